@@ -1,4 +1,4 @@
-"""The stage that proves the splits of a window, with rows looked up in the raw files.
+"""The stage that proves the splits of a window free of leakage, with rows looked up in the raw files.
 
     result = prove(SplitsRequest(...), out, Monitor())
     result["says"], result["anomalies"]
@@ -39,7 +39,7 @@ FILE = "splits.json"
 
 
 class SpanOutput(Frozen):
-    """A span of the window, and the notes in its ingest output."""
+    """A span of the window, and the key index in its ingest output."""
 
     request: IngestRequest
     notes: Path
@@ -54,15 +54,15 @@ class SplitsRequest(Frozen):
 
 
 def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: write out/splits.json; returns {"says": [...], "anomalies": [...], "splits": {...}}.
+    """Run the stage: write out/splits.json; return {"says": [...], "anomalies": [...], "splits": {...}}.
 
     An anomaly never fails the stage; `validate` gives it the gravity that the config wants.
 
     Raises:
         DataError: notes are damaged.
     """
-    spans = {one.request.span: one.request for one in request.spans}
-    window = [IndexedSpan.load(one.request.span, one.notes) for one in request.spans]
+    spans = {output.request.span: output.request for output in request.spans}
+    window = [IndexedSpan.load(output.request.span, output.notes) for output in request.spans]
 
     splits: dict[str, dict[str, str]] = {}
     for split, of in request.parts.items():
@@ -92,7 +92,7 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 
 
 def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
-    """The raw files of the window, with the split that all of their rows are in, if there is one."""
+    """The raw files of the window, each with the split of all its rows, if they are in one."""
     for part in request.spans:
         splits_of_span = {*splits.get(part.request.span, {}).values()}
         split = next(iter(splits_of_span)) if len(splits_of_span) == 1 else None
@@ -103,7 +103,7 @@ def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterato
 def _look(
     request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits: dict[str, str]
 ) -> Iterator[KeyOccurrence]:
-    """The rows of a span with a key of these hashes; few of each key."""
+    """The rows of a span whose key has one of these hashes; a few rows per key."""
     names, parts = file_names(request.files), request.split.names()
     sorted_hashes, source = np.sort(hashes), open_source(request.source)
     occurrences: dict[tuple[int, Any, str], int] = {}
@@ -127,7 +127,7 @@ def _look(
 
 
 class _Finder(RangeWork):
-    """Keeps the rows of a range that have a wanted key."""
+    """Collects the rows of a range that have a wanted key."""
 
     def __init__(self, request: IngestRequest, columns: Sequence[str], hashes: Hashes):
         super().__init__(request, Path())
@@ -146,9 +146,9 @@ class _Finder(RangeWork):
         if not len(rows):
             return
         codes = self._assigned(batch, at, chunk).codes
-        some = pa.array(rows)
-        plain = [canonical(batch.column(name)).take(some).to_pylist() for name in self._key]
-        written = [batch.column(name).take(some).to_pylist() for name in self._key]
+        wanted = pa.array(rows)
+        plain = [canonical(batch.column(name)).take(wanted).to_pylist() for name in self._key]
+        written = [batch.column(name).take(wanted).to_pylist() for name in self._key]
         for i, row in enumerate(rows.tolist()):
             value = tuple(tuple(column[i]) if isinstance(column[i], list) else column[i] for column in plain)
             text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))

@@ -411,7 +411,7 @@ def _learner(data: Data, specs: Any, *, knobs: list[str] | None = None, ending: 
     model = build.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
     return Learner(
         model=model,
-        task="binary",
+        head="binary",
         step=step,
         specs=specs,
         optimizer=OptimizerConfig(),
@@ -483,7 +483,7 @@ def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
     import keras
     import tensorflow as tf
 
-    from headway.evaluation.metrics import auc
+    from headway.metrics.classification import auc
     from headway.monitor import Monitor
     from tfcore.data.pipeline import evaluation_dataset
     from tfcore.evaluation.request import EvaluateRequest, TrainedModel

@@ -47,7 +47,8 @@ def command(name: str, *arguments: str | Path, progress: Callable[[str], None] |
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
         lines: list[str] = []
-        relay = threading.Thread(target=_relay, args=(process.stderr, lines, progress or _print), daemon=True)
+        report = progress or (lambda line: print(line, file=sys.stderr))
+        relay = threading.Thread(target=_relay, args=(process.stderr, lines, report), daemon=True)
         relay.start()
         try:
             output = process.stdout.read()
@@ -74,7 +75,7 @@ def run(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
 
 
 def plan(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
-    """Tell what `run` would do, and why. See `command` and `headway plan -h`."""
+    """Return what `run` would do, and why. See `command` and `headway plan -h`."""
     return dict(command("plan", pipeline, **options))
 
 
@@ -84,7 +85,7 @@ def predict(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
 
 
 def _typed(options: Mapping[str, Any]) -> list[str]:
-    """Options as they are typed."""
+    """Options in the form of a command line."""
     words: list[str] = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
@@ -108,7 +109,3 @@ def _relay(stream: IO[str], lines: list[str], progress: Callable[[str], None]) -
     for line in stream:
         lines.append(line.rstrip("\n"))
         progress(lines[-1])
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The base of every config model, and how a model is read from a file.
+"""The base class of config models, and the functions that read a model from a file.
 
 class SplitConfig(Frozen):
     eval: float = 0.2
@@ -25,13 +25,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Frozen(BaseModel):
-    """An immutable config model that refuses keys it does not know."""
+    """An immutable config model that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 class Grown(Frozen):
-    """A Frozen whose `newer` fields are not written out while they have their default.
+    """A Frozen that does not write out its `newer` fields while they have their default.
 
     They came after others: what was made without them keeps the fingerprint that it had.
     """
@@ -73,7 +73,7 @@ def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     try:
         value = _loaded(text)
     except _Unbounded as error:
-        raise ConfigError(f"not valid YAML: {error}", where=str(path), fix="write it out flat") from None
+        raise ConfigError(f"not valid YAML: {error}", where=str(path), fix="use fewer levels and aliases") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -93,7 +93,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(
-                    None, None, "a key is one word, no list or mapping", key_node.start_mark
+                    None, None, "a key must be a single word, not a list or mapping", key_node.start_mark
                 )
             key = self.construct_object(key_node, deep=deep)
             if key in seen:
@@ -117,7 +117,7 @@ _UniqueKeyLoader.add_implicit_resolver(
 
 
 def read_value(text: str) -> Any:
-    """One YAML value, as it would stand in a file; ConfigError when it is none."""
+    """Read one YAML value, as in a file; ConfigError when it is not valid."""
     try:
         return _loaded(text)
     except (_Unbounded, yaml.YAMLError) as error:
@@ -130,7 +130,7 @@ class _Unbounded(ValueError):
 
 
 def _loaded(text: str) -> Any:
-    """The value of a YAML text, which is neither nested without end nor blown up by aliases."""
+    """Load a YAML text, unless it is nested too deeply or its aliases expand to too many values."""
     try:
         value = yaml.load(text, Loader=_UniqueKeyLoader)
     except RecursionError:
@@ -149,7 +149,7 @@ def _loaded(text: str) -> Any:
 
 
 def load(model: type[Model], value: Any, *, where: str) -> Model:
-    """`value` as `model`; a ConfigError that names the file, the key, the value and what would be right."""
+    """Validate `value` as `model`; ConfigError names the file, the key, the value and the allowed values."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -160,7 +160,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def expand(text: str, *, where: str) -> str:
-    """`text` with each ${NAME} replaced from the environment; ConfigError when NAME is not set.
+    """Replace each ${NAME} in `text` from the environment; ConfigError when NAME is not set.
 
     What was put in is hidden from then on wherever a text leaves the process: see headway.redaction.
     """

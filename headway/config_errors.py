@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from headway.messages import did_you_mean
 from headway.redaction import redact
 
 Loc = tuple[Any, ...]
@@ -42,7 +43,7 @@ RENAMED = {"carve": "holdout"}
 
 
 def sentences(model: type[BaseModel], error: ValidationError, value: Any) -> list[str]:
-    """A sentence for each thing that is wrong with `value`, which should have been a `model`."""
+    """One sentence per problem of `value`, which should have been a `model`."""
     errors = [(_tokens(item["loc"], value), dict(item)) for item in error.errors()]
     return [_sentence(model, loc, item) for loc, item in _settled(errors, ())]
 
@@ -52,7 +53,7 @@ Token = tuple[bool, Any]
 
 
 def _tokens(loc: Loc, value: Any) -> list[Token]:
-    """A path with the names of kinds, which pydantic puts between keys, apart from the keys."""
+    """The parts of an error's path: keys, and the names of kinds that pydantic puts between them."""
     tokens: list[Token] = []
     for part in loc:
         if (isinstance(value, dict) and part in value) or (
@@ -67,7 +68,7 @@ def _tokens(loc: Loc, value: Any) -> list[Token]:
 
 
 def _settled(errors: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
-    """Errors by the path of their key, one for each key that may hold several kinds of things."""
+    """The errors by the path of their key, merged to one per key that may hold several kinds of values."""
     kinds: dict[Any, list[tuple[list[Token], Error]]] = {}
     keys: dict[Any, list[tuple[list[Token], Error]]] = {}
     settled: list[tuple[Loc, Error]] = []
@@ -136,7 +137,7 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
 
 
 def _hint(items: Sequence[Error], value: Any) -> str:
-    """Which of the words that would be right was probably meant."""
+    """The allowed word that was probably meant."""
     words = [
         word
         for item in items
@@ -147,8 +148,8 @@ def _hint(items: Sequence[Error], value: Any) -> str:
 
 
 def _close(value: Any, words: Sequence[str]) -> str:
-    close = difflib.get_close_matches(value, words, 1, 0.5) if isinstance(value, str) else []
-    return f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(value, words, cutoff=0.5) if isinstance(value, str) else ""
+    return f"; {hint}" if hint else ""
 
 
 def _either(words: Sequence[str]) -> str:
@@ -162,7 +163,7 @@ def _short(value: Any) -> str:
 
 
 def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
-    """The models that may stand at a path, as far as the annotations tell."""
+    """The models that may be at a path, as far as the annotations tell."""
     models = [model]
     for part in loc:
         if fields := _called(models, part):
@@ -173,7 +174,7 @@ def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
 
 
 def _called(models: Sequence[type[BaseModel]], *names: Any) -> list[Any]:
-    """The fields of these names."""
+    """The fields with these names."""
     return [f for model in models for name, f in model.model_fields.items() if {name, f.alias} & {*names}]
 
 
@@ -185,7 +186,7 @@ def _inside(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
-    """The words that tell a model from others that may stand in its place."""
+    """The words that distinguish a model from others in the same place."""
     return [get_args(field.annotation)[0] for field in model.model_fields.values() if _is_tag(field)]
 
 
@@ -194,6 +195,6 @@ def _is_tag(field: Any) -> bool:
 
 
 def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
-    """The keys of any of them; what only tells them apart is left out, unless `tags`."""
+    """The keys of any of the models; those that only distinguish them are left out, unless `tags`."""
     fields = [item for model in models for item in model.model_fields.items()]
     return list(dict.fromkeys(field.alias or name for name, field in fields if tags or not _is_tag(field)))

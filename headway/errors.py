@@ -7,6 +7,8 @@ The command line prints `str(error)` and exits with `error.exit_code`; a traceba
 
 from __future__ import annotations
 
+import functools
+
 from headway.redaction import redact
 
 
@@ -35,11 +37,7 @@ class HeadwayError(Exception):
 
     def __reduce__(self):
         # Beam and Prefect pickle exceptions; keyword-only arguments need this.
-        return _rebuild, (type(self), self.problem, self.where, self.fix)
-
-
-def _rebuild(kind: type[HeadwayError], problem: str, where: str | None, fix: str | None) -> HeadwayError:
-    return kind(problem, where=where, fix=fix)
+        return functools.partial(type(self), self.problem, where=self.where, fix=self.fix), ()
 
 
 class ConfigError(HeadwayError):

@@ -3,6 +3,7 @@
 counted(1, "row")     # '1 row', and '2,000 rows'
 agree(1, "is", "are") # 'is'
 some(["a", "b", "c"], 2) # 'a, b and 1 more'
+did_you_mean("trian", ["train", "eval"])  # "did you mean 'train'?"
 number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
@@ -13,28 +14,35 @@ now()                 # '2026-11-22T11:24:00.123Z'
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
-def counted(count: int, one: str, several: str | None = None) -> str:
-    """How many of what; `several` where that is not `one` with an s."""
-    return f"{count:,} {agree(count, one, several or one + 's')}"
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """A count with its noun; `plural` where that is not `singular` with an s."""
+    return f"{count:,} {agree(count, singular, plural or singular + 's')}"
 
 
-def agree(count: int, one: str, several: str) -> str:
-    """The word that goes with so many."""
-    return one if count == 1 else several
+def agree(count: int, singular: str, plural: str) -> str:
+    """The word that agrees with a count."""
+    return singular if count == 1 else plural
 
 
 def some(names: Sequence[object], most: int, show: Callable[[object], str] = str, sep: str = ", ") -> str:
-    """The first few of them, and how many more there are."""
+    """The first few names, and the number of the others."""
     rest = f" and {len(names) - most:,} more" if len(names) > most else ""
     return sep.join(map(show, names[:most])) + rest
 
 
+def did_you_mean(name: object, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """A question with the most similar of the known names, or `otherwise`."""
+    close = difflib.get_close_matches(str(name), list(names), 1, cutoff)
+    return f"did you mean {close[0]!r}?" if close else otherwise
+
+
 def number(value: float | None) -> str:
-    """About four significant digits, thousands apart; 'undefined' for None."""
+    """A number with about four significant digits and thousands separators; 'undefined' for None."""
     if value is None:
         return "undefined"
     size = abs(value)
@@ -47,7 +55,7 @@ def number(value: float | None) -> str:
 
 
 def signed(value: float | None) -> str:
-    """As `number`, with its sign always shown."""
+    """The text of `number`, always with its sign."""
     return number(value) if value is None or value <= 0 else f"+{number(value)}"
 
 
@@ -62,8 +70,9 @@ def duration(seconds: float) -> str:
 
 
 def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
-    """The metrics that a person looks at first, with what the baselines have: `auc 0.91 (constant 0.5)`."""
-    first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
+    """The most important metrics with those of the baselines: `auc 0.91 (constant 0.5)`."""
+    usual = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
+    first = (*usual, *(name for name in metrics or () if ":" in name))  # those of the user's own
 
     def beside(name: str) -> str:
         values = {who: metrics[name] for who, metrics in (baselines or {}).items() if metrics.get(name) is not None}

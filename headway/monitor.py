@@ -1,4 +1,4 @@
-"""The interface by which a stage reports progress to its caller, and is asked to stop.
+"""The interface by which a stage reports progress to its caller and learns that it should stop.
 
 def stage(request, out, monitor):
     for done in range(total):
@@ -21,18 +21,19 @@ class Monitor:
         self.stop = stop or threading.Event()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        """`done` of `total` units so far (None: unknown); `facts` are JSON values such as loss or split."""
+        """Report that `done` of `total` units are finished (None: unknown); `facts` are JSON values such as loss or
+        split."""
 
     def log(self, line: str) -> None:
-        """One line for a person."""
+        """Report one line for a person."""
 
     def alive(self) -> None:
-        """That this process still runs, for one who watches over it."""
+        """Report that this process still runs, to a process that watches it."""
 
     def cancelled(self) -> bool:
         return self.stop.is_set()
 
     def check(self) -> None:
-        """Raise Cancelled once a stop was asked for."""
+        """Raise Cancelled if a stop was requested."""
         if self.stop.is_set():
             raise Cancelled("stopped on request; what was done is kept")

@@ -1,4 +1,4 @@
-"""Headway's own processes: whether this one is, which warnings it shows, and children that answer requests as JSON lines.
+"""Headway's own processes: a mark on them, the warnings they show, and children that answer requests as JSON lines.
 
     own()              # where a process begins that does nothing else: worker, command line, Beam's worker
     if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints
@@ -37,7 +37,7 @@ _OURS = "headway|beam_jobs|flows|tfcore"
 
 
 def own(lifeline: int | None = None) -> None:
-    """Say that this process is Headway's; called before TensorFlow is imported.
+    """Mark this process as Headway's; called before TensorFlow is imported.
 
     Args:
         lifeline: the descriptor of the pipe that the process lives as long as.
@@ -51,7 +51,7 @@ def owned() -> bool:
 
 
 def quiet_libraries() -> None:
-    """Ignore warnings that arise within libraries; those of the user's own module, and what -W asks for, are shown."""
+    """Ignore warnings from libraries; show those of the user's own module, and those that -W asks for."""
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=rf"({_LIBRARIES})(\.|$)")
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # told of a library by our call
@@ -59,12 +59,12 @@ def quiet_libraries() -> None:
 
 
 def lifeline() -> int | None:
-    """The descriptor of the pipe that this process lives as long as; None: it ends by itself."""
+    """The descriptor of the pipe whose end ends this process; None: there is none."""
     return _OWN[0] if _OWN else None
 
 
 class ChildProcess:
-    """A Python process whose stdin takes requests and whose stdout gives answers, JSON lines both.
+    """A Python process that takes requests on stdin and answers on stdout, both as JSON lines.
 
     It is tied to this process by its stdin, which ends however this process ends.
 
@@ -110,13 +110,13 @@ class ChildProcess:
         return self._process.pid
 
     def exit_code(self, seconds: float = 0.0) -> int | None:
-        """Its exit code, negative for a signal; None where it still runs after so many seconds."""
+        """The exit code, negative for a signal; None if the process still runs after so many seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode
 
     def send(self, message: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> None:
-        """Ask it something; to one that has ended nothing is sent, as its answers' end tells.
+        """Send a request; nothing if the process has ended, which the end of its answers shows.
 
         Args:
             default: makes JSON values of others, as for json.dumps.
@@ -127,12 +127,12 @@ class ChildProcess:
             self._stdin.flush()
 
     def let_go(self) -> None:
-        """Close its stdin, which ends it."""
+        """Close the process's stdin, which ends it."""
         with self._sending, contextlib.suppress(OSError, ValueError):
             self._stdin.close()
 
     def close(self, seconds: float) -> None:
-        """Let it go, and kill it where that does not end it in so many seconds."""
+        """Close stdin, and kill the process if it does not end within so many seconds."""
         self.let_go()
         if self.exit_code(seconds) is None:  # frozen, or stuck in native code
             self._process.kill()
@@ -140,14 +140,14 @@ class ChildProcess:
         self._printer.join(1.0)
 
     def fate(self) -> str:
-        """How it ended, for a person: "was ended by SIGKILL"."""
+        """The end of the process in words: "was ended by SIGKILL"."""
         code = self.exit_code(5.0)
         if code is None:
             return "closed its pipe"
         return f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
     def last_lines(self) -> str:
-        """The end of a sentence: what it printed last."""
+        """The last lines that the process printed, to be added to a sentence."""
         self._printer.join(1.0)
         lines = "".join(f"\n  | {line}" for line in self._lines)
         return f"; its last lines:{lines}" if lines else "; it printed nothing"

@@ -27,7 +27,7 @@ _FREEZING = threading.Lock()
 
 @contextlib.contextmanager
 def uncollected(*, keep: bool = False) -> Iterator[None]:
-    """The collector waits meanwhile, and does not look at anything when the process ends.
+    """Pause the garbage collector within the block, and skip its collection when the process ends.
 
     Args:
         keep: nor looks at what is there by then ever again; for a process that lives for what it imports.
@@ -55,7 +55,7 @@ def _end_uncollected() -> None:
 
 
 def give_back() -> None:
-    """Costs milliseconds, and page faults later: for the end of long work only."""
+    """Return freed memory to the system. Costs milliseconds, and page faults later: for the end of long work only."""
     import pyarrow as pa  # here: the command line imports this module for the other half
 
     pa.default_memory_pool().release_unused()
@@ -65,7 +65,7 @@ def give_back() -> None:
 
 @cache
 def _trim() -> Any:
-    """glibc's malloc_trim; None where there is no such thing."""
+    """The malloc_trim function of glibc; None where there is none."""
     try:
         return ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):

@@ -42,7 +42,7 @@ _values: dict[str, str] = {}
 
 
 def remember(name: str, value: str) -> None:
-    """Hide the value of the environment variable `name` from now on, if it is long enough to be told from other words."""
+    """Hide the value of the environment variable `name` from now on, if it is long enough to be recognized."""
     secret = _SECRET_NAME.search(name) is not None
     if len(value) < (_SECRET_LENGTH if secret else _LENGTH) or (not secret and _HARMLESS.fullmatch(value)):
         return
@@ -58,7 +58,7 @@ def remember(name: str, value: str) -> None:
 
 
 def redact(text: str, *, secrets_only: bool = False) -> str:
-    """`text` without what is hidden.
+    """Replace the hidden values in `text`.
 
     Args:
         secrets_only: leave the values of variables whose name is an ordinary one: for answers that programs work with,
@@ -72,7 +72,7 @@ def redact(text: str, *, secrets_only: bool = False) -> str:
 
 
 def redacted(value: Any, *, secrets_only: bool = False) -> Any:
-    """A JSON value, each text in it redacted; keys stay."""
+    """Redact every text in a JSON value, but no key."""
     if isinstance(value, str):
         return redact(value, secrets_only=secrets_only)
     if isinstance(value, dict):
@@ -83,7 +83,7 @@ def redacted(value: Any, *, secrets_only: bool = False) -> Any:
 
 
 def scrub(error: Error) -> Error | RuntimeError:
-    """`error` to raise where others put its words into texts: its own, and those of the errors behind it, redacted."""
+    """Redact the texts of `error` and of the errors behind it, for a caller that prints them."""
     seen: set[int] = set()
     behind: list[BaseException | None] = [error]
     while behind:
@@ -101,14 +101,14 @@ def scrub(error: Error) -> Error | RuntimeError:
 
 
 def forget() -> None:
-    """Hide nothing but what stands in URLs any more; for tests."""
+    """Hide only what is in URLs from now on; for tests."""
     _hidden.clear()
     _values.clear()
 
 
 @cache
 def protect() -> None:
-    """Redact what Python itself prints of an uncaught error, and every log record."""
+    """Redact the log records, and what Python prints of an uncaught error."""
     before, before_threads, make = sys.excepthook, threading.excepthook, logging.getLogRecordFactory()
 
     def printed(kind: Any, error: BaseException | None, trace: TracebackType | None) -> bool:
@@ -139,7 +139,7 @@ def protect() -> None:
 
 
 def _clean_traceback(kind: Any, error: BaseException, trace: TracebackType | None, end: str = "\n") -> str | None:
-    """The traceback without what is hidden; None when it holds nothing of that."""
+    """The redacted traceback; None when it contains nothing to hide."""
     text = "".join(traceback.format_exception(kind, error, trace))
     clean = redact(text)
     return None if clean == text else clean.rstrip("\n") + end

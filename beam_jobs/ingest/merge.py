@@ -1,4 +1,4 @@
-"""Merges the ranges of a span, in their order: names shards, merges statistics, adds up counts.
+"""Merges the ranges of a span in their order: names shards, merges statistics, adds up counts.
 
 result = collect(request, ranges, work_dir, out)
 """
@@ -63,14 +63,14 @@ def collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, 
 
 
 def check_counts(counts: Mapping[str, int], where: str) -> None:
-    """Raise a DataError unless the rows read are all the others together."""
+    """Raise DataError unless the rows read are the sum of the rows written, quarantined and filtered."""
     if counts["read"] * 2 != sum(counts.values()):
         text = ", ".join(f"{count} {what}" for what, count in counts.items())
         raise DataError(f"rows do not add up: {text}", where=where, fix="a bug: please report it")
 
 
 def _notes(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> None:
-    """What the ranges noted for the proof of the splits, as one."""
+    """Merge the ranges' key indexes into the span's."""
     shutil.rmtree(out / NOTES, ignore_errors=True)
     if ranges:
         key_index.merge([work_dir.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
@@ -121,7 +121,7 @@ def quarantined_rows(
 
 
 def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator[Any]:
-    """How many rows of its file lie before each range; None behind a range whose rows are not known."""
+    """The number of rows of its file before each range; None after a range whose rows are not known."""
     file, before = -1, None
     for piece, count in zip(ranges, rows, strict=True):
         if piece.file != file or piece.row_per_file:
@@ -131,6 +131,6 @@ def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator
 
 
 def file_names(files: Sequence[InputFile]) -> list[str]:
-    """Paths as seen from the folder that holds all of the span's files: where that lies must change no byte."""
+    """Paths relative to the folder of all of the span's files, so that moving it changes no byte of the output."""
     folder = os.path.commonpath([Path(file.path).parent for file in files]) if files else ""
     return [Path(file.path).relative_to(folder).as_posix() for file in files]

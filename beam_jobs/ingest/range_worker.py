@@ -1,4 +1,4 @@
-"""Ingests one range of a span: raw rows in; records, statistics and quarantine out. Free of Beam.
+"""Ingests one range of a span: reads raw rows, writes records, statistics and quarantine. Free of Beam.
 
     facts = ingest_range(request, piece, folder, tick=lambda rows: None)
     facts                    # rows read, filtered, quarantined; rows of each record of each split, packed
@@ -39,7 +39,7 @@ from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expression_errors import Overflow
 from headway.tabular.expressions import parse
-from headway.tabular.list_arrays import is_text
+from headway.tabular.list_arrays import is_text, value_type
 from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import Assigned
 from headway.tabular.stacked import Dictionaries, Mask, Stack
@@ -87,7 +87,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
 
 
 class RangeRows:
-    """Counts the rows of a range, and keeps those that are rejected, by their places in the range from 0."""
+    """Counts the rows of a range, and collects the rejected ones by their places in the range, from 0."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -101,13 +101,13 @@ class RangeRows:
         return chunk.batch, chunk.positions()
 
     def reject(self, table: pa.Table, at: Places) -> None:
-        """Keep rejected rows of a batch whose rows have these places."""
+        """Reject rows of a batch whose rows have these places."""
         if table.num_rows:
             rows = pa.array(at[table.column("row").to_numpy()])
             self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
 
     def write_rejected(self, folder: Path) -> int:
-        """Write the quarantine in the order of the rows; returns how many there are."""
+        """Write the quarantine in the order of the rows; return their number."""
         rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
         return quarantine.write(folder / quarantine.FILE_NAME, [rejected])
 
@@ -127,14 +127,14 @@ class RangeWork(RangeRows):
         self._notes = KeyIndex(request.split, request.read, request.row_columns())
 
     def types(self, piece: Range) -> dict[str, pa.DataType]:
-        """What is read of a range: columns, and the types to aim for. What only the split looks at may be missing."""
+        """The columns to read of a range with the types to aim for; those that only the split reads may be missing."""
         names = None
         if self._rows.extra and self._request.source.format in ("csv", "parquet", "arrow"):  # the others give nulls
             names = open_source(self._request.source).names(self._request.files[piece.file])
         return self._rows.types(names, raw_types(self._request.read))
 
     def names(self, types: Mapping[str, pa.DataType]) -> list[str]:
-        """The columns to read of a range for which `types` are aimed for; some have no type to aim for."""
+        """The columns to read of a range, those without a type to aim for included."""
         return list(dict.fromkeys([*(column.name for column in self._request.read), *types]))
 
     def add(self, chunk: Chunk) -> None:
@@ -145,14 +145,14 @@ class RangeWork(RangeRows):
             self._take(batch, label, at, missing, chunk)
 
     def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> Assigned:
-        """The splits of the rows of a chunk that are kept."""
-        kept = None
+        """The splits of the rows of a chunk that passed the filters."""
+        rows = None
         if self._rows.looks_at_raw and batch.num_rows != chunk.batch.num_rows:
-            kept = np.searchsorted(chunk.positions(), at)
-        return self._rows.assigned(batch, chunk.batch, kept)
+            rows = np.searchsorted(chunk.positions(), at)
+        return self._rows.assigned(batch, chunk.batch, rows)
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
-        """Rows that are kept, but for those without a label, of a chunk as the file gave it."""
+        """Write the rows of a chunk that passed the filters, except those without a label."""
         split = self._assigned(batch, at, chunk)
         if unlabelled is not None:
             split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
@@ -160,8 +160,8 @@ class RangeWork(RangeRows):
         self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
-        """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
-        meant to be a number: one bad value must cost its row alone, not the range."""
+        """The rows for which `where` holds. It reads columns in the types of the file, but text meant as a number is
+        coerced first: one bad value must cost its row alone, not the range."""
         if self._where is None or not batch.num_rows:
             return batch, at
         columns = self._request.filter_columns()
@@ -172,9 +172,9 @@ class RangeWork(RangeRows):
         if unsure:
             coerced = coerce(batch, unsure)
             self.reject(coerced.rejected, at)
-            if coerced.kept is not None:
-                kept = pa.array(coerced.kept)
-                batch, view, at = batch.take(kept), view.take(kept), at[coerced.kept]
+            if coerced.fitting_rows is not None:
+                fitting = pa.array(coerced.fitting_rows)
+                batch, view, at = batch.take(fitting), view.take(fitting), at[coerced.fitting_rows]
             for column in unsure:
                 place = view.schema.get_field_index(column.name)
                 view = view.set_column(place, column.name, coerced.batch.column(column.name))
@@ -188,10 +188,10 @@ class RangeWork(RangeRows):
     def _coerce(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         coerced = coerce(batch, self._request.read)
         self.reject(coerced.rejected, at)
-        return coerced.batch, at if coerced.kept is None else at[coerced.kept]
+        return coerced.batch, at if coerced.fitting_rows is None else at[coerced.fitting_rows]
 
     def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
-        """The rows that have a label, and their labels; or all of them, and which are missing theirs.
+        """The rows that have a label, and their labels; or all of them, with a mask of those without one.
 
         They go when rows are gathered for their splits anyway, unless the split reads each row's column, which a row that
         does not count may have wrong, or the table is wide: one null then marks all columns of the label's type.
@@ -250,7 +250,7 @@ class RangeWork(RangeRows):
 
 @contextlib.contextmanager
 def _counted(at: Places) -> Iterator[None]:
-    """A row that an expression refuses, counted within the range rather than within the batch."""
+    """Number a row that an expression refuses within the range instead of within the batch."""
     try:
         yield
     except Overflow as error:
@@ -259,7 +259,7 @@ def _counted(at: Places) -> Iterator[None]:
 
 
 def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
-    """The error with its file and row. The rows before the range are counted, which reads them again."""
+    """The error with its file and row. Reads the file's earlier ranges again to count their rows."""
     if error.row is None:
         return DataError(error.problem, where=error.where, fix=error.fix)
     file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
@@ -273,15 +273,12 @@ def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
 
 
 def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
-    """Whether the file holds text where a number is wanted."""
-    kind = batch.schema.field(column.name).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return column.type != "bytes" and is_text(kind)
+    """Whether the file holds text in a column that is to be numbers."""
+    return column.type != "bytes" and is_text(value_type(batch.schema.field(column.name).type))
 
 
 class _Split:
-    """The rows of one split: its statistics, and its shard."""
+    """Writes the rows of one split: its statistics, and its shard."""
 
     def __init__(self, folder: Path, columns: tuple[Column, ...], rows_per_record: int):
         folder.mkdir()
@@ -313,9 +310,9 @@ class _Split:
             self._shard.write_groups(encode_records(batch, sizes, self._columns), sizes)
 
     def finish(self) -> list[list[int]]:
-        """The rows of each record, packed."""
+        """Write the rest; return the rows of each record, packed."""
         self._take_waiting()
-        self._records(self._grouper.rest())
+        self._records(self._grouper.finish())
         self._shard.close()
         self._statistics.save(self._folder / STATISTICS)
         shutil.rmtree(self._spill, ignore_errors=True)

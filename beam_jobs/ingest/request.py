@@ -26,7 +26,7 @@ VERSION = 10
 
 
 class IngestRequest(Frozen):
-    """One span of raw files, and what becomes of it."""
+    """One span of raw files, and the config of its ingest."""
 
     span: str
     files: tuple[InputFile, ...]
@@ -47,19 +47,19 @@ class IngestRequest(Frozen):
         return (*(column for column in self.read if column.name in stored), self.label.stored(self.read))
 
     def row_columns(self) -> tuple[Column, ...]:
-        """What a split without a key hashes; none with another split."""
+        """The columns that a split without a key hashes; none with another split."""
         if not self.split.by_row:
             return ()
         label = self.label.columns()
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def filter_columns(self) -> tuple[Column, ...]:
-        """The columns of `read` that `source.where` looks at."""
+        """The columns of `read` that `source.where` uses."""
         names = parse(self.source.where).columns if self.source.where is not None else frozenset()
         return tuple(column for column in self.read if column.name in names)
 
     def check(self) -> None:
-        """Raise ConfigError unless whatever is stored or looked at is read, and the label's name is free."""
+        """Raise ConfigError unless every column that is used is read, and the label's name is free."""
         names = [column.name for column in self.read]
         looks = {"columns": frozenset(self.stored), "label": self.label.columns()}
         for name in sorted(self.split.columns()):
@@ -77,7 +77,7 @@ class IngestRequest(Frozen):
             )
 
     def key(self) -> dict[str, Any]:
-        """What the output depends on: checksums and not paths, and of each config the part that is read here."""
+        """The values that the output depends on: checksums, not paths, and the parts of configs that ingest reads."""
         hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
         return {
             "stage": "ingest",

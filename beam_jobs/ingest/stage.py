@@ -1,4 +1,4 @@
-"""Ingest: raw files of a span in; sharded records, statistics and quarantine out, in one pass.
+"""Ingest: reads the raw files of a span, and writes sharded records, statistics and quarantine, in one pass.
 
     result = ingest(request, out, Monitor(), runner=RunnerConfig())
     results = ingest_many(requests, outs, Monitor())         # several spans in one pipeline: small ones cost less
@@ -51,7 +51,7 @@ def ingest(
 def ingest_many(
     requests: Sequence[IngestRequest], outs: Sequence[Path], monitor: Monitor, *, runner: RunnerConfig | None = None
 ) -> list[dict[str, Any]]:
-    """Ingest several spans in one pipeline; every `out` gets the bytes that `ingest` alone would write there."""
+    """Ingest several spans in one pipeline; every `out` gets the same bytes as from `ingest`."""
     monitor.check()
     jobs = [RangeJob(request, WorkDir.of(out), _WORK) for request, out in zip(requests, outs, strict=True)]
     ranges: list[list[Range]] = []

@@ -25,7 +25,7 @@ Format = Literal["parquet", "jsonl"]
 
 
 class PartWriter(contextlib.AbstractContextManager["PartWriter"]):
-    """One part file, made with the first batch, whose types it has.
+    """Writes one part file, which is created with the first batch and has its types.
 
     Args:
         source: the file that the rows come from, for messages.
@@ -120,6 +120,6 @@ def _json_lists(array: pa.Array) -> pa.Array:
 
 
 def _from_zero(lists: pa.Array) -> pa.Array:
-    """Offsets of lists whose values were flattened: a slice's begin elsewhere, and a null holds none."""
+    """Offsets that fit flattened list values: those of a slice begin elsewhere, and a null holds none."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])

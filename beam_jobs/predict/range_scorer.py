@@ -1,4 +1,4 @@
-"""Predicts one range of the input: raw rows in, rows with predictions out. Free of Beam.
+"""Predicts one range of the input: reads raw rows, writes them with predictions. Free of Beam.
 
     facts = predict_range(request, piece, folder, tick=lambda rows: None)
     facts                # rows read, predicted, quarantined; the key of what this output depends on
@@ -28,6 +28,7 @@ from headway.messages import counted
 from headway.sources.base import Chunk, Range
 from headway.sources.discovery.formats_table import open_source
 from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.list_arrays import decoded
 
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Coerced raw columns to predictions, a row for each row."""
@@ -83,8 +84,8 @@ class _Work(RangeRows):
         except DataError as error:
             raise DataError(error.problem, where=error.where or self._piece.path, fix=error.fix) from None
         self.reject(coerced.rejected, at)
-        if coerced.kept is not None:
-            batch, at = batch.take(pa.array(coerced.kept)), at[coerced.kept]
+        if coerced.fitting_rows is not None:
+            batch, at = batch.take(pa.array(coerced.fitting_rows)), at[coerced.fitting_rows]
         predictions = self._model(coerced.batch.select([column.name for column in self._request.columns]))
         if predictions.num_rows != batch.num_rows:
             raise StoreError(
@@ -101,7 +102,7 @@ class _Work(RangeRows):
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _source(self, at: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:
-        """Where each row comes from; a range of whole files counts files, not rows."""
+        """The columns that say where each row comes from; a range of whole files counts files, not rows."""
         piece = self._piece
         if piece.row_per_file:
             yield FILE, pa.array(self._names, pa.string()).take(pa.array(at + piece.file))
@@ -112,9 +113,8 @@ class _Work(RangeRows):
 
 
 def _readable(array: pa.Array, name: str, path: str) -> pa.Array:
-    """A column as others read it: no dictionaries, and bytes as the text that they are."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    """A column in a form that any reader takes: no dictionaries, and bytes as text."""
+    array = decoded(array)
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         try:
             return array.cast(pa.string())

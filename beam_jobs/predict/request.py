@@ -27,7 +27,7 @@ OUTPUTS = (FILE, ROW, "prediction", "probabilities")
 
 
 class Passed(Frozen):
-    """A column that goes from the input to the output."""
+    """An input column that is copied to the output."""
 
     name: str
     column: Column | None = None
@@ -35,7 +35,7 @@ class Passed(Frozen):
 
 
 class PredictRequest(Frozen):
-    """Raw files, and the model they go through."""
+    """Raw files, and the model that predicts their rows."""
 
     files: tuple[InputFile, ...]
     source: SourceConfig
@@ -53,13 +53,13 @@ class PredictRequest(Frozen):
     """What messages call it."""
 
     def coerced(self) -> tuple[Column, ...]:
-        """What is coerced: the model's columns, then those that go through in a type of their own."""
+        """The columns to coerce: the model's, then the copied ones that have a type of their own."""
         model_columns = {column.name for column in self.columns}
         extra = [p.column for p in self.passthrough if p.column is not None and p.name not in model_columns]
         return (*self.columns, *extra)
 
     def read(self) -> list[str]:
-        """The columns that are read."""
+        """The columns to read."""
         return list(dict.fromkeys([*(c.name for c in self.columns), *(p.name for p in self.passthrough)]))
 
     def check(self) -> None:
@@ -86,7 +86,7 @@ class PredictRequest(Frozen):
                     raise ConfigError(problem, where="--columns", fix=suggest(passed.name, names))
 
     def config(self) -> dict[str, Any]:
-        """What every range's output depends on, besides its rows."""
+        """The settings that every range's output depends on, besides its rows."""
         source = {key: value for key, value in self.source.at_ingest().items() if key != "where"}
         return {
             "stage": "predict",
@@ -99,7 +99,7 @@ class PredictRequest(Frozen):
         }
 
     def key(self, piece: Range) -> str:
-        """Digest of what one range's output depends on: the config, and the range's own files."""
+        """The digest of everything that one range's output depends on: the config, and the range's own files."""
         last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)
         files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
         where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]
@@ -107,7 +107,7 @@ class PredictRequest(Frozen):
 
     @cached_property
     def names(self) -> list[str]:
-        """What the output calls each file."""
+        """The name of each file in the output."""
         return file_names(self.files)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Batch prediction: raw files in, Parquet or JSON lines with predictions out, in the order of the input's rows.
+"""Batch prediction: reads raw files, writes Parquet or JSON lines with predictions, in the order of the rows.
 
     result = predict(request, out, Monitor(), runner=RunnerConfig(), max_quarantined=0.01)
     result["counts"], result["parts"], result["kept"]
@@ -18,7 +18,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from headway.messages import agree
 from headway.monitor import Monitor
 from headway.sources.base import Range
 from headway.sources.discovery.formats_table import open_source
-from headway.storage.atomic_io import replace_text, sync_path
+from headway.storage.atomic_io import link_or_copy, replace_text, sync_path
 from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import checksum
 from headway.tabular import quarantine
@@ -86,19 +85,19 @@ def predict(
         out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         with writable(out):
-            kept = work_dir.resume(keys)
-        if kept:
-            monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
+            finished = work_dir.resume(keys)
+        if finished:
+            monitor.log(f"{len(finished)} of {len(ranges)} ranges were finished before")
         whole_ranges([RangeJob(request, work_dir, _WORK)], [ranges], monitor, runner or RunnerConfig())
         with writable(out):
             result = _publish(request, ranges, work_dir, out, whole, max_quarantined)
             work_dir.remove()
-    return result | {"kept": len(kept), "cached": False}
+    return result | {"kept": len(finished), "cached": False}
 
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Keep other processes from predicting into `out`. The kernel drops the lock with the process, and it leaves no file."""
+    """Lock `out` against other processes' predictions. The kernel drops the lock with the process; no file stays."""
     folder = os.open(out, os.O_RDONLY)
     try:
         try:
@@ -114,7 +113,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """A folder with anything in it that no prediction wrote is somebody else's."""
+    """Raise for a folder that holds files not written by a prediction."""
     if out.exists() and not out.is_dir():
         raise StoreError("is a file", where=str(out), fix="name a folder that is empty or does not exist")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not (out / FOLDER).is_dir():
@@ -123,7 +122,7 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _with_rows(ranges: Sequence[Range]) -> list[Range]:
-    """Ranges that know which row of their file they begin with, where the source tells."""
+    """Ranges with the number of their first row in the file, where the source tells."""
     first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
     return [
         piece if first is None else dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
@@ -153,7 +152,7 @@ def _publish(
         path = out / f"part-{piece.index:05d}-of-{width:05d}.{request.write}"
         source = work_dir.of_range(piece.index) / fact["part"]
         if fact["first_row"] == before:
-            _link(source, path)
+            link_or_copy(source, path)  # the range stays whole until the output is
         else:
             _renumbered(source, path, request, before - (fact["first_row"] or 0))
         parts.append({"file": path.name, "rows": fact["predicted"]} | _entry(path))
@@ -175,14 +174,14 @@ def _publish(
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    """A file for the manifest, synced."""
+    """The manifest's entry for a file, which is synced."""
     size, crc = checksum(path)
     sync_path(path)
     return {"file": path.name, "bytes": size, "crc32c": crc}
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:
-    """A part as it should be, from one whose rows were counted from another beginning."""
+    """Write a part with correct row numbers, from one whose rows were counted from another beginning."""
     with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
         part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():
@@ -190,16 +189,8 @@ def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) 
             part.write(batch.set_column(place, batch.schema.field(place), pc.add(batch.column(place), offset)))
 
 
-def _link(source: Path, path: Path) -> None:
-    """Put a file under a second name: the range stays whole until the output is."""
-    try:
-        os.link(source, path)
-    except OSError:  # a disk without links
-        shutil.copyfile(source, path)
-
-
 def _clear(out: Path) -> None:
-    """Take back what an earlier call wrote, its manifest first."""
+    """Remove an earlier call's output, its manifest first."""
     (out / MANIFEST).unlink(missing_ok=True)
     for pattern in ("part-*-of-*.parquet", "part-*-of-*.jsonl", quarantine.FILE_NAME):
         for path in out.glob(pattern):

@@ -24,7 +24,7 @@ _READER = "wait_until_finish_read"
 
 @contextlib.contextmanager
 def _root_handler() -> Iterator[None]:
-    """Gives the root logger a handler; `logging.warning` would install one for good where it has none."""
+    """Give the root logger a handler for the block; else `logging.warning` would install one for good."""
     root, silent = logging.getLogger(), logging.NullHandler()
     root.addHandler(silent)
     try:
@@ -34,7 +34,7 @@ def _root_handler() -> Iterator[None]:
 
 
 def load_beam() -> Any:
-    """The module apache_beam."""
+    """Import and return apache_beam."""
     if "apache_beam" not in sys.modules:
         before = logging.root.manager.disable
         logging.disable(logging.ERROR)  # Beam warns through logging.warning while it is imported
@@ -48,7 +48,7 @@ def load_beam() -> Any:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Keeps Beam from logging anything short of a crash; whatever fails is raised to the caller anyway."""
+    """Keep Beam from logging anything short of a crash; failures are raised to the caller anyway."""
     before = {name: logging.getLogger(name).level for name in _LOGGERS}
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -62,7 +62,7 @@ def silenced() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_traceback_of_the_reader() -> Iterator[None]:
-    """A lost connection is raised where the job is waited for; Beam's reader of messages dies of it as well, loudly."""
+    """Silence the thread that reads Beam's messages: it dies loudly of a lost connection, which the caller gets anyway."""
     before = threading.excepthook
 
     def hook(args: threading.ExceptHookArgs) -> None:

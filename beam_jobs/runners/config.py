@@ -9,7 +9,6 @@ for a DirectRunner, Beam first tries to download another one.
 
 from __future__ import annotations
 
-import difflib
 import os
 from typing import Any
 
@@ -18,6 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from beam_jobs.runners.beam_import import load_beam
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.messages import did_you_mean
 from headway.schema.columns import suggest
 
 _BEAM_NAMES = {
@@ -34,7 +34,7 @@ _MODES = ("in_memory", "multi_threading", "multi_processing")
 
 
 class RunnerConfig(Frozen):
-    """Which runner, and its options. It changes how fast a job runs, never what it writes."""
+    """The Beam runner and its options. It changes how fast a job runs, never what it writes."""
 
     name: str = Field(default="direct", description=f"one of {', '.join(_BEAM_NAMES)}")
     workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one per core")
@@ -71,13 +71,13 @@ class RunnerConfig(Frozen):
         return self.name == "direct" and not self.options
 
     def threads(self, elements: int | None = None) -> int:
-        """Workers of the direct runner: no more than there are elements to work on."""
+        """The number of workers of the direct runner: at most one per range."""
         most = self.workers or usable_cores()
         return most if elements is None else max(1, min(most, elements))
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -97,8 +97,7 @@ def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
     beam_options = PipelineOptions(flags=[]).get_all_options() if options else {}
     for name in options:
         if name not in beam_options:
-            close = difflib.get_close_matches(name, beam_options, 1)
-            fix = f"did you mean {close[0]!r}?" if close else "see the options of Beam's runner"
+            fix = did_you_mean(name, beam_options, "see the options of Beam's runner")
             raise ConfigError(f"{name!r} is not a pipeline option of Beam", where="runner.options", fix=fix)
     if config.name == "direct":
         mode = options.get("direct_running_mode", "multi_threading")

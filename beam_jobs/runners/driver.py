@@ -1,4 +1,4 @@
-"""Runs the ranges of a job on the configured runner until their outputs are whole: progress, errors, stops, lost ranges.
+"""Runs a job's ranges on the configured runner until all outputs are whole: progress, errors, stops, lost ranges.
 
     whole_ranges([RangeJob(request, work_dir, "beam_jobs.ingest.range_worker:ingest_range")], [ranges], monitor, RunnerConfig())
 
@@ -33,7 +33,7 @@ _SAY_SECONDS = 60.0
 def whole_ranges(
     jobs: Sequence[RangeJob], ranges: Sequence[Sequence[Range]], monitor: Monitor, config: RunnerConfig
 ) -> None:
-    """Run every range of each job that is not whole yet until its outputs are.
+    """Run the unfinished ranges of each job until all outputs are whole.
 
     Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
     afterwards is run once more before that becomes an error.
@@ -56,7 +56,7 @@ def whole_ranges(
 
 
 def _run(jobs: Sequence[RangeJob], todo: Sequence[Element], progress: _Progress, config: RunnerConfig) -> None:
-    """One job, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C."""
+    """Run one job in a thread of its own: the caller's thread keeps the monitor and stays open to Ctrl-C."""
     if config.local:
         run: Callable[..., None] = functools.partial(run_ranges, config)
         cancel = None
@@ -109,7 +109,7 @@ def _run(jobs: Sequence[RangeJob], todo: Sequence[Element], progress: _Progress,
 
 
 class _Waiting:
-    """The driver's patience with a runner that has yet to begin."""
+    """Waits for a runner's first worker, and gives up after a while."""
 
     def __init__(self, work_dirs: Sequence[WorkDir], runner: RunnerConfig, monitor: Monitor):
         self._work_dirs, self._runner, self._monitor = work_dirs, runner, monitor
@@ -117,7 +117,7 @@ class _Waiting:
         self._since, self._warned, self._begun = time.monotonic(), False, False
 
     def check(self) -> None:
-        """Say so when no worker has begun for a while, and give up at last.
+        """Log when no worker has begun for a while, and raise at last.
 
         Raises:
             HeadwayError: no range was begun in _BEGIN_SECONDS.
@@ -139,7 +139,7 @@ class _Waiting:
 
 
 class _Progress:
-    """Which ranges are done, and how many rows that makes."""
+    """The finished ranges, and the number of rows read."""
 
     def __init__(self, ranges: Sequence[Sequence[Range]], work_dirs: Sequence[WorkDir], monitor: Monitor):
         self.monitor = monitor
@@ -151,7 +151,7 @@ class _Progress:
         self._whole: list[dict[int, int]] = [{} for _ in work_dirs]
 
     def missing(self) -> list[tuple[int, Range]]:
-        """(span, range) of the ranges whose outputs are not whole, in order."""
+        """(span, range) of each range whose output is not whole, in order."""
         missing = []
         for span, (pieces, work_dir) in enumerate(zip(self._all, self._work_dirs, strict=True)):
             finished = work_dir.finished()

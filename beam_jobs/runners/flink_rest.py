@@ -23,7 +23,7 @@ def has_rest(master: object) -> bool:
 
 
 def cancel(master: str, name: str) -> bool:
-    """Ask Flink to cancel the jobs of that name; whether there was one.
+    """Ask Flink to cancel the jobs of that name; return whether there was one.
 
     Raises:
         OSError: Flink does not answer.
@@ -40,7 +40,7 @@ def cancel(master: str, name: str) -> bool:
 
 
 def ask(master: str, path: str, method: str = "GET") -> Any:
-    """What Flink's REST interface answers."""
+    """The answer of Flink's REST interface."""
     base = master.strip().rstrip("/")
     base = base if "://" in base else f"http://{base}"
     request = urllib.request.Request(f"{base}/{path}", method=method)

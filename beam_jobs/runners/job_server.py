@@ -1,4 +1,4 @@
-"""The way to a cluster: a job server that answers, or one of the driver's own for as long as the block runs.
+"""Reaches a cluster by a Beam job server: one that runs already, or one that the driver starts for the block.
 
     with reach(RunnerConfig(name="flink", options={"flink_job_server_jar": "jars/"})) as (runner, log):
         runner.options["job_endpoint"]        # localhost:43211
@@ -43,7 +43,7 @@ _MASTERS = {"flink": ("flink_master", "[auto]"), "spark": ("spark_master_url", "
 
 @contextlib.contextmanager
 def reach(runner: RunnerConfig) -> Iterator[tuple[RunnerConfig, Log]]:
-    """The runner with a job server that answers, and what that server wrote; any other runner as it is.
+    """The runner with a job server that answers, and that server's output; any other runner unchanged.
 
     Raises:
         ConfigError: no endpoint is named and no jar, or nothing answers there.
@@ -87,7 +87,7 @@ def answers(endpoint: str) -> None:
 
 @contextlib.contextmanager
 def start(runner: RunnerConfig) -> Iterator[tuple[str, Log]]:
-    """A job server of the runner's kind while the block runs; its address, and its log's last lines."""
+    """Start a job server of the runner's kind for the block; yields its address, and its log's last lines."""
     name, options = runner.name, runner.options
     master, default = _MASTERS[name]
     classpath = _classpath(name, options.get(f"{name}_job_server_jar"))
@@ -133,7 +133,7 @@ def _classpath(name: str, jar: object) -> str:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
+    """A free port of this machine."""
     with socket.socket() as listener:
         listener.bind(("localhost", 0))
         return int(listener.getsockname()[1])
@@ -156,7 +156,7 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 
 def main(command: list[str]) -> int:
-    """Run a command that ends when this process's stdin does: with whoever started it, however that ends."""
+    """Run a command that ends when this process's stdin closes, as it does when its parent ends."""
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     def tied() -> None:

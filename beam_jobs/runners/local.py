@@ -1,4 +1,4 @@
-"""The local runner: threads of this process, each of which takes the next range when it is done with one.
+"""The local runner: threads of this process, each of which takes the next range when it has finished one.
 
     run_ranges(RunnerConfig(workers=2), jobs, [(0, piece), (1, other)])
 
@@ -21,7 +21,7 @@ from beam_jobs.runners.range_job import Element, RangeJob
 
 
 def run_ranges(config: RunnerConfig, jobs: Sequence[RangeJob], elements: Sequence[Element]) -> None:
-    """Run the ranges and block until all are done; what stops them early is the work folder's stop.
+    """Run the ranges and block until all are done; a stop in the work folder ends them early.
 
     Raises:
         Exception: a range did, with an error that is not the user's; the others have stopped.
@@ -61,7 +61,7 @@ _NEW_OBJECTS = 200_000
 
 @contextlib.contextmanager
 def _sharing() -> Iterator[None]:
-    """Process-wide settings under which worker threads get on well.
+    """Set process-wide settings that suit several worker threads.
 
     The workers are the parallelism: Arrow's own pool on top of them only costs memory. They leave the interpreter's
     lock for some hundred microseconds at a time, and the usual 5 ms to get it back made two workers a fifth slower.

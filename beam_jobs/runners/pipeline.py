@@ -1,4 +1,4 @@
-"""The Beam pipeline of ingest and predict: Create(ranges), spread evenly, one ParDo for each, the finished ranges' numbers out.
+"""The Beam pipeline of ingest and predict: Create(ranges), reshuffle, one ParDo for each; yields the finished ranges.
 
     BeamRunner(RunnerConfig(name="flink", options=...)).run(jobs, [(0, piece), (1, other)])
 
@@ -48,7 +48,7 @@ class WorkOnRange(beam.DoFn):
 
 
 class BeamRunner:
-    """Runs ranges on a runner that Beam knows; see the module. One object runs one job."""
+    """Runs ranges on a Beam runner; see the module. One object runs one job."""
 
     def __init__(self, config: RunnerConfig):
         self._config = config
@@ -56,7 +56,7 @@ class BeamRunner:
         self._cancel: Callable[[], object] | None = None
 
     def run(self, jobs: Sequence[RangeJob], elements: Sequence[Element]) -> None:
-        """Run the ranges and block until the job has ended; users' mistakes lie in the work folders.
+        """Run the ranges and block until the job has ended; users' mistakes are kept in the work folders.
 
         Raises:
             ConfigError: the runner cannot be used as configured.
@@ -82,7 +82,7 @@ class BeamRunner:
                 raise _failed(reached, error, log()) from error
 
     def submitted(self, cancel: Callable[[], object]) -> None:
-        """The cluster has the job; if a stop came first, it is cancelled at once."""
+        """Note that the cluster has the job; if a stop came first, cancel it at once."""
         with self._lock:
             self._cancel = cancel
         if self._cancelled:
@@ -103,7 +103,7 @@ def _quietly(cancel: Callable[[], object]) -> None:
 
 
 def _named(runner: RunnerConfig) -> RunnerConfig:
-    """The runner with a name for the job by which a Flink cluster can be asked to cancel it."""
+    """The runner with a job name by which a Flink cluster can be asked to cancel the job."""
     if runner.name != "flink" or not flink_rest.has_rest(runner.options.get("flink_master")):
         return runner
     name = f"{runner.options.get('job_name', 'headway')}-{uuid.uuid4().hex[:12]}"
@@ -120,7 +120,7 @@ def _cancel(runner: RunnerConfig, result: Any) -> None:
 
 
 def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:
-    """A job that a cluster gave up, with what there is to know of it: the ends of its error and of the server's log."""
+    """The error of a job that failed on a cluster, with the ends of its message and of the server's log."""
     code = getattr(error, "code", None)
     gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
     text = str(error).strip()

@@ -1,4 +1,4 @@
-"""The work on one range, free of Beam: what every runner does with each range that it deals.
+"""The work on one range, free of Beam: every runner calls it for each range that it deals.
 
 job = RangeJob(request, work_dir, "beam_jobs.ingest.range_worker:ingest_range")
 job.run(piece)                  # True: whole; False: stopped, or a user's mistake, which then lies in the work folder
@@ -25,12 +25,12 @@ _REPORT_SECONDS = 0.2
 
 
 class Stopped(Exception):
-    """Raised inside a range that need not go on."""
+    """Raised inside a range that no longer needs to go on."""
 
 
 @dataclass(frozen=True)
 class RangeJob:
-    """What is done with the ranges of one span; picklable."""
+    """The work on the ranges of one span; picklable."""
 
     request: Any
     work_dir: WorkDir
@@ -39,7 +39,7 @@ class RangeJob:
     values with at least `rows`, which writes into the folder."""
 
     def run(self, piece: Range) -> bool:
-        """Write the range's outputs aside; whether they are whole.
+        """Write the range's outputs aside; return whether they are whole.
 
         A user's mistake is kept in the work folder rather than raised: no runner can mend it by trying again, and raised
         through Beam it would reach the caller as the text of a traceback.

@@ -34,7 +34,7 @@ ROWS = ".rows"
 
 @dataclass(frozen=True)
 class WorkDir:
-    """The work folder of one span: all that its ranges and the driver tell each other; picklable."""
+    """The work folder of one span, through which its ranges and the driver communicate; picklable."""
 
     folder: Path
 
@@ -43,23 +43,23 @@ class WorkDir:
         return cls(out / FOLDER)
 
     def begin(self) -> None:
-        """An empty folder, whatever an earlier process left in it."""
+        """Empty the folder of an earlier process's files."""
         self.remove()
         self.folder.mkdir(parents=True)
 
     def resume(self, keys: Mapping[int, str]) -> set[int]:
-        """Keep the whole ranges of an earlier process whose facts hold their `key`; the rest of it goes."""
+        """Keep the whole ranges of an earlier process whose facts hold their `key`; remove the rest."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept = set[int]()
+        whole = set[int]()
         for path in self.folder.iterdir():
             index = int(path.name) if path.name.isdigit() else -1
             if index in keys and self._key(index) == keys[index]:
-                kept.add(index)
+                whole.add(index)
             elif path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        return kept
+        return whole
 
     def _key(self, index: int) -> str | None:
         try:
@@ -68,7 +68,7 @@ class WorkDir:
             return None
 
     def remove(self) -> None:
-        """Take the folder away, in one go: a worker that a cluster has yet to stop writes nothing more into it."""
+        """Remove the folder at once, so that a worker the cluster has yet to stop writes nothing more into it."""
         gone = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex}")
         with contextlib.suppress(OSError):  # it is not there
             self.folder.rename(gone)
@@ -76,7 +76,7 @@ class WorkDir:
 
     @contextlib.contextmanager
     def attempt(self, index: int) -> Iterator[Path]:
-        """A folder to write range `index` into; on an exception nothing of it stays."""
+        """A new folder to write range `index` into; removed on an exception."""
         folder = self.folder / f"{index:05d}.{uuid.uuid4().hex}"
         folder.mkdir()
         try:
@@ -93,11 +93,11 @@ class WorkDir:
         return self.folder / f"{index:05d}"
 
     def finished(self) -> set[int]:
-        """The ranges that are whole."""
+        """The ranges whose output is whole."""
         return {int(path.name) for path in self.folder.iterdir() if path.name.isdigit()}
 
     def rows(self, whole: dict[int, int]) -> int:
-        """Rows read so far; `whole` keeps those of whole ranges from one call to the next."""
+        """The number of rows read so far; `whole` keeps those of whole ranges from one call to the next."""
         under_way = dict[int, int]()
         with contextlib.suppress(
             FileNotFoundError
@@ -115,15 +115,15 @@ class WorkDir:
         return sum(whole.values()) + sum(rows for index, rows in under_way.items() if index not in whole)
 
     def attempts(self) -> set[str]:
-        """Every attempt at a range that has left a trace: one that runs, or one that is whole."""
+        """Every attempt at a range that is running or has finished."""
         return {path.name for path in self.folder.iterdir() if path.name[:5].isdigit()}
 
     def facts(self, index: int) -> dict[str, Any]:
-        """What a range says of itself."""
+        """The facts that a finished range wrote."""
         return json.loads((self.of_range(index) / FACTS).read_text())
 
     def fail(self, index: int, error: HeadwayError) -> None:
-        """Keep a range's error, and tell the other ranges that their work is in vain."""
+        """Save a range's error, and stop the other ranges."""
         facts = {"kind": type(error).__name__, "problem": error.problem, "where": error.where, "fix": error.fix}
         part = self.folder / f"{index:05d}.{uuid.uuid4().hex}.part"
         with contextlib.suppress(FileNotFoundError):  # the driver gave up and took the folder along: nobody listens
@@ -132,7 +132,7 @@ class WorkDir:
             self.stop()
 
     def error(self) -> HeadwayError | None:
-        """The error of the first range that has one, of the kind that it was."""
+        """The error of the first range that has one, as an exception of its original class."""
         for path in sorted(self.folder.glob(f"*{_ERROR}")):
             facts = json.loads(path.read_text())
             kind = KINDS.get(facts["kind"], HeadwayError)
@@ -145,14 +145,14 @@ class WorkDir:
             (self.folder / _STOP).touch()
 
     def stopped(self) -> bool:
-        """Whether this work is in vain: a stop was asked for, or the driver has left."""
+        """Whether to stop: a stop was requested, or the driver has left."""
         # os.path: asked for every batch
         return os.path.exists(self.folder / _STOP) or not os.path.exists(self.folder)  # noqa: PTH110
 
 
 @contextlib.contextmanager
 def writable(root: Path) -> Iterator[None]:
-    """Any failure to write below `root` as a StoreError."""
+    """Raise any failure to write below `root` as a StoreError."""
     try:
         with writing(root):
             yield

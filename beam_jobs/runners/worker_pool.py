@@ -26,7 +26,7 @@ _READY = "ready"
 
 
 class Pool:
-    """The answers to a cluster's requests; see the module.
+    """Serves a cluster's requests for workers; see the module.
 
         with Pool(port) as pool:
             pool.address            # localhost:50000
@@ -76,7 +76,7 @@ class Pool:
             _end(worker)
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        """Start one worker, and answer when it has reached the cluster, or with why it could not."""
+        """Start one worker; answer when it has reached the cluster, or with the reason why it could not."""
         name, control = request.worker_id, request.control_endpoint.url
         command = [sys.executable, "-m", "beam_jobs.runners.worker_pool", "--worker", name, "--control", control]
         # a session of its own: a Ctrl-C is for the pool, which ends its workers
@@ -110,7 +110,7 @@ def _end(worker: subprocess.Popen[str]) -> None:
 
 
 def _work(name: str, control: str) -> int:
-    """What a worker process does: it says `ready` on its first line, or what went wrong."""
+    """Run a worker process: it prints `ready` on its first line, or what went wrong."""
     own()
     try:
         load_beam()

@@ -46,7 +46,8 @@ def page(app: App, command: str = "") -> str:
         entries["Options"] = [("--help", "of a command: headway COMMAND --help"), ("--version", "the version")]
     described = text[0].upper() + text[1:] + "." * (text[-1] != ".")
     parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described.split("\n\n"), width)]
-    parts += [f"{group}:\n" + "\n".join(_lines(rows, width)) for group, rows in sorted(entries.items(), key=_late)]
+    ordered = sorted(entries, key=lambda group: {"Window": 1, "Common": 2}.get(group, 0))  # shared options come last
+    parts += [f"{group}:\n" + "\n".join(_lines(entries[group], width)) for group in ordered]
     return "\n\n".join([*parts, *_wrapped([end.replace("\n", " ")] * bool(end), width)])
 
 
@@ -94,11 +95,6 @@ def _unknown(app: App, command: str) -> ConfigError:
 def _close(text: str, names: Sequence[str]) -> str:
     near = [name for name in names if name.startswith(text)][:1] or difflib.get_close_matches(text, names, 1)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def _late(entry: tuple[str, object]) -> int:
-    """What belongs to one command comes before the options that many share."""
-    return {"Window": 1, "Common": 2}.get(entry[0], 0)
 
 
 def _positional(arguments: Sequence[Argument]) -> str:

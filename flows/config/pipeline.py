@@ -10,6 +10,7 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,7 +21,8 @@ from beam_jobs.runners.config import RunnerConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.ranking_metrics import NDCG_AT
+from headway.metrics.ranking import NDCG_AT
+from headway.metrics.user import Better, MetricSpec
 from headway.records.spec import RecordsConfig
 from headway.schema import columns
 from headway.sources.config import SourceConfig
@@ -29,12 +31,11 @@ from headway.storage.remote_store import open_store
 from headway.storage.store import Store
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
+from headway.tasks.table import ALL_METRICS, TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, PreprocessConfig, TransformConfig
-
-Task = Literal["auto", "binary", "multiclass", "regression"]
 
 
 class ColumnConfig(columns.ColumnConfig):
@@ -66,6 +67,21 @@ class EvaluationConfig(Frozen):
         ge=1,
         description="score the order within groups by NDCG at this many top ranks; default: with training.ranking",
     )
+    metrics: dict[str, Better] = Field(
+        default={},
+        description="metrics of your own: module:function of a file beside the pipeline, and whether higher or lower is "
+        "better; neither: reported and not compared. A list means neither",
+    )
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _own_metrics(cls, value: Any) -> Any:
+        value = dict.fromkeys(value, "neither") if isinstance(value, list) else value
+        for name in value if isinstance(value, dict) else ():
+            if not re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", str(name)):
+                known = "it is reported without being named" if name in ALL_METRICS else "write module:function"
+                raise ValueError(f"{name!r} is not a metric of your own: {known}")
+        return value
 
 
 class ExportConfig(Frozen):
@@ -96,7 +112,7 @@ class Pipeline(Frozen):
         default="auto", description="auto: every column; a mapping: those named, and with '*' in it all others too"
     )
     schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
-    task: Task = "auto"
+    task: TaskOrAuto = "auto"
     preprocess: PreprocessConfig | None = Field(
         default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
     )
@@ -233,6 +249,25 @@ class LoadedPipeline(Frozen):
         config = self.pipeline.preprocess
         return self._python_file(config.function) if config else None
 
+    @property
+    def task_file(self) -> Path | None:
+        """The user's Python file that `task: module:Class` points at, beside the pipeline."""
+        return self._python_file(self.pipeline.task)
+
+    @property
+    def loss_file(self) -> Path | None:
+        """The user's Python file that `training.loss: module:function` points at, beside the pipeline."""
+        return self._python_file(self.pipeline.training.loss or "")
+
+    @property
+    def own_metrics(self) -> tuple[MetricSpec, ...]:
+        """The metrics of the user's own."""
+        metrics = self.pipeline.evaluation.metrics
+        return tuple(
+            MetricSpec(name=n, file=self.folder / f"{n.partition(':')[0]}.py", better=better)
+            for n, better in metrics.items()
+        )
+
     def _python_file(self, name: str) -> Path | None:
         module, _, function = name.partition(":")
         return self.folder / f"{module}.py" if function else None
@@ -262,13 +297,14 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     elif isinstance(store, dict):
         raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in store.items()}
     loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
-    own, preprocess = (
-        "put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
-        loaded.preprocess_file,
-    )
+    own = "put the module beside the pipeline, or name a built-in model: mlp, wide_deep"
+    beside = "put the module with the function beside the pipeline"
     for what, module, fix in (
         (f"model.name: {loaded.pipeline.model.name!r}", loaded.module_file, own),
-        ("preprocess", preprocess, "put the module with the function beside the pipeline"),
+        ("preprocess", loaded.preprocess_file, beside),
+        ("task", loaded.task_file, beside),
+        ("training.loss", loaded.loss_file, beside),
+        *((f"evaluation.metrics: {spec.name!r}", spec.file, beside) for spec in loaded.own_metrics),
     ):
         if module and not module.is_file():
             raise ConfigError(f"{what} needs {module}, which does not exist", where=str(file), fix=fix)

@@ -22,10 +22,12 @@ from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
-from headway.storage import user_files
 from headway.tabular.splits import window_splits
+from headway.tasks.user import load_task
+from headway.user_code import files as user_files
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
+from tfcore.runtime.tf_import import startup
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
 
@@ -46,6 +48,9 @@ class DataSteps:
         self.parts = window_splits(self.pipeline.split, self.window)
         self.columns: Columns = resolve(run_spec.loaded, run_spec.files(self.window[0]))
         self.pipeline.validation.check(self.columns.schema.names(), where=str(run_spec.loaded.file))
+        if (task_file := run_spec.loaded.task_file) is not None:
+            with startup():
+                load_task(self.pipeline.task, task_file)
         check_metrics(run_spec.loaded, possible_tasks(self.pipeline.task, self.pipeline.label, self.columns.read))
         self.freeze = freeze
         self.inferring = self.columns.inferred
@@ -246,10 +251,12 @@ class DataSteps:
         analysed = self._analyse()
         transforms = self.columns.transforms(self.pipeline.column_configs())
         columns = tuple(column for column in self.columns.read if column.name in self.columns.stored)
+        task_file = self.run_spec.loaded.task_file
         key: dict[str, Any] = {
             "config": {name: t.model_dump(mode="json") for name, t in transforms.items()},
             "columns": [column.model_dump(mode="json") for column in columns],
             "task": self.pipeline.task,
+            **({"task_file": user_files.digest(task_file)} if task_file else {}),
             "inputs": {"statistics": self.statistics.fingerprint},
         }
         derived = self.pipeline.preprocess

@@ -11,7 +11,6 @@ from flows.dag.references import best_version, check_metrics, data_of, label_fac
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
 from headway.evaluation.gate import Candidate, Champion, GateRequest
-from headway.evaluation.tasks import Task
 from headway.messages import counted, metrics_line
 from headway.registry.registry import Version
 
@@ -35,7 +34,7 @@ class Judge:
 class GateSteps(ModelSteps):
     """The steps that compare a model with the champion and with the best of the last champions."""
 
-    def _task(self) -> Task | None:
+    def _task(self) -> str | None:
         """The task, once the train labels are known."""
         return None if self.transform.result is None else self.transform.result["parameters"]["label"]["task"]
 
@@ -49,7 +48,7 @@ class GateSteps(ModelSteps):
             self.run_result.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
 
     @staticmethod
-    def _other_task(champion: Version, task: Task | None) -> str | None:
+    def _other_task(champion: Version, task: str | None) -> str | None:
         theirs = champion.facts.get("task")
         if None in (theirs, task) or theirs == task:
             return None
@@ -102,6 +101,7 @@ class GateSteps(ModelSteps):
         key = {
             "config": self.pipeline.gate.model_dump(mode="json"),
             **settings,
+            **self._own_metrics(),
             "rolled_back": rolled_back,
             "inputs": {
                 "train": trained,
@@ -130,6 +130,7 @@ class GateSteps(ModelSteps):
                 eval=tuple(self.parts["eval"]),
                 split=self._split_digest(),
                 slices=self.pipeline.evaluation.slices,
+                metrics=self.run_spec.loaded.own_metrics,
                 group=group.name if group else None,
                 seed=self.run_spec.chosen_seed,
                 force=self.run_spec.force,

@@ -10,8 +10,8 @@ from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN
 from flows.dag.step import Output
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
-from headway.storage import user_files
 from headway.storage.fingerprint import fingerprint
+from headway.user_code import files as user_files
 from tfcore.train.settings.auto import Facts, described, resolve
 from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
 from tfcore.transform.parameters import TransformParameters
@@ -25,16 +25,29 @@ class ModelSteps(DataSteps):
     """The evaluation of the trained model."""
 
     def _module(self) -> dict[str, Any]:
-        """Part of the key of a stage that calls the user's module."""
-        file = self.run_spec.loaded.module_file
-        return {"module": user_files.digest(file)} if file else {}
+        """Part of the key of a stage that calls the user's model, and his task or loss."""
+        loaded = self.run_spec.loaded
+        files = {"module": loaded.module_file, "task": loaded.task_file, "loss": loaded.loss_file}
+        return {name: user_files.digest(file) for name, file in files.items() if file}
+
+    def _parameters(self) -> dict[str, Any]:
+        """The fitted transform; a task of the user's own is found by its file."""
+        parameters: dict[str, Any] = self.transform.get()["parameters"]
+        if (file := self.run_spec.loaded.task_file) is not None:
+            parameters = parameters | {"label": parameters["label"] | {"file": file}}
+        return parameters
+
+    def _own_metrics(self) -> dict[str, Any]:
+        """Part of the key of a stage that computes metrics of the user's own."""
+        specs = self.run_spec.loaded.own_metrics
+        return {"own_metrics": {s.name: [s.better, user_files.digest(s.file)] for s in specs}} if specs else {}
 
     def _resolve(self) -> None:
         """The training's and the model's settings, those left out chosen by size; in a plan that cannot know it yet they
         stay as they are."""
         if self.transform.result is None or self.statistics.result is None:
             return
-        parameters = TransformParameters.model_validate(self.transform.result["parameters"])
+        parameters = TransformParameters.model_validate(self._parameters())
         facts = Facts(
             rows=self.statistics.result["rows"].get("train", 0),
             width=len(parameters.numeric) + len(parameters.categorical),
@@ -68,10 +81,11 @@ class ModelSteps(DataSteps):
         def request() -> dict[str, Any]:
             return {
                 "examples": self._examples("train"),
-                "transform": self.transform.get()["parameters"],
+                "transform": self._parameters(),
                 "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
                 **self._code(),
+                "loss": self.run_spec.loaded.loss_file,
                 "checkpoints": self.run_spec.store.checkpoints / name,
                 "summaries": self.run_spec.store.summaries / self.pipeline.name / name,
                 "control": self.run_spec.loaded.control_file,
@@ -87,7 +101,8 @@ class ModelSteps(DataSteps):
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
         key = {
-            "config": config.model_dump(mode="json", exclude={"ndcg_at"}) | self._ranked(),
+            "config": config.model_dump(mode="json", exclude={"ndcg_at", "metrics"}) | self._ranked(),
+            **self._own_metrics(),
             "group": group.name if group else None,
             **(self._module() if "train" in identity else {}),
             "model": identity,
@@ -98,11 +113,12 @@ class ModelSteps(DataSteps):
             return {
                 "model": model,
                 "examples": self._examples(split),
-                "transform": self.transform.get()["parameters"],
+                "transform": self._parameters(),
                 "slices": list(config.slices),
                 "slice_min_rows": config.slice_min_rows,
                 "group": group.name if group else None,
                 "batch_size": config.batch_size,
+                "metrics": self.run_spec.loaded.own_metrics,
                 **self._ranked(),
             }
 
@@ -142,7 +158,7 @@ class ModelSteps(DataSteps):
         def request() -> dict[str, Any]:
             return {
                 "trained": self.trained.path,
-                "transform": self.transform.get()["parameters"],
+                "transform": self._parameters(),
                 "model": self.model.model_dump(mode="json"),
                 **self._code(),
             }

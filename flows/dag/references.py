@@ -8,7 +8,7 @@ The best of the last champions, the data behind a model, the facts of the labels
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,27 +16,28 @@ import pyarrow as pa
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError, HeadwayError, StoreError
-from headway.evaluation.baseline import LabelFacts
 from headway.evaluation.gate import Parts, trained_on
-from headway.evaluation.tasks import COMPARED, METRICS, RANKED, Task
+from headway.metrics.ranking import RANKED
 from headway.registry.registry import Version
 from headway.registry.standing import best_champion
 from headway.schema.columns import LABEL, Column
 from headway.storage.fingerprint import fingerprint
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
+from headway.tasks.base import LabelFacts
+from headway.tasks.table import task_of
 
-_BY_TYPE: dict[str, tuple[Task, ...]] = {
+_BY_TYPE: dict[str, tuple[str, ...]] = {
     "bytes": ("binary", "multiclass"),
     "float32": ("regression", "binary"),
     "int64": ("binary", "multiclass", "regression"),
 }
 
 
-def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -> tuple[Task, ...]:
+def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -> tuple[str, ...]:
     """What the task can be, as far as the pipeline and the label's type tell before any row is read."""
     if task != "auto":
-        return (task,)  # type: ignore[return-value]
+        return (task,)
     empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in columns], names=[c.name for c in columns])
     try:
         if label.expression is not None and pa.types.is_boolean(parse(label.expression).evaluate(empty).type):
@@ -46,22 +47,22 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
         return _BY_TYPE["int64"]
 
 
-def check_metrics(loaded: LoadedPipeline, tasks: Collection[Task]) -> None:
+def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
     """ConfigError when a metric that evaluation or the gate names exists for none of these tasks.
 
     Several tasks are several possibilities: the names have to fit one of them together.
     """
     pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
-    if ranked and tuple(tasks) == ("multiclass",):
+    if ranked and all(task_of(task).wide for task in tasks):
         raise ConfigError(
-            "ndcg_at needs an order, which the classes of a multiclass label do not have",
+            f"ndcg_at needs an order, and the predictions of a {tasks[0]} task have none",
             where=f"{loaded.file}: evaluation.ndcg_at",
             fix="leave it out",
         )
     problems: list[ConfigError] = []
     for task in tasks:
         try:
-            pipeline.gate.check(task, ranked=ranked, where=f"{loaded.file}: gate")
+            pipeline.gate.check(task, ranked=ranked, own=loaded.own_metrics, where=f"{loaded.file}: gate")
         except ConfigError as error:
             problems.append(error)
     if len(problems) < len(tasks):
@@ -69,14 +70,14 @@ def check_metrics(loaded: LoadedPipeline, tasks: Collection[Task]) -> None:
     if len({str(problem) for problem in problems}) == 1:
         raise problems[0]
     ranking = RANKED if ranked else ()
-    either = " or ".join(f"{task} ({', '.join((*METRICS[task], *ranking))})" for task in tasks)
+    either = " or ".join(f"{task} ({', '.join((*task_of(task).metric_names, *ranking))})" for task in tasks)
     gate = pipeline.gate
     named = sorted({*gate.thresholds, *(gate.tolerance or {})} | ({gate.primary} if gate.primary else set()))
     raise ConfigError(
         f"the metrics {', '.join(named)} do not all exist for any one task that this label can have",
         where=f"{loaded.file}: gate",
         fix=f"the label's task is {either}; gate.tolerance compares "
-        + "; ".join(f"{task}: {', '.join((*COMPARED[task], *ranking))}" for task in tasks),
+        + "; ".join(f"{task}: {', '.join((*task_of(task).compared, *ranking))}" for task in tasks),
     )
 
 
@@ -94,17 +95,18 @@ def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) ->
     return LabelFacts(
         counts=tuple(label.get("counts") or ()),
         mean=label.get("mean"),
-        median=median if label["task"] == "regression" else None,
+        median=None if task_of(label["task"]).has_classes else median,
+        quantiles=tuple(label.get("quantiles") or ()),
     )
 
 
 def best_version(
-    run_spec: RunSpec, champion: Version, *, task: Task | None, evaluation: Parts, split: str
+    run_spec: RunSpec, champion: Version, *, task: str | None, evaluation: Parts, split: str
 ) -> Version | None:
     """The best of the last champions, when that is another than the present one and can score these rows fairly."""
     config = run_spec.loaded.pipeline.gate
     known_task: Any = task or champion.facts.get("task")
-    if config.reference_champions < 2 or known_task not in METRICS:
+    if config.reference_champions < 2 or known_task is None:
         return None
     registry = run_spec.registry
     history = registry.history()

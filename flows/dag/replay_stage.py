@@ -26,14 +26,14 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError, HeadwayError
-from headway.evaluation.tasks import Task
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
 from headway.records.spec import total
 from headway.schema.columns import Column
+from headway.tasks.table import TaskName, task_of
+from headway.tasks.user import OWN_OUTPUT
 from tfcore.data.examples import Examples
 from tfcore.export.replay_process import ReplayProcess, replay_request
-from tfcore.export.signatures import COMPARED_OUTPUT
 
 VERSION = 2
 BOUND = 1e-5
@@ -44,7 +44,7 @@ class ReplayRequest(Frozen):
     examples: tuple[Examples, ...] = Field(description="as they were given to evaluation, in the same order")
     predictions: Path = Field(description="Parquet file that evaluation wrote: one row for each row of the examples")
     columns: tuple[Column, ...] = Field(description="the raw columns of the model")
-    task: Task
+    task: TaskName
     rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
 
@@ -148,7 +148,7 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
         shards,
         expected,
         rows_per_record=per_record.pop(),
-        output=COMPARED_OUTPUT[request.task],
+        output=OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
         bound=request.bound,
     )
 

@@ -19,7 +19,7 @@ from flows.dag.run_spec import INGEST, RunResult, RunSpec
 from headway.redaction import redacted
 from headway.registry.lineage import FORMAT
 from headway.storage import manifest as manifests
-from headway.storage import user_files
+from headway.user_code import files as user_files
 
 _GIT_SECONDS = 10.0
 

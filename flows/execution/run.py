@@ -165,8 +165,8 @@ class _Run:
             record["training"] = run_result.training
         verdict = run_result.verdict
         if verdict is not None:
-            kept = ("verdict", "promote", "reasons", "primary", "outcome")
-            record["verdict"] = {key: verdict[key] for key in kept if verdict.get(key) is not None}
+            fields = ("verdict", "promote", "reasons", "primary", "outcome")
+            record["verdict"] = {key: verdict[key] for key in fields if verdict.get(key) is not None}
             record |= {"test": run_result.test} if run_result.test is not None else {}
         baselines = ((verdict or {}).get("metrics") or {}).get("baselines")
         if run_result.evaluation is not None:

@@ -50,20 +50,20 @@ class Place:
 
     def environment(self, auth: str) -> dict[str, str]:
         """For the server, the worker, the watch and the deploy; a database named in the shell's environment is kept."""
-        kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
-        local = ",".join(filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy"), "127.0.0.1,localhost"]))
-        return kept | {
+        env = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+        local = ",".join(filter(None, [env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1,localhost"]))
+        return env | {
             "PREFECT_HOME": str(self.folder / "home"),
             "PREFECT_API_URL": f"{self.address}/api",
             access.CLIENT: auth,
             FOLDER_VARIABLE: str(self.processes.folder),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
-            "PREFECT_WORKER_QUERY_SECONDS": kept.get("PREFECT_WORKER_QUERY_SECONDS", "2"),
+            "PREFECT_WORKER_QUERY_SECONDS": env.get("PREFECT_WORKER_QUERY_SECONDS", "2"),
             "NO_PROXY": local,
             "no_proxy": local,
             "PWD": str(self.root),  # prefect.yaml's {{ $PWD }}
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)]),
         }
 
 

@@ -1,7 +1,7 @@
 """Confidence intervals of the difference between two models: a paired bootstrap over the rows that both predicted.
 
-    found = paired("binary", label, candidate, champion, weight, metrics=("auc", "loss"), samples=200)
-    found["auc"].difference, found["auc"].standard_error         # candidate - champion
+    differences = paired(rows, champion, metrics=(AUC, LOSS), samples=200)
+    differences["auc"].difference, differences["auc"].standard_error         # candidate - champion
 
 Each replicate draws every row (or, given groups, every group with all its rows) Poisson(1) times, the same draw for
 both models, so what makes the rows easy or hard cancels. Scores are sorted once; a replicate only adds up weights.
@@ -17,16 +17,13 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from headway.evaluation.metrics import Floats, arrays, auc, row_correct, row_loss
-from headway.evaluation.ranking_metrics import NO_GROUP, ranked
-from headway.evaluation.tasks import COMPARED, RANKED, Task
+from headway.metrics.base import Draws, Floats, Metric, Rows
+from headway.metrics.ranking import NO_GROUP
 
 CELLS = 1 << 20
 """Replicates are worked on together up to this many drawn rows at a time."""
-
-Draws = NDArray[np.uint8]  # [replicates, rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,63 +75,86 @@ def _tail(distance: float, error: float) -> float:
 
 
 def paired(
-    task: Task,
-    label: ArrayLike,
-    candidate: ArrayLike,
-    champion: ArrayLike,
-    weight: ArrayLike | None = None,
+    rows: Rows,
+    champion: Floats,
     *,
-    metrics: Sequence[str],
+    metrics: Sequence[Metric],
     samples: int = 200,
     seed: int = 0,
-    group: NDArray[Any] | None = None,
-    ndcg_at: int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Difference]:
-    """The difference of each of `metrics` and its bootstrap standard error.
+    """The difference of each of `metrics` and its bootstrap standard error, by name.
 
     Args:
-        label, candidate, champion, weight: as in `headway.evaluation.metrics.measure`, row by row the same rows.
-        group: int64 codes that say which rows belong together and are drawn together, as
-        `headway.evaluation.ranking_metrics.codes_of` has them;
-            [rows]. Of a single group there is no standard error.
-        ndcg_at: for the metrics of `headway.evaluation.ranking_metrics`, of which `group` are the codes.
+        rows: with the candidate's predictions. Rows of one group are drawn together; of a single group there is no
+            standard error.
+        champion: predictions of the same rows.
         check: called now and then; may raise to stop.
     """
-    label, candidate, weight = arrays(task, label, candidate, weight)
-    _, champion, _ = arrays(task, label, champion, weight)
-    within = None if group is None or ndcg_at is None else (group, ndcg_at)
-    rows: list[_Replicated | _RankedGroups] = [
-        _RankedGroups(name, label, candidate, champion, weight, within)
-        if name in RANKED
-        else _Replicated(name, task, label, candidate, champion, weight)
-        for name in metrics
-    ]
-    codes, units = (None, len(label)) if group is None else resampling_units(group)
-    equal = len(weight) > 0 and bool((weight == weight[0]).all())
-    stream = np.random.Philox(key=seed)
-    together = max(1, CELLS // max(1, len(label)))
-    differences: list[list[Floats]] = [[] for _ in rows]
-    for start in range(0, samples if len(label) else 0, together):
-        check()
-        draws = _poisson(stream, min(together, samples - start), units)
-        if codes is not None:
-            draws = draws[:, codes]
-        weights = draws if equal else draws * weight
-        for metric, replicates in zip(rows, differences, strict=True):
-            replicates.append(metric.replicate(weights))
+    both = (rows, rows.predicted(champion))
+    replicates = resampled(metrics, both, samples=samples, seed=seed, check=check)
     return {
-        metric.name: _difference(metric, np.concatenate(replicates) if replicates and units > 1 else np.zeros(0))
-        for metric, replicates in zip(rows, differences, strict=True)
+        metric.name: _difference(metric.name, [_value(metric, each) for each in both], ours - theirs)
+        for metric, (ours, theirs) in zip(metrics, replicates, strict=True)
     }
 
 
-def _difference(metric: _Replicated | _RankedGroups, replicates: Floats) -> Difference:
-    a, b = metric.values
+def intervals(
+    rows: Rows, metrics: Sequence[Metric], *, confidence: float = 0.95, samples: int = 200, seed: int = 0
+) -> dict[str, tuple[float, float] | None]:
+    """The two-sided normal interval of each metric of one model, by name; None where it has no value or no spread."""
+    found: dict[str, tuple[float, float] | None] = {}
+    for metric, (replicates,) in zip(metrics, resampled(metrics, (rows,), samples=samples, seed=seed), strict=True):
+        value, finite = _value(metric, rows), replicates[np.isfinite(replicates)]
+        if value is None or len(finite) < max(2, len(replicates) // 2):
+            found[metric.name] = None
+            continue
+        reach = NormalDist().inv_cdf(0.5 + confidence / 2) * float(finite.std(ddof=1))
+        found[metric.name] = (value - reach, value + reach)
+    return found
+
+
+def resampled(
+    metrics: Sequence[Metric],
+    models: Sequence[Rows],
+    *,
+    samples: int,
+    seed: int,
+    check: Callable[[], None] = lambda: None,
+) -> list[list[Floats]]:
+    """Each metric of each model under the same `samples` draws of the rows; [metrics][models] of [samples], empty where
+    there is one unit to draw or none."""
+    rows = models[0]
+    codes, units = (None, len(rows)) if rows.groups is None else resampling_units(rows.groups)
+    if units < 2:
+        return [[np.zeros(0) for _ in models] for _ in metrics]
+    replicate = [[metric.replicated(model) for model in models] for metric in metrics]
+    equal = bool((rows.weight == rows.weight[0]).all())
+    stream = np.random.Philox(key=seed)
+    together = max(1, CELLS // len(rows))
+    parts: list[list[list[Floats]]] = [[[] for _ in models] for _ in metrics]
+    for start in range(0, samples, together):
+        check()
+        counts = _poisson(stream, min(together, samples - start), units)
+        if codes is not None:
+            counts = counts[:, codes]
+        draws = Draws(counts, None if equal else rows.weight)
+        for of_metric, into in zip(replicate, parts, strict=True):
+            for of_model, values in zip(of_metric, into, strict=True):
+                values.append(of_model(draws))
+    return [[np.concatenate(values) for values in of_metric] for of_metric in parts]
+
+
+def _value(metric: Metric, rows: Rows) -> float | None:
+    return metric.value(rows) if rows.total > 0 else None
+
+
+def _difference(name: str, values: Sequence[float | None], replicates: Floats) -> Difference:
+    a, b = values
     finite = replicates[np.isfinite(replicates)]  # a replicate may have drawn one class only
     enough = a is not None and b is not None and len(finite) >= max(2, len(replicates) // 2)
     return Difference(
-        metric=metric.name,
+        metric=name,
         candidate=a,
         champion=b,
         difference=a - b if a is not None and b is not None else None,
@@ -142,98 +162,9 @@ def _difference(metric: _Replicated | _RankedGroups, replicates: Floats) -> Diff
     )
 
 
-class _Replicated:
-    """One metric, prepared so that a replicate costs a few passes over its weights."""
-
-    def __init__(self, name: str, task: Task, label: Floats, candidate: Floats, champion: Floats, weight: Floats):
-        if name not in COMPARED[task]:
-            raise ValueError(f"{name} of {task} cannot be compared; compared are {', '.join(COMPARED[task])}")
-        self.name = name
-        both = (candidate, champion)
-        if name == "auc":
-            self._ranked = [_Ranked(label, score) for score in both]
-            self.values: tuple[float | None, ...] = tuple(auc(label, score, weight) for score in both)
-            return
-        per_row = {"loss": row_loss, "rmse": row_loss, "accuracy": row_correct, "mae": _row_distance}[name]
-        self._columns = np.stack([per_row(task, label, score) for score in both], axis=1)
-        self._root = np.sqrt if name == "rmse" else np.positive
-        total = weight.sum()
-        means = self._root(weight @ self._columns / total) if total > 0 else np.full(2, np.nan)
-        self.values = tuple(float(value) if np.isfinite(value) else None for value in means)
-
-    def replicate(self, weights: NDArray[Any]) -> Floats:
-        """candidate - champion under each replicate's weights [replicates, rows] -> [replicates]."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            if self.name == "auc":
-                return self._ranked[0].auc(weights) - self._ranked[1].auc(weights)
-            as_floats = weights.astype(np.float64, copy=False)
-            means = self._root(as_floats @ self._columns / as_floats.sum(1, keepdims=True))
-            return means[:, 0] - means[:, 1]
-
-
-class _RankedGroups:
-    """One metric of the order within groups: each has its value, and a replicate weighs them anew."""
-
-    def __init__(
-        self,
-        name: str,
-        label: Floats,
-        candidate: Floats,
-        champion: Floats,
-        weight: Floats,
-        within: tuple[NDArray[Any], int] | None,
-    ):
-        if within is None:
-            raise ValueError(f"{name} needs groups, and the rows have none")
-        self.name = name
-        both = [ranked(label, score, weight, within[0], k=within[1]) for score in (candidate, champion)]
-        self.values: tuple[float | None, ...] = tuple(ranking.mean()[name] for ranking in both)
-        self._columns = np.stack([ranking.values[name] for ranking in both], axis=1)
-        # of a group's rows each is drawn as often, so that one stands for all; by its own weight, or all by the same
-        self._row, self._factor = both[0].row, both[0].weight
-        if len(weight) and not (weight == weight[0]).all():
-            self._factor = self._factor / weight[self._row]
-
-    def replicate(self, weights: NDArray[Any]) -> Floats:
-        """As of `_Replicated`."""
-        drawn = weights.take(self._row, axis=1) * self._factor
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = drawn @ self._columns / drawn.sum(1, keepdims=True)
-        return means[:, 0] - means[:, 1]
-
-
-def _row_distance(task: Task, label: Floats, prediction: Floats) -> Floats:
-    return np.abs(prediction - label)
-
-
-class _Ranked:
-    """Where each positive stands among the negatives by score: all that AUC needs to know of the scores."""
-
-    def __init__(self, label: Floats, score: Floats):
-        order = np.argsort(score, kind="stable")
-        positive = label[order] > 0.5
-        self._positives, self._negatives = order[positive], order[~positive]
-        ranked = score[self._negatives]
-        self._below = np.searchsorted(ranked, score[self._positives], side="left")
-        self._up_to = np.searchsorted(ranked, score[self._positives], side="right")
-        self._ties = not np.array_equal(self._below, self._up_to)
-
-    def auc(self, weights: NDArray[Any]) -> Floats:
-        """[replicates, rows] -> [replicates]; NaN where a class has no weight."""
-        whole = weights.dtype == np.uint8  # plain counts: integer sums are exact and six times as fast
-        mass: NDArray[Any] = np.zeros((len(weights), len(self._negatives) + 1), np.int64 if whole else np.float64)
-        np.cumsum(weights.take(self._negatives, axis=1), axis=1, out=mass[:, 1:])
-        positive = weights.take(self._positives, axis=1)
-        below: NDArray[Any] = mass.take(self._below, axis=1)
-        if self._ties:
-            below = 0.5 * (below + mass.take(self._up_to, axis=1))
-        right = np.einsum("ij,ij->i", positive.astype(np.float64, copy=False), below)
-        return right / (positive.sum(1, dtype=np.float64) * mass[:, -1])
-
-
 def resampling_units(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
     """(which unit each row is drawn with; how many there are). A row without a group
-    (`headway.evaluation.ranking_metrics.NO_GROUP`) is one by itself."""
+    (`headway.metrics.ranking.NO_GROUP`) is one by itself."""
     values, codes = np.unique(group, return_inverse=True)
     codes, units = codes.reshape(-1), len(values)
     alone = np.flatnonzero(group == NO_GROUP)
@@ -253,7 +184,7 @@ def _poisson_table() -> NDArray[np.uint8]:
 _POISSON = _poisson_table()
 
 
-def _poisson(stream: np.random.Philox, replicates: int, units: int) -> Draws:
+def _poisson(stream: np.random.Philox, replicates: int, units: int) -> NDArray[np.uint8]:
     """Poisson(1) counts [replicates, units]; the stream goes on where the last call left it."""
     words = -(-units // 4)
     bits = stream.random_raw(replicates * words).astype("<u8", copy=False)

@@ -15,21 +15,20 @@ simple sequentially rejective multiple test procedure", 1979), which costs nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from headway.errors import DataError
 from headway.evaluation.bootstrap import Difference, paired
 from headway.evaluation.gate_config import GateConfig, absolute
-from headway.evaluation.metrics import columns, slice_rows
-from headway.evaluation.ranking_metrics import codes_of
+from headway.evaluation.metrics import rows_of, slice_rows
 from headway.evaluation.sample_size import uncompared, upward
-from headway.evaluation.tasks import HIGHER_IS_BETTER, Task
 from headway.messages import counted, number, signed, some
+from headway.metrics.base import Metric, Rows
 from headway.monitor import Monitor
+from headway.tasks.base import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +38,7 @@ class Compared:
     column: str | None
     value: str | None
     rows: int
+    metric: Metric
     measured: Difference
     tolerance: float
     interval: tuple[float, float] | None
@@ -59,7 +59,7 @@ class Compared:
         """One of the words at the top of this module."""
         if self.failed:
             return "blocked"
-        interval = upward(self.measured.metric, self.interval)
+        interval = upward(self.metric, self.interval)
         if interval is None:
             return "not compared"
         low, high = interval
@@ -170,67 +170,60 @@ def compare(
     champion: pa.Table,
     *,
     config: GateConfig,
+    metrics: Mapping[str, Metric],
     slices: Sequence[str] = (),
     group: str | None = None,
-    ndcg_at: int | None = None,
+    ranked: bool = False,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
-    """Every tolerance of `config` tested on all rows and on each slice that has enough of them."""
-    label, ours, weight = columns(candidate, task)
-    _, theirs, _ = columns(champion, task)
-    groups = None
-    if group is not None:
-        if group not in candidate.column_names:
-            raise DataError(f"the predictions have no column {group!r} to resample by")
-        groups = codes_of(candidate.column(group))
-    tolerances = config.tolerances(task, ranked=ndcg_at is not None)
+    """Every tolerance of `config` tested on all rows and on each slice that has enough of them.
 
-    def few(name: str, rows: Any) -> str | None:
-        return uncompared(name, label[rows], weight[rows], None if groups is None else groups[rows])
+    Args:
+        metrics: by name.
+        ranked: whether the order within groups is judged.
+    """
+    rows, theirs = rows_of(candidate, task, group, columns=True), rows_of(champion, task).prediction
+    tolerances = config.tolerances(task, ranked=ranked)
+    compared = [metrics[name] for name in tolerances]
 
-    def test(rows: Any, metrics: Sequence[str], column: str | None, value: str | None) -> list[Compared]:
+    def test(at: Any, metrics: Sequence[Metric], column: str | None, value: str | None) -> list[Compared]:
+        some_rows = rows.at(at)
         differences = paired(
-            task,
-            label[rows],
-            ours[rows],
-            theirs[rows],
-            weight[rows],
-            metrics=metrics,
-            samples=config.bootstrap,
-            seed=seed,
-            group=None if groups is None else groups[rows],
-            ndcg_at=ndcg_at,
-            check=monitor.check,
+            some_rows, theirs[at], metrics=metrics, samples=config.bootstrap, seed=seed, check=monitor.check
         )
-        return [_test(differences[name], tolerances[name], config, len(label[rows]), column, value) for name in metrics]
+        return [
+            _test(metric, differences[metric.name], tolerances[metric.name], config, some_rows, column, value)
+            for metric in metrics
+        ]
 
-    everything = slice(None)
     overall = [
-        replace(compared, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
-        if (why := few(compared.measured.metric, everything))
-        else compared
-        for compared in test(everything, list(tolerances), None, None)
+        replace(of_all, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
+        if (why := uncompared(of_all.metric, rows))
+        else of_all
+        for of_all in test(slice(None), compared, None, None)
     ]
     tested: list[Compared] = []
     left_out: list[dict[str, Any]] = []
     for column in slices:
         small = 0
-        for value, rows in slice_rows(candidate, column):
+        for value, at in slice_rows(candidate, column):
             monitor.check()
-            if len(rows) < config.slice_min_rows:
+            if len(at) < config.slice_min_rows:
                 small += 1
                 continue
             whys: dict[str, list[str]] = {}
-            for name in tolerances:
-                if why := few(name, rows):
-                    whys.setdefault(why, []).append(name)
+            enough = []
+            for metric in compared:
+                if why := uncompared(metric, rows.at(at)):
+                    whys.setdefault(why, []).append(metric.name)
+                else:
+                    enough.append(metric)
             for why, names in whys.items():
-                which = "" if len(names) == len(tolerances) else f"{', '.join(names)}: "
+                which = "" if len(names) == len(compared) else f"{', '.join(names)}: "
                 left_out.append({"slice": column, "value": value, "why": which + why})
-            metrics = [name for name in tolerances if name not in [n for names in whys.values() for n in names]]
-            if metrics:
-                tested += test(rows, metrics, column, value)
+            if enough:
+                tested += test(at, enough, column, value)
         if small:
             left_out.append({"slice": column, "values": small, "why": f"fewer than {config.slice_min_rows:,} rows"})
     return Comparison(
@@ -242,15 +235,21 @@ def compare(
 
 
 def _test(
-    measured: Difference, tolerance: float | str, config: GateConfig, rows: int, column: str | None, value: str | None
+    metric: Metric,
+    measured: Difference,
+    tolerance: float | str,
+    config: GateConfig,
+    rows: Rows,
+    column: str | None,
+    value: str | None,
 ) -> Compared:
     allowed = absolute(tolerance, measured.champion if measured.champion is not None else 0.0)
-    better_up = measured.metric in HIGHER_IS_BETTER
-    p = measured.probability_below(-allowed) if better_up else measured.probability_above(allowed)
+    p = measured.probability_below(-allowed) if metric.higher_is_better else measured.probability_above(allowed)
     return Compared(
         column=column,
         value=value,
-        rows=rows,
+        rows=len(rows),
+        metric=metric,
         measured=measured,
         tolerance=allowed,
         interval=measured.interval(config.confidence),

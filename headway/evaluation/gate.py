@@ -36,18 +36,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.errors import DataError
-from headway.evaluation.baseline import Rows, beats, constant
+from headway.evaluation.baseline import beats, constant
 from headway.evaluation.comparison import Comparison, compare
 from headway.evaluation.gate_checks import check_same_rows, check_thresholds, met, read_predictions, unusable
 from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, newer, trained_on
-from headway.evaluation.metrics import columns, measure_table
-from headway.evaluation.ranking_metrics import codes_of
+from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.messages import agree, number, some
+from headway.metrics.base import Rows
 from headway.monitor import Monitor
+from headway.tasks.table import task_of
 
 __all__ = ["VERSION", "Candidate", "Champion", "GateRequest", "Parts", "decide", "gate", "newer", "trained_on"]
-VERSION = 2
+VERSION = 3
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
 def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, Any]:
     """The verdict as JSON: verdict, promote, reasons, metrics (of candidate, champion, reference and baselines), thresholds,
     comparisons and the settings used."""
-    request.config.check(request.task, ranked=request.ranked)
+    request.config.check(request.task, ranked=request.ranked, own=request.metrics)
     return _Decision(request, monitor or Monitor()).verdict()
 
 
@@ -85,6 +85,8 @@ class _Decision:
 
     def __init__(self, request: GateRequest, monitor: Monitor):
         self.request, self.config, self.monitor = request, request.config, monitor
+        self.task = task_of(request.task)
+        self.judging = {m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics)}
         self.rows = read_predictions(request.candidate.predictions)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
         self.findings = _Findings()
@@ -102,7 +104,7 @@ class _Decision:
         if request.candidate.rolled_back is not None:
             why = request.candidate.rolled_back
             findings.block("rolled back", f"this model was rolled back ({why}) and returns only by force")
-        broken = unusable(self.rows, request.task)
+        broken = unusable(self.rows, self.task)
         if broken:
             findings.block("reject", f"the candidate gives {broken}")
         findings.block("reject", *(check["reason"] for check in self.thresholds if not check["passed"]))
@@ -122,7 +124,7 @@ class _Decision:
         """A metric that candidates are compared by has to have a value; of a first model, at least one."""
         ours, compared = (
             self.metrics["candidate"],
-            self.config.tolerances(self.request.task, ranked=self.request.ranked),
+            self.config.tolerances(self.task, ranked=self.request.ranked),
         )
         missing = [name for name in compared if ours[name] is None]
         if len(missing) == len(compared):
@@ -138,12 +140,12 @@ class _Decision:
         request, config = self.request, self.config
         if not config.baseline or request.label is None or all(v is None for v in self.metrics["candidate"].values()):
             return
+        names = dict.fromkeys((self.primary, *config.tolerances(self.task, ranked=request.ranked)))
         beaten = beats(
-            request.task,
+            self.task,
             request.label,
-            self._arrays(),
-            primary=self.primary,
-            metrics=tuple(config.tolerances(request.task, ranked=request.ranked)),
+            self._arrays(self.rows),
+            metrics=[self.judging[name] for name in names],
             confidence=config.confidence,
             samples=config.bootstrap,
             seed=request.seed,
@@ -204,13 +206,14 @@ class _Decision:
         if champion is self.request.champion:
             self.metrics["champion"] = self._measured(theirs)
         return compare(
-            self.request.task,
+            self.task,
             self.rows,
             theirs,
             config=self.config,
             slices=slices,
+            metrics=self.judging,
             group=self.request.group,
-            ndcg_at=self.request.ndcg_at,
+            ranked=self.request.ranked,
             seed=self.request.seed,
             monitor=self.monitor,
         )
@@ -235,7 +238,7 @@ class _Decision:
                 "not comparable",
                 f"{name} was trained on evaluation rows of this run (spans {some(spans, 5)})",
             )
-        if broken := unusable(read_predictions(champion.predictions), request.task):
+        if broken := unusable(read_predictions(champion.predictions), self.task):
             return "not comparable", f"{name} gives {broken}"
         return None
 
@@ -271,26 +274,22 @@ class _Decision:
         }
 
     def _measured(self, table: pa.Table) -> dict[str, float | None]:
-        return measure_table(table, self.request.task, group=self.request.group, ndcg_at=self.request.ndcg_at)
+        return measured(tuple(self.judging.values()), self._arrays(table))
 
-    def _arrays(self) -> Rows:
-        group = self.request.group
-        if group is not None and group not in self.rows.column_names:
-            raise DataError(f"the predictions have no column {group!r} to resample by")
-        groups = None if group is None else codes_of(self.rows.column(group))
-        return Rows(*columns(self.rows, self.request.task), groups, self.request.ndcg_at)
+    def _arrays(self, table: pa.Table) -> Rows:
+        return rows_of(table, self.task, self.request.group, columns=bool(self.request.metrics))
 
     def _baselines(self) -> dict[str, Any]:
         """The metrics of the constant, and of every other baseline on the same rows."""
-        measured: dict[str, Any] = {}
+        baselines: dict[str, Any] = {}
         if self.request.label is not None:
-            metrics = constant(self.request.task, self.request.label, self._arrays())
-            if metrics is not None:
-                measured["constant"] = metrics
+            values = constant(self.task, self.request.label, self._arrays(self.rows), tuple(self.judging.values()))
+            if values is not None:
+                baselines["constant"] = values
         for name, path in self.request.baselines.items():
             table = read_predictions(path)
             check_same_rows(self.rows, table, f"the baseline {name}'s", str(path))
-            measured[name] = self._measured(table)
-            value = measured[name][self.primary]
+            baselines[name] = self._measured(table)
+            value = baselines[name][self.primary]
             self.findings.notes.append(f"the baseline {name} has {self.primary} {number(value)}")
-        return measured
+        return baselines

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from headway.errors import DataError
 from headway.evaluation.gate_config import Bounds
-from headway.evaluation.metrics import columns
-from headway.evaluation.tasks import Task
+from headway.evaluation.metrics import rows_of
 from headway.messages import agree, counted, number
+from headway.tasks.base import Task
 
 
 def read_predictions(path: Path) -> pa.Table:
@@ -28,8 +28,7 @@ def read_predictions(path: Path) -> pa.Table:
 
 def unusable(rows: pa.Table, task: Task) -> str | None:
     """How many predictions are not numbers; None: all are."""
-    _, prediction, _ = columns(rows, task)
-    finite = np.isfinite(prediction).reshape(len(rows), -1).all(1)
+    finite = np.isfinite(rows_of(rows, task).prediction).reshape(len(rows), -1).all(1)
     bad = len(rows) - int(finite.sum())
     if not bad:
         return None

@@ -13,6 +13,7 @@ GateRequest(task="binary", candidate=Candidate(model=..., predictions=...), cham
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,20 +21,15 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.evaluation.baseline import LabelFacts
-from headway.evaluation.tasks import ALL_COMPARED, ALL_METRICS, COMPARED, METRICS, RANKED, Task
 from headway.messages import some
+from headway.metrics.ranking import RANKED
+from headway.metrics.user import MetricSpec
 from headway.schema.columns import suggest
+from headway.tasks.base import LabelFacts, Task
+from headway.tasks.table import ALL_COMPARED, ALL_METRICS, TaskName, task_of
 
-DEFAULT_TOLERANCE: dict[str, dict[str, float | str]] = {
-    "binary": {"auc": 0.002, "loss": 0.002},
-    "multiclass": {"loss": 0.005, "accuracy": 0.005},
-    "regression": {"rmse": "1%"},
-}
-PRIMARY: dict[str, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "rmse"}
-"""By task, the metric that a better model is better on; where the order within groups is judged it is ndcg."""
 RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
-"""Beside them, where the order within groups is judged."""
+"""Beside the task's, where the order within groups is judged."""
 
 
 class Bounds(Frozen):
@@ -106,17 +102,22 @@ class GateConfig(Frozen):
                 raise ValueError(f"primary {self.primary!r} is not among the metrics of tolerance: add it there")
         return self
 
-    def check(self, task: Task, *, ranked: bool = False, where: str = "gate") -> None:
+    def check(
+        self, task: Task | str, *, ranked: bool = False, own: Sequence[MetricSpec] = (), where: str = "gate"
+    ) -> None:
         """ConfigError when a metric that is named does not exist for this task.
 
         Args:
             ranked: whether the order within groups is judged.
+            own: metrics of the user's own.
         """
-        ranking = RANKED if ranked else ()
+        task, ranking = task_of(task), RANKED if ranked else ()
+        reported = tuple(spec.name for spec in own)
+        directed = tuple(spec.name for spec in own if spec.better != "neither")
         for key, names, metrics in (
-            ("thresholds", self.thresholds, (*METRICS[task], *ranking)),
-            ("tolerance", self.tolerance or {}, (*COMPARED[task], *ranking)),
-            ("primary", (self.primary,) if self.primary else (), (*COMPARED[task], *ranking)),
+            ("thresholds", self.thresholds, (*task.metric_names, *ranking, *reported)),
+            ("tolerance", self.tolerance or {}, (*task.compared, *ranking, *directed)),
+            ("primary", (self.primary,) if self.primary else (), (*task.compared, *ranking, *directed)),
         ):
             for name in names:
                 if name in RANKED and not ranked:
@@ -125,26 +126,33 @@ class GateConfig(Frozen):
                         where=f"{where}.{key}",
                         fix="set training.ranking or evaluation.ndcg_at, and give a column role: group",
                     )
+                if name in reported and name not in metrics:
+                    fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
+                    problem = f"it is not said whether more or less of {name} is better"
+                    raise ConfigError(problem, where=f"{where}.{key}", fix=fix)
+                if name not in metrics and ":" in name:
+                    fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
+                    raise ConfigError(f"{name} is not among evaluation.metrics", where=f"{where}.{key}", fix=fix)
                 if name not in metrics:
                     raise ConfigError(
-                        f"metric {name!r} does not exist for a {task} task",
+                        f"metric {name!r} does not exist for a {task.name} task",
                         where=f"{where}.{key}",
                         fix=f"there is: {', '.join(metrics)}",
                     )
 
-    def tolerances(self, task: Task, *, ranked: bool = False) -> dict[str, float | str]:
+    def tolerances(self, task: Task | str, *, ranked: bool = False) -> dict[str, float | str]:
         """The metrics to compare by and how much worse is accepted."""
         if self.tolerance is not None:
             return self.tolerance
-        default = DEFAULT_TOLERANCE[task] | (RANKED_TOLERANCE if ranked else {})
+        default = dict(task_of(task).tolerances) | (RANKED_TOLERANCE if ranked else {})
         # a primary metric that has no default margin is compared without one
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
 
-    def primary_metric(self, task: Task, *, ranked: bool = False) -> str:
+    def primary_metric(self, task: Task | str, *, ranked: bool = False) -> str:
         """The metric that a better model is better on; always one that is compared."""
         if self.primary is not None:
             return self.primary
-        usual, compared = "ndcg" if ranked else PRIMARY[task], self.tolerances(task, ranked=ranked)
+        usual, compared = "ndcg" if ranked else task_of(task).primary, self.tolerances(task, ranked=ranked)
         return usual if usual in compared else next(iter(compared))
 
 
@@ -161,7 +169,7 @@ def absolute(tolerance: float | str, champion: float) -> float:
 
 
 def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
-    if name not in metrics:
+    if name not in metrics and ":" not in name:
         raise ValueError(f"unknown metric {name!r}; {suggest(name, [*metrics])}")
 
 
@@ -196,7 +204,7 @@ class Champion(Frozen):
 class GateRequest(Frozen):
     """Everything a verdict depends on."""
 
-    task: Task
+    task: TaskName
     config: GateConfig = GateConfig()
     candidate: Candidate
     champion: Champion | None = None
@@ -208,6 +216,7 @@ class GateRequest(Frozen):
     eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
     split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()
+    metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     seed: int = 0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.leakage.hash_sets import Distinct, Hashes
 from headway.schema.columns import Column
-from headway.statistics.row_sample import kept
+from headway.statistics.row_sample import hashed_texts
 from headway.tabular.hashing import NULL
 from headway.tabular.list_arrays import slots
 from headway.tabular.splits import SplitConfig, column_hash
@@ -37,7 +37,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
-    """The columns to compare rows by: those that are read, but for what names or places a row.
+    """The columns by which rows are compared: those that are read, except names and places of rows.
 
     None where it says nothing: by time, rows recur as months do; without a key, rows that are alike are in one split anyway.
     """
@@ -52,7 +52,7 @@ def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 class Alike:
-    """The columns of one pipeline by which rows are compared."""
+    """Samples rows by their content; holds the columns of one pipeline by which rows are compared."""
 
     def __init__(self, config: SplitConfig, columns: Sequence[Column]):
         whole = content(config, columns)
@@ -92,15 +92,15 @@ class Alike:
         return _folded({name: batch.column(name) for name in self._by}, self._by)
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
-        """The order of some rows, and below it what the whole row holds."""
-        some = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
-        few = kept(Stack.parts(some, [at])[0]).batch()  # the words of all columns are hashed together
+        """The hash of some whole rows, below the high half of their order."""
+        columns = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
+        few = hashed_texts(Stack.parts(columns, [at])[0]).batch()  # the words of all columns are hashed together
         hashes = _folded(dict(zip(self.names, few.columns, strict=True)), self.names)
         return (order[at] & _HIGH) | (hashes >> _HALF)
 
 
 def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
-    """One uint64 for each row of some columns, whose high half is well mixed."""
+    """A uint64 hash of each row of some columns, whose high half is well mixed."""
     state: Hashes | None = None
     for name in names:
         if state is None:
@@ -115,26 +115,26 @@ def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
 
 
 def _below(sample: Distinct, factor: float, rows: NDArray[np.bool_]) -> np.uint64:
-    """No row with a greater order gets into a sample. Of one that is not full: about the `factor` times as many as it keeps
-    that are least, since orders are spread evenly."""
+    """The greatest order that gets into a sample. For one that is not full: that of about `factor` times the rows it
+    keeps, since orders are spread evenly."""
     if sample.bound is not None:
         return sample.bound | ~_HIGH
-    some = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
-    return _ALL if some >= 1 else np.uint64(int(some * 2.0**64)) | ~_HIGH
+    share = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
+    return _ALL if share >= 1 else np.uint64(int(share * 2.0**64)) | ~_HIGH
 
 
 _COSTLY = 3
 
 
 def _rank(column: Column) -> int:
-    """Numbers cost least to hash, and fractions tell rows apart best; texts and images of their own cost most."""
+    """The rank of a column in the order hash: numbers are cheapest to hash, and fractions tell rows apart best."""
     if column.shape:
         return _COSTLY
     return {"float32": 0, "int64": 1}.get(column.type, 2 if column.encoding == "dictionary" else _COSTLY)
 
 
 def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
-    """Something of each value that only equal values share."""
+    """Bits of each value: equal values have equal bits."""
     kind = array.type
     if pa.types.is_float32(kind):
         return slots(pc.fill_null(array, _NULL_FLOAT) if array.null_count else array, np.dtype(np.uint32))
@@ -146,7 +146,7 @@ def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
 
 
 def share(others: Distinct, rows: Distinct) -> tuple[float, int, bool] | None:
-    """(the share of `rows` that stand in `others` too, of how many different ones, whether all were looked at).
+    """(the share of `rows` that occur in `others` too, the distinct rows compared, whether all were compared).
 
     None: there are none to tell it from.
     """

@@ -30,7 +30,7 @@ class File:
 
 
 def copies(files: Sequence[File]) -> Iterator[Anomaly]:
-    """What to tell of files with the size and checksum of an earlier one."""
+    """Findings about files with the size and checksum of an earlier file."""
     first: dict[tuple[int, str], File] = {}
     within: list[str] = []
     across: list[tuple[File, File]] = []

@@ -1,4 +1,4 @@
-"""Finds the rows behind a hash that occurs in two places, and tells real overlaps from hash collisions.
+"""Finds the rows behind a hash that occurs in two places, and separates real overlaps from hash collisions.
 
     look(["customer"], hashes, ["2013-01"])       # a caller's function: [KeyOccurrence(...), ...]
     examine(found, look_at, whether_real)         # Examined(count, examples)
@@ -54,7 +54,7 @@ class Examined:
 def examine(
     keys: Found, look_at: Callable[[Hashes], Iterable[KeyOccurrence]], real: Callable[[Sequence[KeyOccurrence]], bool]
 ) -> Examined:
-    """Look at a few of the hashes, and at more as long as all of them turn out to be chance.
+    """Look up the rows of a few hashes, and of more as long as all of them are collisions.
 
     Args:
         look_at: the rows behind some hashes.
@@ -63,9 +63,9 @@ def examine(
     refuted, at, size = 0, 0, _FIRST
     examples: list[list[KeyOccurrence]] = []
     while at < len(keys.least) and not examples:
-        some = keys.least[at : at + size]
-        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(value): {} for value in some}
-        for occurrence in look_at(some):
+        hashes = keys.least[at : at + size]
+        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(value): {} for value in hashes}
+        for occurrence in look_at(hashes):
             rows[occurrence.hash].setdefault(occurrence.value, []).append(occurrence)
         for by_value in rows.values():
             if len(by_value) < 2:

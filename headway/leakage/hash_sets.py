@@ -1,4 +1,4 @@
-"""Hashes of keys and rows: sets of them on disk, and samples that tell how many rows repeat others.
+"""Hashes of keys and rows: sets of them on disk, and samples that estimate how many rows repeat others.
 
     values, repeated = distinct(hashes)          # any order, any repeats
     write(path, values)
@@ -39,7 +39,7 @@ MOST_SHARED = 4096
 
 
 def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
-    """(the values that occur, those of them that occur more than once), both rising."""
+    """(the distinct values, those of them that occur more than once), both rising."""
     ordered = np.sort(hashes)  # np.unique takes twice as long
     first = run_starts(ordered)
     if first.all():
@@ -49,12 +49,12 @@ def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
 
 
 def write(path: Path, hashes: Hashes) -> None:
-    """Write a set that `distinct` made."""
+    """Write a set that `distinct` returned."""
     np.ascontiguousarray(hashes, "<u8").tofile(path)
 
 
 def read(path: Path) -> Hashes:
-    """A set, by reference; the file must stay.
+    """Memory-map a set; its file must stay.
 
     Raises:
         DataError: the file is missing or cut off.
@@ -69,7 +69,7 @@ def read(path: Path) -> Hashes:
 
 
 def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
-    """The sets cut at the same values, so that a value is in one slice only; together some `most` values a slice."""
+    """Cut the sets at the same values into slices of about `most` values together, each value in one slice only."""
     total = sum(map(len, sets))
     parts = max(1, -(-total // most))
     edges = np.array([(i << 64) // parts for i in range(1, parts)], np.uint64)
@@ -80,21 +80,21 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
 
 @dataclass
 class Found:
-    """The values that two groups share: how many, and the least of them."""
+    """The values that two groups share: their number, and the least of them."""
 
     count: int = 0
     least: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     """At most `MOST_SHARED`, rising."""
 
     def add(self, values: Hashes) -> None:
-        """Add values greater than all before."""
+        """Add values greater than all earlier ones."""
         self.count += len(values)
         self.least = np.concatenate([self.least, values[: MOST_SHARED - len(self.least)]])
 
 
 @dataclass
 class Compared:
-    """The values that groups of sets share."""
+    """The number of values of each group, and the values that groups share."""
 
     values: dict[str, int]
     """Distinct values of each group."""
@@ -103,7 +103,7 @@ class Compared:
 
 
 def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> Compared:
-    """Which values are in more than one group; the order of a group's sets does not matter."""
+    """Find the values in more than one group; the order of a group's sets does not matter."""
     result = Compared(dict.fromkeys(groups, 0), {})
     whose = [name for name, sets in groups.items() for _ in sets]
     for piece in slices([hashes for sets in groups.values() for hashes in sets], most):
@@ -121,7 +121,7 @@ def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> Compar
 
 
 def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE) -> Found:
-    """The values that more than one of `sets` has, or one of `within`: sets of those that one set had repeatedly."""
+    """Find the values in more than one of `sets`, or in one of `within`, the sets of repeats within a set."""
     result = Found()
     for piece in slices([*sets, *within], most):
         _, twice = distinct(_whole(piece[: len(sets)]))
@@ -131,7 +131,7 @@ def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE
 
 
 def has(hashes: Hashes, value: int) -> bool:
-    """Whether a set has a value."""
+    """Whether a sorted set contains a value."""
     at = int(np.searchsorted(hashes, np.uint64(value)))
     return at < len(hashes) and int(hashes[at]) == value
 
@@ -145,24 +145,24 @@ _MANY = 8
 
 
 class Distinct:
-    """The `kept` least distinct hashes and their counts."""
+    """A sample of rows: the `kept` least distinct hashes and their counts."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, size: int = KEPT) -> None:
+        self._size = size
         self._hashes: Hashes = np.zeros(0, np.uint64)
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._full = False
         """Whether more distinct hashes were seen than are kept."""
 
     def add(self, hashes: Hashes) -> None:
-        """Add a batch of rows."""
+        """Add the hashes of a batch of rows."""
         if self._full:
             hashes = hashes[hashes <= self._hashes[-1]]
-        elif len(hashes) > 4 * (many := _MANY * self._kept):
+        elif len(hashes) > 4 * (many := _MANY * self._size):
             # sorting a part of them will do, unless they are few again and again
-            some = hashes[hashes <= np.partition(hashes, many)[many]]
-            values, counts = np.unique(some, return_counts=True)
-            if len(values) > self._kept:
+            least = hashes[hashes <= np.partition(hashes, many)[many]]
+            values, counts = np.unique(least, return_counts=True)
+            if len(values) > self._size:
                 self._fold(values, counts)
                 return
         if len(hashes):
@@ -171,11 +171,11 @@ class Distinct:
     def _fold(self, hashes: Hashes, counts: NDArray[np.int64]) -> None:
         values, places = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
         total = np.bincount(places, weights=np.concatenate([self._counts, counts]), minlength=len(values))
-        self._full = self._full or len(values) > self._kept
-        self._hashes, self._counts = values[: self._kept], total[: self._kept].astype(np.int64)
+        self._full = self._full or len(values) > self._size
+        self._hashes, self._counts = values[: self._size], total[: self._size].astype(np.int64)
 
     def merge(self, other: Distinct) -> None:
-        """Add the rows of another piece, which may have kept fewer hashes."""
+        """Add another sample, which may have kept fewer hashes."""
         bounds = [bound for bound in (self.bound, other.bound) if bound is not None]
         least = min(bounds) if bounds else None
         self._hashes, self._counts = self.upto(least)  # further not all that occurred are known
@@ -184,46 +184,46 @@ class Distinct:
 
     @property
     def values(self) -> int:
-        """Distinct hashes that are kept."""
+        """The number of distinct hashes in the sample."""
         return len(self._hashes)
 
     @property
     def rows(self) -> int:
-        """Rows that have them."""
+        """The number of rows that have these hashes."""
         return int(self._counts.sum())
 
     @property
     def bound(self) -> np.uint64 | None:
-        """No hash above it is kept; None while all are."""
+        """The greatest hash in the sample when greater ones were dropped; None when all were kept."""
         return self._hashes[-1] if self._full else None
 
     def upto(self, bound: np.uint64 | None) -> tuple[Hashes, NDArray[np.int64]]:
-        """The hashes that are kept up to `bound`, and how many rows have each; None: all."""
+        """The hashes up to `bound` (None: all), and the number of rows of each."""
         end = len(self._hashes) if bound is None else int(np.searchsorted(self._hashes, bound, side="right"))
         return self._hashes[:end], self._counts[:end]
 
     @property
     def whole(self) -> bool:
-        """Whether these are all there are."""
+        """Whether the sample holds all hashes."""
         return not self._full
 
     def of(self, rows: int) -> int:
-        """The number of distinct hashes among `rows` rows, all that were added; estimated unless `whole`."""
+        """The number of distinct hashes among all `rows` rows that were added; estimated unless `whole`."""
         return self.values if self.whole else round(rows * self.values / self.rows)
 
     def to_text(self) -> str:
-        """For JSON."""
+        """The sample as text for JSON."""
         data = np.concatenate([self._hashes, self._counts.astype(np.uint64)]).astype("<u8").tobytes()
         return ("full:" if self._full else "all:") + base64.b64encode(data).decode("ascii")
 
     @classmethod
-    def from_text(cls, text: str, kept: int = KEPT) -> Distinct:
-        """What `to_text` wrote; ValueError when it is damaged."""
+    def from_text(cls, text: str, size: int = KEPT) -> Distinct:
+        """Read what `to_text` wrote; ValueError when it is damaged."""
         kind, _, data = text.partition(":")
         whole = np.frombuffer(base64.b64decode(data, validate=True), "<u8").astype(np.uint64)
         if kind not in ("full", "all") or len(whole) % 2:
             raise ValueError("a sample of distinct rows is cut off")
-        sample = cls(kept)
+        sample = cls(size)
         sample._full = kind == "full"
         sample._hashes, sample._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
         return sample

@@ -15,6 +15,7 @@ by a key or a column a sample of what rows hold beside it is kept, as rows may s
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -78,7 +79,7 @@ class SplitIndex(Frozen):
 
 
 class SpanIndex(Frozen):
-    """The index of a span; the hash sets lie in files beside it."""
+    """The key index of a span; the hash sets lie in files beside it."""
 
     format: int = FORMAT
     rule: dict[str, Any]
@@ -94,7 +95,7 @@ class SpanIndex(Frozen):
 
 
 def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeySet]:
-    """The keys to be noted. A `unique` that is the key is one with it; a group is noted where it is not the key."""
+    """The keys to index: split.key, split.unique and the group, each only where it is not the same as an earlier one."""
     types = {column.name: column.type for column in columns}
     unique = config.unique_columns()
     sets: dict[KeyName, KeySet] = {}
@@ -110,7 +111,7 @@ def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, Ke
 
 
 def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()) -> dict[str, Any]:
-    """What decides a row's split: the config, the hash, and the types it hashes.
+    """The rule that decides a row's split: the config, the hash, and the types of the hashed columns.
 
     Args:
         columns: what is read, coerced.
@@ -126,7 +127,7 @@ def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column
 
 
 class KeyIndex:
-    """The key index of one range.
+    """Collects the key index of one range.
 
     Args:
         columns: what is read, coerced; the one with the role time is the time column.
@@ -142,7 +143,7 @@ class KeyIndex:
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: Assigned) -> None:
-        """Note the rows of a coerced batch; `raw` is the schema that the file gave it."""
+        """Index the rows of a coerced batch; `raw` is the schema of the batch in the file."""
         keys = {name: key_hashes(batch, list(key.columns), assigned.columns) for name, key in self._keys.items()}
         time = batch.column(self._time) if self._time else None
         for code, name in enumerate(self._names):
@@ -153,9 +154,9 @@ class KeyIndex:
             split = self._splits.setdefault(name, _Split(self._keys))
             split.rows += count
             if assigned.hashes is not None and not self._keys.get("key"):
-                split.fold_hashes(_some(assigned.hashes, rows))
+                split.fold_hashes(_of_rows(assigned.hashes, rows))
             for key, (hashes, missing) in keys.items():
-                split.sets[key].add(_some(hashes, rows), None if missing is None else _some(missing, rows))
+                split.sets[key].add(_of_rows(hashes, rows), None if missing is None else _of_rows(missing, rows))
             if time is not None and self._time is not None:
                 kind = raw_kind(raw, self._time)
                 times = time_range(time if rows is None else time.filter(pa.array(rows)), kind)
@@ -200,7 +201,7 @@ class _Split:
 
 
 class _Set:
-    """The hashes of one key in one split; those that recur as well, when that matters."""
+    """The hashes of one key in one split, and, for a unique key, those that repeat."""
 
     def __init__(self, unique: bool):
         self._unique, self._missing = unique, 0
@@ -232,18 +233,18 @@ class _Set:
         return KeyEntry(sets=(len(self._values),), repeated=repeated, missing=self._missing)
 
 
-def _some(values: NDArray[Any], rows: NDArray[np.bool_] | None) -> NDArray[Any]:
+def _of_rows(values: NDArray[Any], rows: NDArray[np.bool_] | None) -> NDArray[Any]:
     return values if rows is None else values[rows]
 
 
-def _wider(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    if one is None or other is None:
-        return one or other
-    return min(one[0], other[0]), max(one[1], other[1])
+def _wider(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:
+    if first is None or second is None:
+        return first or second
+    return min(first[0], second[0]), max(first[1], second[1])
 
 
 def set_name(split: str, key: str, *, repeated: bool = False) -> str:
-    """The file of a set."""
+    """The file name of a set."""
     return f"{split}.{key}{'.repeated' if repeated else ''}.u64"
 
 
@@ -261,16 +262,13 @@ def sets(folder: Path, note: SplitIndex, split: str, key: KeyName, *, repeated: 
 
 
 def merge(folders: Sequence[Path], out: Path) -> None:
-    """Write the indexes of ranges, at least one, as that of a span."""
+    """Merge the indexes of one or more ranges into that of a span."""
     out.mkdir()
     parts = [(folder, read(folder)) for folder in folders]
     first, splits = parts[0][1], {}
     for name in sorted({name for _, note in parts for name in note.splits}):
         of = [(folder, note.splits[name]) for folder, note in parts if name in note.splits]
-        total = of[0][1]
-        for _, note in of[1:]:
-            total = _together(total, note)
-        splits[name] = total
+        splits[name] = functools.reduce(_merged, [note for _, note in of])
         for key, noted in first.keys.items():
             for repeated in (False, True)[: 1 + noted.unique]:
                 file = set_name(name, key, repeated=repeated)
@@ -281,32 +279,32 @@ def merge(folders: Sequence[Path], out: Path) -> None:
     _write(out, first.model_copy(update={"splits": splits}))
 
 
-def _together(one: SplitIndex, other: SplitIndex) -> SplitIndex:
+def _merged(first: SplitIndex, second: SplitIndex) -> SplitIndex:
     keys = {
         name: KeyEntry(
-            sets=(*entry.sets, *other.keys[name].sets),
-            repeated=(*entry.repeated, *other.keys[name].repeated),
-            missing=entry.missing + other.keys[name].missing,
+            sets=(*entry.sets, *second.keys[name].sets),
+            repeated=(*entry.repeated, *second.keys[name].repeated),
+            missing=entry.missing + second.keys[name].missing,
         )
-        for name, entry in one.keys.items()
+        for name, entry in first.keys.items()
     }
-    time = one.time.merged(other.time) if one.time and other.time else one.time or other.time
+    time = first.time.merged(second.time) if first.time and second.time else first.time or second.time
     return SplitIndex(
-        rows=one.rows + other.rows,
-        hashes=_wider(one.hashes, other.hashes),
-        repeats=_both(one.repeats, other.repeats, KEPT),
-        contents=_both(one.contents, other.contents, alike.KEPT),
+        rows=first.rows + second.rows,
+        hashes=_wider(first.hashes, second.hashes),
+        repeats=_merged_samples(first.repeats, second.repeats, KEPT),
+        contents=_merged_samples(first.contents, second.contents, alike.KEPT),
         time=time,
         keys=keys,
     )
 
 
-def _both(one: str | None, other: str | None, kept: int) -> str | None:
-    """Two samples as one."""
-    if one is None or other is None:
-        return one
-    both = Distinct.from_text(one, kept)
-    both.merge(Distinct.from_text(other, kept))
+def _merged_samples(first: str | None, second: str | None, size: int) -> str | None:
+    """Merge two samples."""
+    if first is None or second is None:
+        return first
+    both = Distinct.from_text(first, size)
+    both.merge(Distinct.from_text(second, size))
     return both.to_text()
 
 
@@ -316,7 +314,7 @@ def _write(folder: Path, index: SpanIndex) -> None:
 
 
 def read(folder: Path) -> SpanIndex:
-    """The index in a folder.
+    """Read the key index in a folder.
 
     Raises:
         DataError: it is missing or damaged.

@@ -41,13 +41,13 @@ _EXPONENT = re.compile(rb"[+-]?[0-9](\.[0-9]*)?e\+[0-9]{1,3}")
 def key_hashes(
     batch: pa.RecordBatch, columns: Sequence[str], hashes_of: dict[str, Hashes] | None = None
 ) -> tuple[Hashes, NDArray[np.bool_] | None]:
-    """(uint64 [rows], where a part of the key is null or NaN; None: nowhere) of a coerced batch.
+    """Hash the keys of a coerced batch: (uint64 [rows], a mask of keys with a null or NaN; None: there are none).
 
     The hash is of the values alone: neither the salt of a split nor its shares have a part in it.
 
     Args:
         columns: scalars, at least one; their order does not matter.
-        known: `column_hash` of columns that were hashed already.
+        hashes_of: the `column_hash` of columns that were hashed already.
     """
     state: Hashes | None = None
     missing: NDArray[np.bool_] | None = None
@@ -71,7 +71,7 @@ def _missing(array: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """The same values as they are compared; `array` itself when all of them are written so already."""
+    """The values in the one form in which they are compared; `array` itself when all are in it already."""
     if pa.types.is_dictionary(array.type):
         if array.dictionary.null_count:
             return canonical(array.dictionary_decode())
@@ -79,14 +79,14 @@ def canonical(array: pa.Array) -> pa.Array:
         return array if values is array.dictionary else pa.DictionaryArray.from_arrays(array.indices, values)
     if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
         return array
-    odd = _odd(array.cast(pa.large_binary()))
-    if odd is None:
+    unusual = _unusual(array.cast(pa.large_binary()))
+    if unusual is None:
         return array
-    values = _plain(array.filter(pa.array(odd)))
-    return pc.replace_with_mask(array, pa.array(odd), values.cast(array.type))
+    values = _plain(array.filter(pa.array(unusual)))
+    return pc.replace_with_mask(array, pa.array(unusual), values.cast(array.type))
 
 
-def _odd(array: pa.Array) -> NDArray[np.bool_] | None:
+def _unusual(array: pa.Array) -> NDArray[np.bool_] | None:
     """Where a text may have to be rewritten: a look at its first and last byte spares nearly all of them the rest."""
     _, offsets_buffer, data_buffer = array.buffers()
     if data_buffer is None or not len(array):
@@ -95,20 +95,20 @@ def _odd(array: pa.Array) -> NDArray[np.bool_] | None:
     data = np.frombuffer(data_buffer, np.uint8)
     if not len(data):
         return None
-    some = offsets[1:] > offsets[:-1]
+    not_empty = offsets[1:] > offsets[:-1]
     last = _FLAGS[data[np.maximum(offsets[1:] - 1, 0)]]
     first = _FLAGS[data[np.minimum(offsets[:-1], len(data) - 1)]]
-    odd = ((first & (_SPACE | _SIGN)) | (last & _SPACE)) != 0
-    numeric = ((last & (_DIGIT | _POINT)) != 0) & some & ~odd
+    unusual = ((first & (_SPACE | _SIGN)) | (last & _SPACE)) != 0
+    numeric = ((last & (_DIGIT | _POINT)) != 0) & not_empty & ~unusual
     if numeric.any():
         # most keys of digits have no point in them
         texts = array if numeric.all() else array.filter(pa.array(numeric))
         dotted = pc.or_(pc.match_substring(texts, "."), pc.match_substring(texts, "e+"))
-        odd[numeric] = pc.fill_null(dotted, False).to_numpy(zero_copy_only=False)
-    odd &= some
+        unusual[numeric] = pc.fill_null(dotted, False).to_numpy(zero_copy_only=False)
+    unusual &= not_empty
     if array.null_count:
-        odd &= array.is_valid().to_numpy(zero_copy_only=False)
-    return odd if odd.any() else None
+        unusual &= array.is_valid().to_numpy(zero_copy_only=False)
+    return unusual if unusual.any() else None
 
 
 def _plain(texts: pa.Array) -> pa.Array:
@@ -127,7 +127,7 @@ def _without_exponent(text: bytes) -> bytes:
 
 
 def key_text(value: Any) -> str:
-    """One part of a key as a sentence shows it."""
+    """The text of one part of a key, for a sentence."""
     if isinstance(value, bytes):
         return value_text(value)
     return repr(value) if not isinstance(value, float) else f"{value:.9g}"

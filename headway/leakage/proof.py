@@ -35,7 +35,7 @@ FEW_KEYS, FEW_EVAL_KEYS = 100, 20
 
 
 @dataclass(frozen=True)
-class Held:
+class SpanHashes:
     """One hash set of one key, with its span and split."""
 
     span: str
@@ -46,7 +46,7 @@ class Held:
 def prove(
     config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], look: RowFinder
 ) -> Proof:
-    """The proof of a window whose spans are given in its order.
+    """Prove a window whose spans are given in its order.
 
     Args:
         parts: as `window_splits` gives them.
@@ -87,18 +87,18 @@ class _Prover:
     # --- keys
 
     def _keys(self, key: KeyName = "key") -> None:
-        """No key is in two splits."""
+        """Prove that no key is in two splits."""
         if not self._comparable(key):
             return
-        held = self._held(key)
-        groups = {split: [part.hashes for part in held if part.split == split] for split in self.parts}
+        stored = self._span_hashes(key)
+        groups = {split: [part.hashes for part in stored if part.split == split] for split in self.parts}
         compared = hash_sets.compare(groups)
         whole, columns = True, list(self._columns(key))
         for (a, b), shared in compared.shared.items():
             pair = {a, b}
             examined = examine(
                 shared,
-                lambda hashes: self._look(columns, hashes, held),
+                lambda hashes: self._look(columns, hashes, stored),
                 lambda rows, pair=pair: pair <= {row.split for row in rows},  # type: ignore[misc]
             )
             if examined.count:
@@ -137,18 +137,20 @@ class _Prover:
         self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
 
     def _unique(self) -> None:
-        """No key occurs twice in the window."""
+        """Prove that no key occurs twice in the window."""
         names = self.config.unique_columns()
         key: KeyName = "key" if set(names) == set(self.config.key) else "unique"
         if key == "unique" and not self._comparable(key):
             return
         if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
             return  # said already, of the key
-        held = self._held(key)
-        hashes, repeated = ([part.hashes for part in parts] for parts in (held, self._held(key, repeated=True)))
+        stored = self._span_hashes(key)
+        hashes, repeated = (
+            [part.hashes for part in parts] for parts in (stored, self._span_hashes(key, repeated=True))
+        )
         keys = hash_sets.repeated(hashes, repeated)
         columns = list(self._columns(key))
-        examined = examine(keys, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
+        examined = examine(keys, lambda hashes: self._look(columns, hashes, stored), lambda rows: len(rows) > 1)
         name = _name(columns)
         if key == "unique":
             self._missing("unique")
@@ -166,7 +168,7 @@ class _Prover:
         return self.spans[0].index.keys[key].columns
 
     def _comparable(self, key: KeyName) -> bool:
-        """Whether all spans noted the same key; an error otherwise."""
+        """Whether all spans indexed the same key; adds an error otherwise."""
         first = self.spans[0]
         for indexed in self.spans[1:]:
             own, other = first.index.keys.get(key), indexed.index.keys.get(key)
@@ -179,18 +181,18 @@ class _Prover:
                 return False
         return True
 
-    def _held(self, key: KeyName, *, repeated: bool = False) -> list[Held]:
+    def _span_hashes(self, key: KeyName, *, repeated: bool = False) -> list[SpanHashes]:
         return [
-            Held(indexed.span, split, hashes)
+            SpanHashes(indexed.span, split, hashes)
             for split in self.parts
             for indexed, part, note in self.window.of(split)
             for hashes in sets(indexed.folder, note, part, key, repeated=repeated)
         ]
 
-    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[KeyOccurrence]:
-        """Rows with these hashes; the key index says in which split of the window they are, where it is clear."""
+    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, stored: list[SpanHashes]) -> list[KeyOccurrence]:
+        """The rows with these hashes, each with its split where the key index tells it."""
         splits: dict[tuple[str, int], set[str]] = {}
-        for part, value in itertools.product(held, hashes.tolist()):
+        for part, value in itertools.product(stored, hashes.tolist()):
             if hash_sets.has(part.hashes, value):
                 splits.setdefault((part.span, value), set()).add(part.split)
         spans = [indexed.span for indexed in self.spans if any(span == indexed.span for span, _ in splits)]
@@ -203,7 +205,7 @@ class _Prover:
         return rows
 
     def _missing(self, key: KeyName) -> None:
-        """Rows without a key name nobody: they are not compared."""
+        """Report the rows without a key, which are not compared."""
         indexed: list[KeyEntry] = [note.keys[key] for split in self.parts for note in self.window.indexes(split)]
         missing, rows = sum(note.missing for note in indexed), self.window.rows
         if not missing:
@@ -218,12 +220,13 @@ class _Prover:
     # --- rows split by a hash of all columns
 
     def _rows(self) -> None:
-        """The split hashes of two splits do not overlap, and equal rows have equal hashes."""
+        """Prove that the hashes of two splits do not overlap: equal rows have equal hashes, so are in one split."""
         first = self.spans[0]
         for indexed in self.spans[1:]:
             if indexed.index.rule != first.index.rule:
                 message = f"spans {first.span} and {indexed.span} were split by different rules "
-                message += f"({_differing(first, indexed)}): equal rows may be in two splits"
+                rules = first_difference(first.index.rule, indexed.index.rule)
+                message += f"({rules}): equal rows may be in two splits"
                 fix = "delete their outputs in stages/ingest and run again"
                 self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
                 return
@@ -247,7 +250,7 @@ class _Prover:
 
 
 def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
-    """A warning when a few keys hold all rows: as a sample, eval is as large as the number of its keys."""
+    """Warn when a few keys hold all rows: as a sample, eval is only as large as the number of its keys."""
     total, judging = sum(keys.values()), keys.get("eval", 0)
     if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
         return
@@ -259,7 +262,7 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
 
 
 def repeated_in_train(window: Window) -> None:
-    """A warning when rows of eval or test stand in train too, but for what names them; from samples."""
+    """Warn when rows of eval or test occur in train too, apart from identifiers; estimated from samples."""
     content = window.spans[0].index.content
     if not content or "train" not in window.parts or any(indexed.index.content != content for indexed in window.spans):
         return
@@ -290,7 +293,7 @@ def repeated_in_train(window: Window) -> None:
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:
-    """How many rows are like another one in the columns that are hashed, where that was noted."""
+    """State how many rows repeat another one in the hashed columns, where ingest counted them."""
     keys: dict[str, int] = {}
     whole = True
     for split in window.parts:
@@ -312,7 +315,7 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
 
 
 def _again(examples: Sequence[Sequence[KeyOccurrence]], *, splits: bool) -> str:
-    """The rows behind keys, behind a sentence about the keys."""
+    """The rows of some keys, to be added to a sentence about the keys."""
     listed = "; ".join(rows_text(rows, splits=splits) for rows in examples if rows)
     return f": {listed}" if listed else ", but their rows could not be found again in the files"
 
@@ -327,7 +330,3 @@ def _plural(name: str, count: int) -> str:
 
 def _listing(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _differing(first: IndexedSpan, other: IndexedSpan) -> str:
-    return first_difference(first.index.rule, other.index.rule) or "?"

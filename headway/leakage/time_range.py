@@ -1,4 +1,4 @@
-"""The time range of a column: least and greatest value, as a split by time compares them, and their text.
+"""The time range of a column: least and greatest value, in the order of a split by time, and their text.
 
     time_range(array, "timestamp[us]")               # TimeRange(low=..., high=..., ...)
     time_text(1357034400000000, "timestamp[us]")  # '2013-01-01 10:00:00'
@@ -46,7 +46,7 @@ class TimeRange(Frozen):
 
 
 def raw_kind(schema: pa.Schema, name: str) -> str:
-    """What a file's column of times holds."""
+    """The kind of values that a file's time column holds."""
     place = schema.get_field_index(name)
     kind = schema.field(place).type if place >= 0 else pa.int64()
     kind = value_type(kind)
@@ -58,7 +58,7 @@ def raw_kind(schema: pa.Schema, name: str) -> str:
 
 
 def time_range(array: pa.Array, kind: str) -> TimeRange:
-    """The times of a coerced column, whose file held `kind`."""
+    """The time range of a coerced column, whose file held values of `kind`."""
     unreadable = 0
     missing = array.null_count
     if pa.types.is_dictionary(array.type) or pa.types.is_binary(array.type):
@@ -87,14 +87,14 @@ def _parsed(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     except pa.ArrowInvalid:
         good, bad = [], []
         for text in texts.to_pylist():
-            if (time := _one(text)) is None:
+            if (time := _microseconds(text)) is None:
                 bad.append(text)
             else:
                 good.append(time)
         return pa.array(good, pa.int64()), pa.array(bad, pa.binary())
 
 
-def _one(text: bytes) -> int | None:
+def _microseconds(text: bytes) -> int | None:
     try:
         time = datetime.datetime.fromisoformat(text.decode().strip())
     except (ValueError, UnicodeDecodeError):
@@ -105,7 +105,7 @@ def _one(text: bytes) -> int | None:
 
 
 def time_text(value: int | float | None, kind: str) -> str:
-    """A time as a sentence shows it."""
+    """The text of a time, for a sentence."""
     if value is None:
         return "none"
     if kind == DATE:

@@ -9,6 +9,7 @@ in_order(window)           # each split ends before the next begins
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ class Proof:
 
 
 class Window:
-    """Spans in their order, and the splits that have a part of any of them."""
+    """The spans in their order, and the parts of each split that has any."""
 
     def __init__(self, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]]):
         self.spans = list(spans)
@@ -55,7 +56,7 @@ class Window:
         self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.indexes(name))} for name in self.parts})
 
     def of(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
-        """The parts of a split that have rows: (span, its part, index of that)."""
+        """The parts of a split that have rows: (span, name of the part, index of the part)."""
         for span, part in self.parts[split]:
             indexed = self._by_name[span]
             if part in indexed.index.splits:
@@ -81,14 +82,11 @@ class Window:
 
 def _time(window: Window, split: str) -> TimeRange | None:
     times = [note.time for note in window.indexes(split) if note.time is not None]
-    total = times[0] if times else None
-    for note in times[1:]:
-        total = total.merged(note) if total else note
-    return total
+    return functools.reduce(TimeRange.merged, times) if times else None
 
 
 def times(window: Window) -> None:
-    """The first and last time of each split, for the report."""
+    """Add the first and last time of each split to the report."""
     for split in window.parts:
         time = _time(window, split)
         if time is not None and len(time.kinds) == 1:
@@ -97,7 +95,7 @@ def times(window: Window) -> None:
 
 
 def in_order(window: Window) -> None:
-    """Each split lies wholly before the next one."""
+    """Prove that each split ends before the next begins."""
     place = {indexed.span: i for i, indexed in enumerate(window.spans)}
     names = list(window.parts)
     for a, b in itertools.pairwise(names):
@@ -118,9 +116,9 @@ def in_order(window: Window) -> None:
     times = {name: _time(window, name) for name in names}
     if not _readable(window, column, times):
         return
-    kept = [(name, time) for name, time in times.items() if time is not None and time.low is not None]
+    timed = [(name, time) for name, time in times.items() if time is not None and time.low is not None]
     whole = True
-    for (a, before), (b, after) in itertools.pairwise(kept):
+    for (a, before), (b, after) in itertools.pairwise(timed):
         assert before.high is not None and after.low is not None
         if before.high >= after.low:
             whole = False
@@ -130,9 +128,9 @@ def in_order(window: Window) -> None:
             message += f"{time_text(after.low, kind)} (span {at_b})"
             fix = "make sure that a span holds only rows of its own time, or filter the others (source.where)"
             window.find("error", "time overlap", f"{a}, {b}", message, fix)
-    if whole and kept:
+    if whole and timed:
         parts = ", then ".join(
-            f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in kept
+            f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in timed
         )
         window.say(f"by {column}: {parts}; each ends before the next begins")
 

@@ -1,4 +1,4 @@
-"""One tf.train.Example per row: the classic form, which stock tf.io parses.
+"""The classic form: one tf.train.Example per row, which stock tf.io parses.
 
 encode_classic(batch, columns)            # bytes of an Example for each row
 """
@@ -18,14 +18,14 @@ from headway.tabular.list_arrays import flatten
 
 
 def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[bytes]:
-    """One Example for each row of `batch`; a null leaves its feature out."""
+    """Encode each row of `batch` as one Example; a null leaves its feature out."""
     if not columns or not batch.num_rows:
         return [wire.example([])] * batch.num_rows
     return wire.examples([entry for column in columns for entry in _one_each(batch.column(column.name), column)])
 
 
 def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
-    """The entries of each row's Example for a column."""
+    """The feature map entries of a column, one per row's Example."""
     key = wire.key(column.name)
     if column.shape:
         flat = flatten(array)
@@ -53,7 +53,7 @@ def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
 
 
 def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
-    """The bytes that each value takes within its list."""
+    """The bytes of each value within its list."""
     if column.type == "bytes":
         return strings(array)
     values = numbers(array)

@@ -1,4 +1,4 @@
-"""Records back to Arrow batches.
+"""Decodes records to Arrow batches.
 
 decode(record, columns, rows_per_record)  # the batch that was encoded
 """

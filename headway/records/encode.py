@@ -1,4 +1,4 @@
-"""Arrow batches to records that hold many rows each.
+"""Encodes Arrow batches as records that hold many rows each.
 
     encode(batch, columns)                    # bytes of one tf.train.Example with all rows of the batch
     encode_records(batch, [4096, 10], columns)  # the pieces of several
@@ -43,7 +43,7 @@ _FEW = 500
 
 
 def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
-    """One Example holding every row of `batch`, column by column.
+    """Encode every row of `batch`, column by column, as one Example.
 
     Args:
         batch: stored types (int64, float32, binary or dictionary of binary, lists of them), at least the columns named.
@@ -57,7 +57,7 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
 def encode_records(
     batch: pa.RecordBatch | Stack, sizes: Sequence[int], columns: Sequence[Column]
 ) -> list[list[wire.Piece]]:
-    """For each of `sizes` the pieces, to be joined, of an Example that holds so many of the rows, in their order.
+    """Encode rows as one Example per entry of `sizes`, the number of its rows; each as pieces to be joined.
 
     A column of all the records is worked on at once: calls of NumPy on a few thousand values would cost as much as the
     work, and two threads would wait for each other's.
@@ -142,7 +142,7 @@ def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> Part:
 
 
 def _without_null_words(array: pa.Array) -> pa.Array:
-    """A dictionary may hold null as a value; here a row is null or it is not, and its own mask says so."""
+    """Decode and encode again a dictionary that holds null as a value, so that only the row mask has nulls."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         return array.dictionary_decode().dictionary_encode()
     return array
@@ -165,9 +165,8 @@ def numbers(array: pa.Array) -> NDArray[Any]:
 
 
 def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDArray[Any]]:
-    """Each record's distinct values by first appearance, and for each row its place among its record's; null is 0."""
-    if not pa.types.is_dictionary(array.type):
-        array = strings(array).dictionary_encode()
+    """Each record's distinct values in order of first appearance, and each row's place among them; null is 0."""
+    array = array if pa.types.is_dictionary(array.type) else strings(array).dictionary_encode()
     dictionary = array.dictionary
     if len(dictionary.unique()) != len(dictionary):  # nothing forbids a dictionary to hold a value twice
         return _dictionaries(strings(array).dictionary_encode(), starts)
@@ -187,7 +186,7 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDA
 
 
 def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> Part:
-    """The fields of each record's words."""
+    """The serialized fields of each record's distinct values."""
     if len(dictionary) > _FEW:
         ends = np.concatenate([[0], np.cumsum([len(order) for order in orders])])
         return _texts(dictionary.take(pa.array(np.concatenate(orders))), ends)

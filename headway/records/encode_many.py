@@ -23,14 +23,14 @@ from headway.tabular.stacked import CODES, Mask, Stack
 
 
 def worth_a_table(size: int, records: int, rows: int) -> bool:
-    """Whether `places_together` pays; else a record uses little of a large dictionary, and `places_apart` does."""
+    """Whether `places_together` is faster; else a record uses little of a large dictionary: `places_apart`."""
     return records * size <= 4 * rows
 
 
 def places_together(
     codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
 ) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """For each record its distinct codes, each below `size`, as they first appear; for each row its code's place there."""
+    """Each record's distinct codes, all below `size`, in order of first appearance; and each row's place among them."""
     rows, records = len(codes), len(starts) - 1
     slots = codes.astype(np.int64)
     if records > 1:
@@ -55,7 +55,7 @@ def places_together(
 def places_apart(
     codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64]
 ) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """The same, one record after the other."""
+    """Compute the result of `places_together` one record at a time."""
     orders, places = [], np.zeros(len(codes), np.int64)
     for start, end in pairwise(starts.tolist()):
         rows_held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
@@ -77,7 +77,7 @@ _LEAST = 8
 
 
 def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]) -> list[list[Feature] | None]:
-    """For each column its features over records that begin at the rows `starts` (the last one is the end).
+    """Each column's features over records that begin at the rows `starts` (the last one is the end).
 
     Args:
         columns: as many as are stacked, in the same order.
@@ -109,16 +109,16 @@ def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[n
 def _note_presence(
     encoded: list[list[Feature] | None], places: list[int], columns: Sequence[Column], present: Mask | None, ones: Part
 ) -> None:
-    some = None if present is None else np.ascontiguousarray(present).view(np.uint8)
+    bytes_present = None if present is None else np.ascontiguousarray(present).view(np.uint8)
     for row, i in enumerate(places):
         features = encoded[i]
         if features is not None and columns[i].nullable:
-            part = ones if some is None else Part(some[row].data, ones.ends, ones.tags)
+            part = ones if bytes_present is None else Part(bytes_present[row].data, ones.ends, ones.tags)
             features.append((f"{columns[i].name}/present", part))
 
 
 def _blocks(stack: Stack, kind: str, rows: int) -> Iterator[tuple[range, NDArray, Mask | None]]:
-    """(rows of the block, their values, 0 for a null, and where there is one), a few at a time."""
+    """A few columns at a time: (their numbers, their values with 0 for a null, a mask of the present values)."""
     whole, mask = stack.values[kind], stack.present[kind]
     each = max(_LEAST, _BLOCK // max(rows, 1))
     for start in range(0, len(whole), each):
@@ -135,7 +135,7 @@ def _add_texts(
     starts: NDArray[np.int64],
     ones: Part,
 ) -> None:
-    """The features of the columns of text for which a block pays."""
+    """Add the features of the text columns that are fast to encode in blocks."""
     rows, records = int(starts[-1]), len(starts) - 1
     places, mask = stack.places[CODES], stack.present[CODES]
     sizes, twice = stack.words.sizes, stack.words.repeating
@@ -159,7 +159,7 @@ def _add_texts(
 def _text_block(
     codes: NDArray[np.int32], present: Mask | None, words: list[pa.Array], starts: NDArray[np.int64]
 ) -> list[tuple[Part, Part]]:
-    """(words, codes) of each column, of whose words none stands twice."""
+    """(words, codes) of each column; no word occurs twice."""
     columns, rows = codes.shape
     records = len(starts) - 1
     sizes = np.array([len(each) for each in words])

@@ -32,7 +32,7 @@ _MESSAGES: dict[str, tuple[tuple[str, str], ...]] = {
 
 @cache
 def _example(*, packed: bool) -> Any:
-    """The class of tf.train.Example. `packed`: the numbers of a list are bytes, as they stand in a packed field."""
+    """The class of tf.train.Example. `packed`: the numbers of a list are bytes, as in a packed field."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="example.proto")
@@ -68,7 +68,7 @@ def _parsed(record: bytes, *, packed: bool) -> Any:
 
 
 def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
-    """The features of an Example in its usual form: (tag of the list, its values), and no tag where there is no list.
+    """The features of an Example in its usual form: (tag of the list, its values); no tag for an empty feature.
 
     Raises:
         ValueError: not an Example.
@@ -86,7 +86,7 @@ def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
 
 
 def varints(data: bytes) -> NDArray[np.int64]:
-    """Packed varints as integers.
+    """Decode packed varints to integers.
 
     Raises:
         ValueError: one is cut off or too long.
@@ -109,7 +109,7 @@ def varints(data: bytes) -> NDArray[np.int64]:
 
 
 def usual_form(record: bytes) -> bytes:
-    """The same Example with packed lists, each feature once, and without unknown fields.
+    """Rewrite an Example with packed lists, each feature once, and without unknown fields.
 
     Raises:
         ValueError: it is not an Example.

@@ -1,8 +1,8 @@
-"""Rows cut into records: so many rows each, or fewer where their cells are large.
+"""Cuts rows into records: a fixed number of rows each, or fewer where their cells are large.
 
     grouper = RowGrouper(4096)
     for rows, sizes in grouper.add(batch): ...     # whole records, `sizes` rows each
-    for rows, sizes in grouper.rest(): ...         # what is left at the end of a range
+    for rows, sizes in grouper.finish(): ...       # what is left at the end of a range
 
 Where a record ends depends on its rows and those before it in the range, never on how they came in batches.
 
@@ -62,7 +62,7 @@ def group_starts(
 
 
 class RowGrouper:
-    """Cuts a stream of batches into records of `rows` rows, or of as many as take `bytes`; the last may be shorter.
+    """Cuts a stream of batches into records of `rows` rows, or of as many as fit into `bytes`; the last may be shorter.
 
     Args:
         group: the column whose groups are cut by no record, see the module.
@@ -71,14 +71,14 @@ class RowGrouper:
 
     def __init__(self, rows: int, group: str | None = None, bytes: int | None = None, bound: int = GROUP_BYTES):
         self._rows, self._group, self._most, self._bound = rows, group, bytes, bound
-        self._held: list[Rows] = []  # rows of the record at hand
+        self._waiting: list[Rows] = []  # rows of the record at hand
         self._count = 0
         self._starts = np.zeros(0, np.int64)  # of the groups among them
         self._ends = np.zeros(0, np.int64)  # what they take, summed up
         self._last: np.uint64 | None = None
 
     def add(self, batch: Rows) -> Iterator[Group]:
-        """The records that have ended.
+        """Add rows, and yield the records that are complete.
 
         Raises:
             DataError: a group takes more than `bound` bytes.
@@ -101,12 +101,12 @@ class RowGrouper:
         if not cuts and self._group is not None and ends[-1] > self._bound:
             name = column[rows - 1].as_py()
             raise DataError(
-                f"the group {name!r} takes more than {self._bound >> 20:,} MiB, and a record is to hold all of it",
+                f"the group {name!r} takes more than {self._bound >> 20:,} MiB, and one record must hold it",
                 where=f"column {self._group!r}",
-                fix="let another column say which rows are a group: one whose values few rows share",
+                fix="use a group column whose values fewer rows share",
             )
         if not cuts:
-            self._held.append(batch)
+            self._waiting.append(batch)
             self._starts, self._ends = starts, ends
             return
         # records that begin among the rows of earlier batches
@@ -114,25 +114,25 @@ class RowGrouper:
         at = 0
         if across:
             at = max(cuts[across - 1] - carry, 0)
-            whole = one_batch([*self._held, batch.slice(0, at)] if at else self._held)
+            whole = one_batch([*self._waiting, batch.slice(0, at)] if at else self._waiting)
             if cuts[across - 1] < carry:  # and so does the one after them
-                self._held = [whole.slice(cuts[across - 1])]
+                self._waiting = [whole.slice(cuts[across - 1])]
                 whole = whole.slice(0, cuts[across - 1])
             else:
-                self._held = []
+                self._waiting = []
             yield whole, np.diff(cuts[:across], prepend=0).tolist()
         if across < len(cuts):
             yield batch.slice(at, cuts[-1] - carry - at), np.diff([carry + at, *cuts[across:]]).tolist()
             at = cuts[-1] - carry
         if at < rows:
-            self._held.append(copied(batch.slice(at), rows))
+            self._waiting.append(copied(batch.slice(at), rows))
         begin = cuts[-1]
         self._starts = starts[np.searchsorted(starts, begin) :] - begin
         self._ends = ends[begin:] - (ends[begin - 1] if begin else 0)
         self._count -= begin
 
     def _cuts(self, batch: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
-        """Where records end, of those that have ended for certain; counted from the first row that is held."""
+        """The ends of the complete records, counted from the first waiting row."""
         most = self._most or max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         cuts: list[int] = []
         begin = before = 0
@@ -152,20 +152,20 @@ class RowGrouper:
             cuts.append(cut)
             begin, before = cut, ends[cut - 1]
 
-    def rest(self) -> Iterator[Group]:
-        if self._held:
-            whole = one_batch(self._held)
-            self._held, self._count = [], 0
+    def finish(self) -> Iterator[Group]:
+        if self._waiting:
+            whole = one_batch(self._waiting)
+            self._waiting, self._count = [], 0
             yield whole, [whole.num_rows]
 
 
 def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper:
-    """What cuts rows of these columns into records of `rows` rows."""
+    """A RowGrouper that cuts rows of these columns into records of `rows` rows."""
     return RowGrouper(rows, named_for(columns, "group"))
 
 
 def copied(piece: Rows, of: int) -> Rows:
-    """A small piece of a batch of so many rows by itself: a slice would keep the whole batch in memory."""
+    """Copy a small slice of a batch of so many rows, since a slice keeps the whole batch in memory."""
     if 2 * piece.num_rows >= of:
         return piece
     rows = np.arange(piece.num_rows)
@@ -173,7 +173,7 @@ def copied(piece: Rows, of: int) -> Rows:
 
 
 def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
-    """About what each row takes in a record, int64 [rows]; one number where all rows take the same."""
+    """The approximate bytes of each row in a record, int64 [rows]; one number where all rows take the same."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
     arrays = batch.columns
@@ -191,7 +191,7 @@ def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
 
 
 def one_batch(batches: list[Rows]) -> Rows:
-    """Batches of one schema as one."""
+    """Concatenate batches of one schema."""
     if len(batches) == 1:
         return batches[0]
     if isinstance(batches[0], Stack):
@@ -200,7 +200,7 @@ def one_batch(batches: list[Rows]) -> Rows:
 
 
 def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
-    """A table cut into about equal lengths, at most `shards` of them, that are not empty."""
+    """Cut a table into at most `shards` non-empty tables of about equal length."""
     length = max(1, -(-table.num_rows // shards))
     cuts = np.arange(0, table.num_rows, length)
     if group := named_for(columns, "group"):
@@ -211,14 +211,14 @@ def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.T
 
 
 def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: int) -> list[pa.Table]:
-    """A table cut into records, as ingest cuts rows; without a group column every one but the last is full."""
+    """Cut a table into records, as ingest cuts rows; without a group column every one but the last is full."""
     if named_for(columns, "group") is None:
         return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
     groups, whole_groups = grouper(rows_per_record, columns), list[Group]()
     for batch in piece.to_batches():
         whole_groups += groups.add(batch)
     parts = []
-    for whole, sizes in [*whole_groups, *groups.rest()]:
+    for whole, sizes in [*whole_groups, *groups.finish()]:
         ends = np.cumsum([0, *sizes])
         parts += [pa.Table.from_batches([whole.slice(end, size)]) for end, size in zip(ends, sizes, strict=False)]
     return parts

@@ -1,4 +1,4 @@
-"""Shards for other people: rows as JSON, classic tf.Examples, and a folder that tensorflow_datasets reads.
+"""Exports shards for other tools: rows as JSON, classic tf.Examples, and a folder that tensorflow_datasets reads.
 
     for row in rows(Path("train-00000-of-00003.tfrecord")): print(json.dumps(row))
     export_examples([(ingest_output, manifest, "train")], Path("out"), name="flights")
@@ -36,7 +36,7 @@ SPEC = "examples.json"
 
 
 def rows(path: Path, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Each row of a shard, or of every shard in a folder, as JSON values: see `value`.
+    """Yield each row of a shard, or of every shard in a folder, as JSON values: see `value`.
 
     Args:
         wanted: the columns; none means all.
@@ -61,7 +61,7 @@ def rows(path: Path, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
 
 
 def _described(shard: Path) -> tuple[tuple[Column, ...], int] | None:
-    """(columns, rows a record) as the manifest beside the shard has them."""
+    """(columns, rows per record) from the manifest beside the shard."""
     manifest = manifests.read(shard.parent)
     result = manifest.result if manifest is not None else _spec_of(shard.parent)
     if result is None or "columns" not in result:
@@ -98,7 +98,7 @@ def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
 
 
 def value(cell: Any) -> Any:
-    """A cell as JSON: bytes as text, or {"base64": ...} when they are none; NaN and infinities as texts of that name."""
+    """A cell as JSON: bytes as text, or {"base64": ...} if not UTF-8; NaN and infinities as texts of that name."""
     if isinstance(cell, list):
         return [value(item) for item in cell]
     if isinstance(cell, bytes):
@@ -116,7 +116,7 @@ Part = tuple[Path, Mapping[str, Any], str]
 
 
 def export_examples(parts: Mapping[str, Sequence[Part]], out: Path, *, name: str, tfds: bool = False) -> dict[str, Any]:
-    """Classic one-row tf.Examples of each split, in the order of the parts, and what is needed to parse them.
+    """Write classic one-row tf.Examples of each split, in the order of the parts, and the spec that parses them.
 
     Args:
         parts: {split: its parts}.
@@ -135,14 +135,14 @@ def export_examples(parts: Mapping[str, Sequence[Part]], out: Path, *, name: str
         raise ConfigError("exists already", where=str(out), fix="name a folder that is not there yet")
     if not any(parts.values()):
         raise DataError("there are no rows to export")
-    aside = out.parent / mark(f".{out.name}")
-    aside.mkdir(parents=True)
+    temporary = out.parent / mark(f".{out.name}")
+    temporary.mkdir(parents=True)
     try:
-        result = _export(parts, aside, name, tfds)
-        write_synced(aside / SPEC, json.dumps(result, indent=1) + "\n")
-        aside.rename(out)
+        result = _export(parts, temporary, name, tfds)
+        write_synced(temporary / SPEC, json.dumps(result, indent=1) + "\n")
+        temporary.rename(out)
     finally:
-        remove(aside)
+        remove(temporary)
     return result
 
 
@@ -188,7 +188,7 @@ def _with_presence(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def _filled(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Nulls as 0, "" or the empty list, with the presence of each nullable column beside it."""
+    """Replace nulls by 0, "" or the empty list, and add the presence of each nullable column."""
     arrays, names = [], []
     for column in columns:
         array = batch.column(column.name)
@@ -219,7 +219,7 @@ _TFDS_TYPES = {"int64": "int64", "float32": "float32", "bytes": "string"}
 
 
 def _describe_to_tfds(out: Path, name: str, splits: Mapping[str, Any], columns: Sequence[Column]) -> None:
-    """features.json and dataset_info.json, in the form that tensorflow_datasets 4.9 writes."""
+    """Write features.json and dataset_info.json, in the form that tensorflow_datasets 4.9 writes."""
     features = {
         "pythonClassName": f"{_TFDS}features_dict.FeaturesDict",
         "featuresDict": {"features": {column.name: _tfds_feature(column) for column in columns}},

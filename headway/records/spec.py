@@ -30,18 +30,18 @@ Spec = dict[str, dict[str, Any]]
 
 
 class RecordsConfig(Frozen):
-    """How rows become records."""
+    """The config of records: how many rows each holds."""
 
     rows: int = Field(
         default=4096,
         ge=1,
         le=1 << 20,
-        description="rows a record, fewer where cells are large; 1 writes classic tf.train.Examples",
+        description="rows per record, fewer where cells are large; 1 writes classic tf.train.Examples",
     )
 
 
 def feature_spec(columns: Sequence[Column], rows_per_record: int) -> Spec:
-    """For each feature name its kind, its dtype ("int64", "float32", "string"), and for vectors "shape": [n].
+    """The kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
 
     kind "sequence" is a FixedLenSequenceFeature (allow_missing=True), "scalar" a FixedLenFeature without a default,
     "optional" one that null rows leave out, "ragged" a RaggedFeature; all of shape [] unless they say another.
@@ -74,12 +74,12 @@ Packed = Sequence[Sequence[int] | int]
 
 
 def packed(rows: Sequence[int]) -> list[list[int]]:
-    """A million records of one row take as little as one."""
+    """Pack the row counts of records by runs: a million records of one row take as little as one."""
     return [[size, sum(1 for _ in records)] for size, records in groupby(rows)]
 
 
 def unpacked(value: Packed) -> list[int]:
-    """The rows of each record."""
+    """The row count of each record, from what `packed` returned."""
     rows: list[int] = []
     for pair in value:
         if isinstance(pair, int):
@@ -90,5 +90,5 @@ def unpacked(value: Packed) -> list[int]:
 
 
 def total(value: Packed) -> int:
-    """All rows."""
+    """The number of all rows."""
     return sum(pair if isinstance(pair, int) else pair[0] * pair[1] for pair in value)

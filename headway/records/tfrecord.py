@@ -26,17 +26,17 @@ HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct
 CRC_BYTES = _CRC.size
 _MOST = 1 << 31
 """A record longer than this is taken for a damaged length; protobuf has no longer ones."""
-_FIX = "not a TFRecord file? of a shard in the store: delete it, and the next run makes it again"
+_FIX = "check that it is a TFRecord file; if it is a shard in the store, delete it and run again"
 
 
 def masked(data: bytes) -> int:
-    """TFRecord's masked crc32c."""
+    """Compute TFRecord's masked crc32c."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def frame(record: bytes) -> bytes:
-    """A record as it stands in a file."""
+    """Frame a record with its length and checksums, as in a file."""
     length = _LENGTH.pack(len(record))
     return b"".join((length, _CRC.pack(masked(length)), record, _CRC.pack(masked(record))))
 
@@ -58,7 +58,7 @@ class ShardWriter(contextlib.AbstractContextManager["ShardWriter"]):
             self._file = path.open("wb", buffering=1 << 16)
 
     def write(self, record: bytes, rows: int) -> None:
-        """Append one record that carries `rows` rows.
+        """Append one record that holds `rows` rows.
 
         Raises:
             StoreError: the disk is full.
@@ -66,7 +66,7 @@ class ShardWriter(contextlib.AbstractContextManager["ShardWriter"]):
         self.write_groups([[record]], [rows])
 
     def write_groups(self, records: Iterable[Sequence[bytes | memoryview]], rows: Sequence[int]) -> None:
-        """Append records that are given in pieces, each of so many rows."""
+        """Append records given in pieces, each with its number of rows."""
         for pieces in records:
             record = b"".join(pieces)
             size = _LENGTH.pack(len(record))
@@ -95,7 +95,7 @@ class ShardWriter(contextlib.AbstractContextManager["ShardWriter"]):
 
 
 def read_records(path: Path) -> Iterator[bytes]:
-    """The records of a shard, each checked; of a file compressed with gzip too.
+    """Yield the records of a shard, each checked; gzip too.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
@@ -122,7 +122,7 @@ def read_records(path: Path) -> Iterator[bytes]:
 
 
 class NotWhole(Exception):
-    """What is wrong with a TFRecord file, and the byte at which the record begins that it is wrong with."""
+    """A TFRecord file is damaged: the problem, and the offset of the damaged record."""
 
     def __init__(self, what: str, at: int):
         super().__init__(what, at)
@@ -130,7 +130,7 @@ class NotWhole(Exception):
 
 
 def framed(file: IO[bytes] | gzip.GzipFile, at: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """(the byte at which it begins, the record) for every record of an open file, each checked.
+    """Yield (offset, record) of every record of an open file, each checked.
 
     Args:
         at: where the file stands now.

@@ -1,4 +1,4 @@
-"""The few pieces of protobuf's wire format that a tf.train.Example needs, built with NumPy and Arrow.
+"""The pieces of protobuf's wire format that a tf.train.Example needs, built with NumPy and Arrow.
 
 Example { Features features = 1 { map<string, Feature> feature = 1 } }, and Feature is one of bytes_list = 1,
 float_list = 2, int64_list = 3, each `repeated value = 1`, packed for numbers
@@ -32,7 +32,7 @@ _SMALL = [bytes([n]) for n in range(0x80)]
 
 
 class Part(NamedTuple):
-    """One feature of several records: record i has data[ends[i]:ends[i + 1]] within fields of these tags."""
+    """One feature of several records: record i holds data[ends[i]:ends[i + 1]], wrapped in fields of these tags."""
 
     data: Piece
     ends: Sequence[int]
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 def varint(n: int) -> bytes:
-    """One non-negative integer."""
+    """Encode one non-negative integer."""
     if n < 0x80:
         return _SMALL[n]
     if n < 0x4000:
@@ -54,14 +54,14 @@ def varint(n: int) -> bytes:
 
 
 def varints(values: NDArray[np.int64] | NDArray[np.uint8]) -> bytes:
-    """Packed varints; negative ones take ten bytes, as protobuf has it. uint8 values must be below 128."""
+    """Encode packed varints; negative ones take ten bytes, as in protobuf. uint8 values must be below 128."""
     return bytes(varints_cut(values, np.array([0, len(values)]))[0])
 
 
 def varints_cut(
     values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]
 ) -> tuple[memoryview, list[int]]:
-    """Packed varints, and for each of `starts`, places in `values` that rise, the byte at which that value begins.
+    """Encode packed varints; also returns the offset at which the value at each rising place of `starts` begins.
 
     uint8 values must be below 128.
     """
@@ -71,7 +71,7 @@ def varints_cut(
 
 
 def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list[tuple[memoryview, list[int]]]:
-    """`varints_cut` of each row of an int64 [columns, n] at the same `starts`, the last of which is n.
+    """Encode each row of an int64 [columns, n] like `varints_cut`, at the same `starts`, the last of which is n.
 
     Rows whose values take as many bytes at most are worked on together.
     """
@@ -102,7 +102,7 @@ def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list
 
 
 def _narrow(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Of values of at most 8 bytes: their bytes as varints, uint8 [n, width], and which of those count.
+    """Encode values whose varints take at most 8 bytes: the bytes, uint8 [n, width], and a mask of those in use.
 
     The groups of seven bits are spread over the bytes of a word, all values at once.
     """
@@ -121,7 +121,7 @@ def _narrow(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], ND
 
 
 def _wide(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The same of any values, with a word for each group of seven bits."""
+    """Encode any values, with a word for each group of seven bits; the result of `_narrow`."""
     shifted = bits[:, None] >> _SHIFTS[None, :width]
     parts = (shifted & np.uint64(0x7F)).astype(np.uint8)
     keep = np.ones(parts.shape, bool)
@@ -131,7 +131,7 @@ def _wide(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDAr
 
 
 def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many bytes each value takes in `varints`: 1 to 10."""
+    """The number of bytes of each value in `varints`: 1 to 10."""
     bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
     top = int(bits.max()) if len(bits) else 0
     sizes = np.ones(len(bits), np.int64)
@@ -141,7 +141,7 @@ def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def prefixed(values: pa.BinaryArray, prefix: Callable[[int], bytes]) -> pa.BinaryArray:
-    """Each value behind the prefix that belongs to its length; a null stays null. Arrow joins them outside of Python's lock."""
+    """Prepend to each value the prefix for its length; a null stays null. Arrow joins them outside of Python's lock."""
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
     distinct, which = np.unique(lengths, return_inverse=True)
     prefixes = pa.array([prefix(int(length)) for length in distinct], pa.binary())
@@ -149,7 +149,7 @@ def prefixed(values: pa.BinaryArray, prefix: Callable[[int], bytes]) -> pa.Binar
 
 
 def joined(values: pa.BinaryArray) -> bytes:
-    """All values one behind the other, without a step of Python for each."""
+    """Concatenate all values, without a step of Python for each."""
     _, offsets, data = values.buffers()
     if not len(values) or data is None:
         return b""
@@ -158,18 +158,18 @@ def joined(values: pa.BinaryArray) -> bytes:
 
 
 def field(data: bytes, tag: bytes = ONE) -> bytes:
-    """A length-delimited field."""
+    """Encode a length-delimited field."""
     return tag + varint(len(data)) + data
 
 
 @lru_cache(1 << 15)
 def key(name: str) -> bytes:
-    """The key field of an entry of the feature map."""
+    """Encode the key field of an entry of the feature map."""
     return field(name.encode())
 
 
 def nested(size: int, *tags: bytes) -> bytes:
-    """The bytes before `size` bytes of data that lie in one length-delimited field in another, innermost tag first."""
+    """The bytes before `size` bytes of data in length-delimited fields, one in another, innermost tag first."""
     head = b""
     for tag in tags:
         head = tag + varint(size + len(head)) + head
@@ -178,7 +178,7 @@ def nested(size: int, *tags: bytes) -> bytes:
 
 @lru_cache(1 << 15)  # records of equal rows have columns of equal size
 def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
-    """What stands before `size` bytes in an entry of the feature map.
+    """The bytes before `size` bytes of data in an entry of the feature map.
 
     Args:
         name: the encoded key field.
@@ -189,12 +189,12 @@ def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
 
 
 def entry(name: bytes, feature: bytes) -> bytes:
-    """One entry of the feature map; `name` is the encoded key field."""
+    """Encode one entry of the feature map; `name` is the encoded key field."""
     return field(name + field(feature, _TWO))
 
 
 def entries_of_one(name: bytes, values: pa.BinaryArray, tags: tuple[bytes, ...]) -> pa.BinaryArray:
-    """For each value an entry of the feature map that holds it alone; a null stays null.
+    """Encode one entry of the feature map per value, which it holds alone; a null stays null.
 
     Args:
         values: what the innermost field holds: a varint, four bytes of a float, or a string.
@@ -205,7 +205,7 @@ def entries_of_one(name: bytes, values: pa.BinaryArray, tags: tuple[bytes, ...])
 
 
 def examples(entries: list[pa.BinaryArray]) -> list[bytes]:
-    """One serialized tf.train.Example a row from the rows' entries; a null is left out."""
+    """Encode one tf.train.Example per row from the rows' entries; a null is left out."""
     # not null_handling="skip", which loses the row when all of its entries are null (pyarrow 25)
     bodies = [pc.fill_null(entry, b"") for entry in entries]
     body = pc.binary_join_element_wise(*bodies, b"") if len(bodies) > 1 else bodies[0]
@@ -213,5 +213,5 @@ def examples(entries: list[pa.BinaryArray]) -> list[bytes]:
 
 
 def example(entries: Iterable[bytes]) -> bytes:
-    """A serialized tf.train.Example."""
+    """Encode a tf.train.Example."""
     return field(b"".join(entries))

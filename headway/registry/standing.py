@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from headway.evaluation.tasks import HIGHER_IS_BETTER
 from headway.registry.registry import Event
+from headway.tasks.table import HIGHER_IS_BETTER
 
 
 def standing_of(verdict: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The calendar in NumPy: days and microseconds since 1970-01-01 to their parts, and dates to days.
+"""The calendar in NumPy: splits days and microseconds since 1970-01-01 into their parts, and counts the days of dates.
 
 parts_of(days, "date", "weekday")              # 0 Monday ... 6 Sunday
 parts_of(micros, "timestamp", "hour")
@@ -42,19 +42,19 @@ def days_of(year: Integers, month: Integers, day: Integers) -> Integers:
 
 
 def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
-    """Which of these are dates."""
+    """Whether each date exists."""
     inside = (month >= 1) & (month <= 12)
     longest = days_of(year, month + 1, np.ones_like(day)) - days_of(year, month, np.ones_like(day))
     return np.asarray(inside & (day >= 1) & (day <= longest))
 
 
 def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
-    """A part of stored dates (days) or timestamps (microseconds, UTC)."""
+    """A part, such as the month, of stored dates (days) or timestamps (microseconds, UTC)."""
     return np.asarray(part_of(np.asarray(values).astype(np.int64), unit, part))
 
 
 def part_of(values: Any, unit: Temporal, part: str) -> Any:
-    """As `parts_of`, of int64 of any kind that has whole-number arithmetic: NumPy's here, TensorFlow's in a graph."""
+    """Compute `parts_of` of any int64 with whole-number arithmetic: NumPy's here, TensorFlow's in a graph."""
     days = values if unit == "date" else values // DAY
     clock = values - days * (1 if unit == "date" else DAY)
     if part == "elapsed":

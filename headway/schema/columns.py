@@ -12,7 +12,6 @@ How a schema is inferred stands in `headway.schema_inference.column_types`, how 
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -24,7 +23,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.messages import some
+from headway.messages import did_you_mean, some
 from headway.schema.calendar_days import Temporal
 from headway.schema.parse_rules import Parse
 
@@ -97,7 +96,7 @@ class ColumnConfig(Frozen):
         return self
 
     def stored_shape(self) -> Shape | None:
-        """`shape` as a column has it; None when it is left to the files."""
+        """The `shape` in the form of a column; None when the files decide it."""
         if self.shape is None:
             return None
         return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
@@ -140,7 +139,7 @@ class Column(Frozen):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A scalar is written as it always was, so that fingerprints and manifests of tables of scalars stay."""
+        """Leave out defaults of scalars, so that fingerprints and manifests of scalar tables stay."""
         value: dict[str, Any] = handler(self)
         if not self.shape:
             value.pop("shape", None)
@@ -151,29 +150,29 @@ class Column(Frozen):
 
     @property
     def is_feature(self) -> bool:
-        """Whether the model learns from it."""
+        """Whether the column is an input of the model."""
         return self.role == "feature" or self.feature
 
     @property
     def names_things(self) -> bool:
-        """Integers that are names rather than quantities: its sample says so, or they tell groups or keys apart."""
+        """Whether its integers are names rather than quantities: by its sample, or by its role as a group or key."""
         if self.type != "int64" or self.shape or self.temporal:
             return False
         return self.meaning == "category" or self.role in ("group", "key")
 
     @property
     def is_list(self) -> bool:
-        """Whether a row may hold any number of values."""
+        """Whether each row may hold any number of values."""
         return self.shape == (None,)
 
     @property
     def length(self) -> int | None:
-        """The number of values of each row of a vector."""
+        """The number of values per row of a vector; None for other columns."""
         return self.shape[0] if self.shape else None
 
     @property
     def element(self) -> Column:
-        """A column of one value: what a list or a vector is made of."""
+        """The scalar column of a list's or vector's elements."""
         changes = {"shape": (), "separator": None, "nullable": False, "parse": None}
         return self.model_copy(update=changes) if self.shape else self
 
@@ -185,7 +184,7 @@ class Column(Frozen):
 
 
 class Schema(Frozen):
-    """Columns in the order of the source, with what is known of their values."""
+    """Columns in the order of the source, with the facts known of their values."""
 
     columns: tuple[Column, ...]
     ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
@@ -204,7 +203,7 @@ class Schema(Frozen):
         return name in self._by_name()
 
     def column(self, name: str) -> Column:
-        """The column called `name`; ConfigError naming the known ones."""
+        """The column called `name`; ConfigError that lists the known names."""
         column = self._by_name().get(name)
         if column is None:
             raise no_column(name, self.names())
@@ -224,12 +223,12 @@ class Schema(Frozen):
 
 
 def named_for(columns: Sequence[Column], role: Role) -> str | None:
-    """The name of the first column with a role; None: there is none."""
+    """The name of the first column with a role; None when there is none."""
     return next((column.name for column in columns if column.role == role), None)
 
 
 def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
-    """What to write of a column, or of several, such as `columns: {fare: ignore}`.
+    """The YAML that configures one or several columns, such as `columns: {fare: ignore}`.
 
     Args:
         auto: whether the pipeline takes all columns. One named instead of `columns: auto` would be the only one, so `"*":
@@ -247,11 +246,10 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
 
 
 def no_column(name: str, names: Sequence[str], where: str | None = None) -> ConfigError:
-    """The error for the name of a column that is not among those there are."""
+    """The error for an unknown column name."""
     return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(names)))
 
 
 def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
-    """A fix for a name that does not exist."""
-    close = difflib.get_close_matches(name, names, 1, cutoff)
-    return f"did you mean {close[0]!r}?" if close else f"there is: {some(names, _LISTED)}"
+    """The fix for an unknown name: the most similar known one, or the list of all."""
+    return did_you_mean(name, names, f"there is: {some(names, _LISTED)}", cutoff)

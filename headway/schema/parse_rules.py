@@ -1,4 +1,4 @@
-"""Parse rules: how the text of a column becomes numbers or dates, frozen in the schema and applied to every value.
+"""Parse rules: convert the text of a column to numbers or dates; frozen in the schema and applied to every value.
 
     rule = Parse.model_validate("number")                # "$1,234.50", "(12)", "12.3%", "1 234"
     rule = Parse.model_validate("%d/%m/%Y")              # a date of that form
@@ -86,12 +86,12 @@ ISO_TIME = (
 
 
 class Parse(Frozen):
-    """How a text is parsed. In a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or the whole."""
+    """The rule for a column's text. In a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or all of its fields."""
 
     model_config = ConfigDict(populate_by_name=True)
 
     as_: Kind = Field(alias="as")
-    format: str | None = Field(default=None, description="of dates: as strptime has it, such as %d/%m/%Y; default: ISO")
+    format: str | None = Field(default=None, description="for dates: a strptime format, such as %d/%m/%Y; default: ISO")
     null: tuple[str, ...] = Field(default=(), description="texts that mean a missing value; upper or lower case")
 
     @model_validator(mode="before")
@@ -126,17 +126,17 @@ class Parse(Frozen):
 
     @property
     def temporal(self) -> Literal["date", "timestamp"] | None:
-        """Whether days or microseconds are made; None: numbers."""
+        """The kind of time that the rule makes, days or microseconds; None: it makes numbers."""
         return self.as_ if self.as_ in ("date", "timestamp") else None
 
 
 def _kind_of(form: str) -> Kind:
-    """Whether a strptime form is of dates or of times."""
+    """The kind of a strptime form: a date or a time."""
     return "timestamp" if re.search(r"%[HIMSfp]", form) else "date"
 
 
 def pattern_of(form: str) -> str:
-    """A strptime form as a regular expression with a group for each part.
+    """A regular expression for a strptime form, with a group for each part.
 
     Raises:
         ValueError: the form cannot be read so.
@@ -165,7 +165,7 @@ def pattern_of(form: str) -> str:
 
 
 def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
-    """Trimmed texts, null where one of the markers stands."""
+    """Trim texts, and make the markers of missing values null."""
     trimmed = pc.utf8_trim_whitespace(texts)
     if not markers:
         return trimmed
@@ -174,8 +174,8 @@ def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
 
 
 def parsed(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """Distinct texts by the rule: int64 of dates, plain digits as text of numbers (a text that does not fit stays what it
-    is, for the number's own reader to judge); and, of dates, which ones do not fit."""
+    """Parse distinct texts: int64 for dates, with a mask of those that do not fit; for numbers their plain digits as
+    text (a text that does not fit stays as it is, and is judged when it is read as a number)."""
     texts = without_markers(texts, rule.null)
     if rule.temporal is None:
         return (_truth(texts) if rule.as_ == "boolean" else _plain(texts, rule.as_)), None
@@ -183,7 +183,7 @@ def parsed(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | 
 
 
 def number_pattern(kind: str) -> str:
-    """What texts look like that the rule makes a plain number of."""
+    """A regular expression for texts that the rule makes plain numbers."""
     return (
         rf"^(?P<open>\(?)\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY}?)\s*(?P<inner>[-+−]?)\s*"
         rf"(?P<whole>(?:{_GROUPS[kind]}|[0-9]+)?)(?P<rest>(?:{_FRACTION[kind]}[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*"
@@ -263,7 +263,7 @@ def _dates(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_]]:
 
 
 def _offsets(zone: pa.Array) -> NDArray[np.int64]:
-    """Microseconds that a clock is ahead of UTC."""
+    """The offset of a clock from UTC in microseconds."""
     digits = pc.replace_substring_regex(zone, "[^0-9]", "")
     digits = pc.if_else(pc.equal(digits, ""), "0000", digits).cast(pa.int64()).to_numpy()
     behind = pc.starts_with(zone, "-").to_numpy(zero_copy_only=False)

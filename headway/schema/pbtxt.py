@@ -1,4 +1,4 @@
-"""The schema file beside a pipeline: tensorflow_metadata's Schema as protobuf text, which TFDV reads and a person edits.
+"""The schema file of a pipeline: tensorflow_metadata's Schema as protobuf text, for TFDV and for people to edit.
 
 path.write_text(to_text(schema))
 schema = from_text(path.read_text(), where=str(path))
@@ -28,7 +28,7 @@ _SPLIT_COMMENT = (
 
 
 def split_column(name: str, kind: StoredType, *, listed: bool) -> Column:
-    """A column as the split hashes it."""
+    """A column in the form that the split hashes."""
     encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
     return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
 
@@ -68,7 +68,7 @@ _TAG = "headway."
 
 
 def to_text(schema: Schema) -> str:
-    """`schema` as protobuf text."""
+    """Write `schema` as protobuf text."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -107,7 +107,7 @@ def _tag_split(message: Any, columns: Sequence[Column]) -> None:
 
 
 def with_split(text: str, columns: Sequence[Column]) -> str:
-    """A schema file's text with the columns that a split without a key hashes; all else stays as it is written."""
+    """Add the columns that a split without a key hashes to a schema file's text; all else stays as it is written."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -121,7 +121,7 @@ def with_split(text: str, columns: Sequence[Column]) -> str:
 
 
 def from_text(text: str, *, where: str) -> Schema:
-    """The schema in `text`.
+    """Read the schema in `text`.
 
     Every column may be null in storage; `min_fraction: 1.0` makes a null an anomaly that validation reports. A column
     that must not be stored with nulls at all says `nullable: false` in the pipeline.
@@ -192,7 +192,7 @@ def _refused(where: str, feature: str, problem: str, fix: str | None = None) -> 
 
 
 def _tags(column: Column) -> dict[str, str]:
-    """What Headway knows of a column beside what the proto has a field for."""
+    """The facts of a column for which the proto has no field."""
     parse = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False) if column.parse else None
     tags = {"parse": parse, "temporal": column.temporal, "meaning": column.meaning}
     return {key: value for key, value in tags.items() if value is not None}
@@ -222,7 +222,7 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
 
 
 def _shape(feature: Any, where: str) -> Shape:
-    """A feature with value_count is a list, one whose shape has a dimension a vector."""
+    """The shape of a feature: a list if it has value_count, a vector if its shape has a dimension."""
     if feature.HasField("value_count"):
         return (None,)
     sizes = [dim.size for dim in feature.shape.dim]
@@ -232,7 +232,7 @@ def _shape(feature: Any, where: str) -> Shape:
 
 
 def _check_range(name: str, kind: StoredType, bounds: tuple[float | None, float | None], where: str) -> None:
-    """ConfigError when a range of numbers can hold none, or says what its column's type cannot."""
+    """Raise ConfigError when a range is empty, or is not of the column's type."""
     for end, value in zip(("min", "max"), bounds, strict=True):
         if value is None:
             continue

@@ -1,4 +1,4 @@
-"""A name for a column that TensorFlow and Python's keyword arguments take, whatever the column is called.
+"""Makes a name that TensorFlow and Python's keyword arguments take from any column name.
 
     tensor_name("dep_delay")             # "dep_delay"
     tensor_name("arr delay (min)")       # "arr_delay_min_b3c1a9"
@@ -23,7 +23,7 @@ _FITS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def tensor_name(column: str) -> str:
-    """A letter, then letters, digits and underscores."""
+    """Replace the characters that TensorFlow refuses: a letter, then letters, digits and underscores."""
     if _FITS.fullmatch(column) and not keyword.iskeyword(column) and column not in RESERVED:
         return column
     plain = unicodedata.normalize("NFKD", column).encode("ascii", "ignore").decode()

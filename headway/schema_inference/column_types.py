@@ -1,4 +1,4 @@
-"""A schema from the first span: types from a bounded sample, domains and presence from complete statistics.
+"""Infers a schema from the first span: types from a bounded sample, domains and presence from complete statistics.
 
     schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
     schema = complete(schema, [train_statistics, eval_statistics])
@@ -45,7 +45,7 @@ def infer(
     where: str,
     typed: bool = True,
 ) -> tuple[Schema, list[str]]:
-    """The schema of a sample, and sentences about the columns that were left out and what its source has to tell.
+    """Infer the schema of a sample; also returns sentences about omitted columns and about the source.
 
     Args:
         configs: what the pipeline says of single columns; wins over what the sample shows.
@@ -116,7 +116,7 @@ def infer(
                 else f"its type {values.type} cannot be stored"
                 + ("; a column holds single values or lists of them" if pa.types.is_nested(values.type) else "")
                 if kind is None and not pa.types.is_null(values.type)
-                else "it holds nothing but nulls in the sample; give it a type to keep it"
+                else "it holds only nulls in the sample; give it a type to keep it"
             )
             if required:
                 raise ConfigError(
@@ -124,9 +124,9 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        if (odd := sample.misfits.get(name)) and not config.type:
+        if (misfits := sample.misfits.get(name)) and not config.type:
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
-            notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
+            notes.append(f"column {name!r} is read as numbers: {misfits}; such rows will be rejected, {keep}")
         if (several := sample.several.get(name)) and stored_shape is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")
@@ -158,7 +158,7 @@ def infer(
 
 
 def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
-    """`schema` with the domains of string columns that have few values, and the columns that were always there."""
+    """Add to `schema` the domains of string columns with few values, and the columns that are always present."""
     domains: dict[str, tuple[str, ...]] = {}
     required: list[str] = []
     for column in schema.columns:
@@ -173,7 +173,7 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
 
 
 def _too_large(values: pa.ChunkedArray) -> str | None:
-    """Unsigned integers that int64 mostly cannot hold, such as hashes of 64 bits."""
+    """A note when int64 cannot hold most unsigned integers of a column, such as hashes of 64 bits; else None."""
     if not pa.types.is_uint64(values.type) or not len(values):
         return None
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
@@ -182,7 +182,7 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
 
 
 def _one_length(values: pa.ChunkedArray) -> int | None:
-    """The length that all lists of a sample have; None where they differ, or where there are too few to tell."""
+    """The common length of all lists of a sample; None where they differ, or are too few to tell."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         return None
     lengths = pc.unique(pc.list_value_length(values).drop_null())
@@ -204,14 +204,14 @@ def _temporal(kind: pa.DataType) -> Temporal | None:
 
 
 def _may_be_parsed(config: ColumnConfig, element: pa.DataType, shape: Shape) -> bool:
-    """Whether text may turn out to be numbers or dates: a pipeline that says string means text."""
+    """Whether text may be numbers or dates: not where the pipeline says string."""
     element = value_type(element)
     keeps_text = config.type == "string" or config.separator is not None
     return not shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
 
 
 def _shape(kind: pa.DataType) -> Shape:
-    """Lists of one length by their type are vectors; what else is a list may have any length."""
+    """The shape of a column: a vector for lists of one length by their type, any length for other lists."""
     if pa.types.is_fixed_size_list(kind):
         return (kind.list_size,)
     return (None,) if is_list(kind) else ()
@@ -223,7 +223,7 @@ def _long(values: pa.ChunkedArray) -> bool:
 
 
 def stored_type(kind: pa.DataType) -> StoredType | None:
-    """What values of an Arrow type are stored as; None: they cannot be."""
+    """The stored type for values of an Arrow type; None for types that cannot be stored."""
     kind = value_type(kind)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float32"
@@ -235,7 +235,7 @@ def stored_type(kind: pa.DataType) -> StoredType | None:
 
 
 def _domain(of_splits: Sequence[ColumnStatistics]) -> tuple[str, ...]:
-    """The distinct values, sorted, when there are few, they are text, and they recur."""
+    """The distinct values, sorted, when they are few, are text, and repeat."""
     values: set[bytes] = set()
     for statistics in of_splits:
         if not statistics.complete or statistics.distinct > DOMAIN_VALUES:

@@ -1,4 +1,4 @@
-"""Detects identifier columns, which name things rather than measure them.
+"""Detects identifier columns, whose values name things instead of measuring them.
 
     meaning_of("user_id", values)        # "category": few distinct values, so each is learnt
     meaning_of("Id", values)             # "identifier": a name of its own for nearly every row
@@ -48,7 +48,7 @@ _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0
 
 
 def named_as_identifier(name: str) -> bool:
-    """Whether a column's name says that its values name things: id, user_id, MovieID, zip, product code, order_no."""
+    """Whether a column's name suggests an identifier: id, user_id, MovieID, zip, product code, order_no."""
     words = [word.lower() for word in _WORD.findall(name)]
     if len(words) == 1 and words[0] in _ALONE:
         return True
@@ -57,7 +57,7 @@ def named_as_identifier(name: str) -> bool:
 
 
 def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
-    """What a sample's values of one column are; None: quantities, words or times.
+    """The meaning of a column's sampled values; None for quantities, words and times.
 
     Args:
         values: in the order of the rows; integers or text. Anything else is never an identifier.
@@ -91,7 +91,7 @@ def _all_uuids(values: pa.ChunkedArray | pa.Array) -> bool:
 
 
 def _counts_rows(name: str, values: pa.ChunkedArray | pa.Array) -> bool:
-    """Whether integers number the rows: they begin at 0 or 1 and go up by one, but where the sample skips rows."""
+    """Whether integers number the rows: they begin at 0 or 1 and go up by one, except where the sample skips rows."""
     if {word.lower() for word in _WORD.findall(name)} & _TIMES:
         return False
     numbers = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)

@@ -24,7 +24,7 @@ MOST_NEW = 1000
 
 
 def proposed(text: str, splits: Sequence[SplitStatistics], *, where: str, new: Sequence[Column] = ()) -> str:
-    """The file's text, widened to hold `splits`, with the columns that are `new` in the source behind it.
+    """The schema file's text, widened to hold `splits`, with the source's `new` columns at the end.
 
     Raises:
         ConfigError: `text` is not a schema.
@@ -73,7 +73,7 @@ def _widen(feature: Any, column: ColumnStatistics, shared: dict[str, Any]) -> No
 
 
 def _text(value: bytes) -> str | None:
-    """None for bytes that are not text: a domain cannot name them."""
+    """The text of bytes; None if they are not UTF-8, which a domain cannot hold."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
@@ -81,6 +81,6 @@ def _text(value: bytes) -> str | None:
 
 
 def difference(before: str, after: str, old: str, new: str) -> str:
-    """A unified diff; empty when nothing is to change."""
+    """A unified diff; empty when nothing changes."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm="")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The columns whose values decide a row's split when there is no key: frozen, so that eval rows stay what they are.
+"""Chooses the columns that decide a row's split when there is no key; frozen, so that eval rows stay eval rows.
 
     columns, identifiers = row_columns(sample, frozenset({"affairs"}))
     chosen(columns, LabelConfig(...).columns())          # less what the label is made of by now
@@ -29,7 +29,7 @@ _LONG = 64
 
 
 def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, ...], list[str]]:
-    """(the columns to hash, those left out as identifiers) of the first rows of the first span."""
+    """(the columns to hash, the identifiers left out) from the first rows of the first span."""
     columns: list[Column] = []
     identifiers: list[str] = []
     for name, values in zip(sample.table.column_names, sample.table.columns, strict=True):
@@ -40,13 +40,13 @@ def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, .
         if names_rows(name, values):
             identifiers.append(name)
         columns.append(split_column(name, kind, listed=is_list(values.type)))
-    some = tuple(column for column in columns if column.name not in identifiers)
-    return (some, identifiers) if some else (tuple(columns), [])
+    hashed = tuple(column for column in columns if column.name not in identifiers)
+    return (hashed, identifiers) if hashed else (tuple(columns), [])
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
-    """Whether a column names single rows: an identifier, or integers that only rise or fall. Of texts only short ones without
-    a space are identifiers here."""
+    """Whether a column names single rows: an identifier, or integers that only rise or fall. Only short texts without a
+    space count as identifiers here."""
     kind, plain = value_type(values.type), decoded(values).drop_null()
     if is_text(kind) and not (len(plain) and _is_code(plain)):
         return False
@@ -80,7 +80,7 @@ def _is_time(texts: pa.ChunkedArray) -> bool:
 
 
 def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:
-    """The frozen columns less those of the label.
+    """The frozen columns without those of the label.
 
     Raises:
         ConfigError: there is none.
@@ -88,7 +88,7 @@ def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, .
     features = tuple(column for column in columns if column.name not in label)
     if not features:
         raise ConfigError(
-            "no column is left to split rows by: all of them make the label",
+            "no column is left to split rows by: the label uses all of them",
             where="split",
             fix="split by a key, by a column or by time: split: {key: NAME}",
         )

@@ -1,4 +1,4 @@
-"""Recognizes numbers and dates in a sample's text column.
+"""Recognizes numbers and dates in the sampled text of a column.
 
     found = recognized("price", values, plain=True)
     found.type, found.parse              # "float32", the rule number; None, None: text
@@ -62,7 +62,7 @@ class Recognized:
 def recognized(
     values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True, digits: bool = True
 ) -> Recognized:
-    """What a column's text holds.
+    """The type and parse rule of a column's text, if it holds numbers or dates, and a note for the user.
 
     Args:
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
@@ -91,20 +91,20 @@ def recognized(
         rule = _rule("date").model_copy(update={"format": _EIGHT_FORM, "null": null})
         return Recognized("int64", rule, _joined(_note(distinct, rule, "say 'type: int' to keep the number"), missing))
     if (plain or null) and (numeric := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
-        kind, odd = numeric
+        kind, unfit = numeric
         if not null:  # nothing to parse
-            return Recognized(kind, None, odd)
+            return Recognized(kind, None, unfit)
         rule = _rule("number", null)
-        return Recognized(kind, rule, _joined(f"read as numbers: {missing}", odd))
+        return Recognized(kind, rule, _joined(f"read as numbers: {missing}", unfit))
     for style in ("number", "decimal_comma"):
         numeric = _numbers(distinct, many, rows, style, null, decorated=True)
         if numeric is not None:
-            kind, odd = numeric
+            kind, unfit = numeric
             rule = _rule(style, null)
             if both := _units_differ(distinct, rule):
                 note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
                 return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
-            return Recognized(kind, rule, _joined(_note(distinct, rule), missing, _either_way(distinct, style), odd))
+            return Recognized(kind, rule, _joined(_note(distinct, rule), missing, _either_way(distinct, style), unfit))
     form, open_ = _form(distinct)
     if form is not None and dates:
         rule = form.model_copy(update={"null": null})
@@ -126,7 +126,7 @@ def _rule(kind: str, null: tuple[str, ...] = ()) -> Parse:
 
 
 def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
-    """Valid short texts without nulls; None: nothing to look at."""
+    """Valid short texts without nulls; None when there are none."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -139,7 +139,7 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
 
 
 def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
-    """Digits that begin with 0 are codes: a number would lose the zero."""
+    """Keep digits that begin with 0 as text, with a note: they are codes, and a number would lose the zero."""
     zeros = pc.match_substring_regex(trimmed, _ZEROS)
     count = pc.sum(pc.if_else(zeros, many, 0)).as_py() or 0
     if not count or not pc.all(pc.match_substring_regex(trimmed, _DIGITS)).as_py():
@@ -155,7 +155,7 @@ def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized |
 def _numbers(
     distinct: pa.Array, many: pa.Array, rows: int, style: str, null: tuple[str, ...], *, decorated: bool
 ) -> tuple[StoredType, str | None] | None:
-    """The type that nearly all values have by a rule, and what is odd about the others."""
+    """The type of nearly all values by a rule, and a note about the others."""
     rule = _rule(style, null)
     texts = trimmed = pc.utf8_trim_whitespace(distinct)
     if decorated:
@@ -166,23 +166,23 @@ def _numbers(
     most = rows // ONE_IN
     for kind in ("int64", "float32"):
         fits = converted(texts, Column(name="value", type=kind, nullable=True)).is_valid()
-        odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
-        if kind == "int64" and odd and pc.any(pc.match_substring_regex(texts.filter(pc.invert(fits)), _PLAIN)).as_py():
+        bad = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
+        if kind == "int64" and bad and pc.any(pc.match_substring_regex(texts.filter(pc.invert(fits)), _PLAIN)).as_py():
             continue  # real numbers among them
         if kind == "int64" and decorated and pc.any(pc.match_substring_regex(distinct.filter(fits), _UNITS)).as_py():
             continue  # money and shares are real numbers, whatever the sample shows
-        if not odd:
+        if not bad:
             return kind, None
-        if odd <= most:
+        if bad <= most:
             example = distinct.filter(pc.invert(fits))
-            verb = "is" if odd == 1 else "are"
-            words = f"{odd:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
+            verb = "is" if bad == 1 else "are"
+            words = f"{bad:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
             return kind, words + "rejected, say 'type: string' to keep them"
     return None
 
 
 def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
-    """Whether groups of digits are rather names, such as 732 829 320: all as long as each other, with blanks between."""
+    """Whether groups of digits are names, such as 732 829 320: all equally long, with blanks between."""
     spaced = distinct.filter(written)
     if not pc.all(pc.match_substring_regex(spaced, r"^\s*[0-9]+(?:\s[0-9]+)+\s*$")).as_py():
         return False
@@ -191,14 +191,14 @@ def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
 
 
 def _eight_digits(trimmed: pa.Array) -> bool:
-    """Whether digits are dates, such as 20130131: so many different ones are not days of the calendar by chance."""
+    """Whether digits are dates, such as 20130131: so many distinct ones are calendar days only if meant so."""
     if len(trimmed) < _FIRST or not pc.all(pc.match_substring_regex(trimmed, _EIGHT)).as_py():
         return False
     return _all(trimmed, Parse.model_validate(_EIGHT_FORM))
 
 
 def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
-    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); None: there are none."""
+    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); else None."""
     values = parsed(distinct, rule)[0]
     numbers = pc.match_substring_regex(values, _PLAIN)
     texts, values = pc.utf8_trim_whitespace(distinct.filter(numbers)), values.filter(numbers)
@@ -216,7 +216,7 @@ def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
 
 
 def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
-    """How one text that the rule changes is read."""
+    """A note with one text that the rule changes, and its number."""
     for text in distinct.to_pylist()[:1000]:
         values, wrong = parsed(pa.array([text]), rule)
         value = values[0].as_py()
@@ -232,7 +232,7 @@ def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
 
 
 def _either_way(distinct: pa.Array, style: str) -> str | None:
-    """Said where a comma could be either, such as 1,234."""
+    """A note on a comma that may separate thousands or decimals, such as 1,234; else None."""
     if style != "number" or not pc.any(pc.match_substring(distinct, ",")).as_py():
         return None
     other = pc.match_substring_regex(distinct, number_pattern("decimal_comma"))
@@ -251,7 +251,7 @@ def _missing(texts: pa.Array, null: tuple[str, ...]) -> str | None:
 
 
 def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
-    """The one form of date that all values have; else two that both do, when that is why."""
+    """(the date form that all values have, None) or (None, two that fit all and differ in day and month)."""
     texts = pc.utf8_trim_whitespace(distinct)
     first = texts.slice(0, _FIRST).to_pylist()
     if not all(any(c.isdigit() for c in text) and not text.isdigit() for text in first):
@@ -287,16 +287,16 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
 
 
 def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:
-    """Said of text that is mostly numbers: too many values are odd to reject their rows unasked."""
+    """A note on text that is mostly numbers, with too many others to reject their rows unasked; else None."""
     fits = pc.match_substring_regex(parsed(distinct, _rule("number"))[0], _PLAIN)
-    odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
-    if odd * 2 > rows or not odd:
+    bad = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
+    if bad * 2 > rows or not bad:
         return None
     example = distinct.filter(pc.invert(fits))[0].as_py()
-    verb = "is" if odd == 1 else "are"
+    verb = "is" if bad == 1 else "are"
     kind: Literal["int", "float"] = "float"
     return (
-        f"read as text: {odd:,} of {rows:,} sampled values {verb} not a number, such as {example[:60]!r}; say 'type: {kind}' to "
+        f"read as text: {bad:,} of {rows:,} sampled values {verb} not a number, such as {example[:60]!r}; say 'type: {kind}' to "
         "read numbers and reject such rows, or name those texts: {parse: {as: number, null: [...]}}"
     )
 

@@ -1,4 +1,4 @@
-"""The interface of every format: cut a span's files into ranges, read a range as Arrow batches, sample the first rows.
+"""The interface of a format: cuts a span's files into ranges, reads them as Arrow batches, samples the first rows.
 
     for piece in source.ranges(files):
         for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
@@ -21,7 +21,7 @@ from headway.config import Frozen
 from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.sample import Sample
-from headway.sources.type_conflicts import bare
+from headway.sources.type_conflicts import without_values
 from headway.tabular.list_arrays import is_list
 
 BATCH_ROWS = 131_072
@@ -35,7 +35,7 @@ CUT = 200
 
 
 class InputFile(Frozen):
-    """One raw file as it was found. Its identity is its size and checksum, never its time."""
+    """One raw file, identified by its size and checksum, never by its time."""
 
     path: str
     bytes: int
@@ -63,7 +63,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Malformed:
-    """A row that could not be read: a line that cannot be cut into columns, or one bad cell."""
+    """A row that cannot be read: a line that cannot be cut into columns, or one bad cell."""
 
     row: int
     """Data row within the range, from 0."""
@@ -75,7 +75,7 @@ class Malformed:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a range. `rows[i]` is the data row within the range that batch row i came from; None: first_row + i."""
+    """Some rows of a range. `rows[i]` is the number of batch row i within the range; None: first_row + i."""
 
     batch: pa.RecordBatch
     first_row: int
@@ -83,35 +83,35 @@ class Chunk:
     malformed: tuple[Malformed, ...] = ()
 
     def positions(self) -> NDArray[np.int64]:
-        """The data row within the range of each row of the batch."""
+        """The number within the range of each row of the batch."""
         if self.rows is not None:
             return np.asarray(self.rows, np.int64)
         return np.arange(self.first_row, self.first_row + self.batch.num_rows, dtype=np.int64)
 
 
 class Source(Protocol):
-    """One format."""
+    """The reader of one format."""
 
     def names(self, file: InputFile) -> list[str]:
         """The file's column names."""
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        """The span's files cut into ranges, in order."""
+        """Cut the span's files into ranges, in order."""
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        """The named columns of a range, in chunks of some ten thousand rows.
+        """Read the named columns of a range, in chunks of some ten thousand rows.
 
         `types` are what a format without types of its own should aim for. A column with a value that does not fit, or
         without a type here, comes as text.
         """
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """At most the first `rows` rows, every column, to infer a schema from."""
+        """Read at most the first `rows` rows, every column, to infer a schema from."""
 
 
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
-    """The first `rows` rows of some tables, or `evenly` as many of each; where their types of a column have nothing in
-    common, it is text, or empty and in conflict when it cannot be."""
+    """The first `rows` rows of some tables, or `evenly` as many of each. A column whose types differ becomes text, or
+    empty and in conflict when it cannot."""
     share = -(-rows // len(tables)) if evenly else rows
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
@@ -132,12 +132,12 @@ def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> S
             else:
                 first, second = list(dict.fromkeys(str(column.type) for column in fields))[:2]
                 clashes[name] = f"column {name!r} has types that differ between the files: {first} and {second}"
-                parts = [bare(part, clashes) for part in parts]
+                parts = [without_values(part, clashes) for part in parts]
     return Sample(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), conflicts=clashes)
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table | None:
-    """None when it cannot be: lists in lists, objects."""
+    """The column as text; None when it cannot be: lists in lists, objects."""
     place = table.schema.get_field_index(name)
     if place < 0:
         return table
@@ -153,7 +153,7 @@ def _as_text(table: pa.Table, name: str) -> pa.Table | None:
 
 
 def twice(names: Sequence[str], path: str) -> None:
-    """DataError when a file names a column twice."""
+    """Raise DataError when a file names a column twice."""
     seen = set[str]()
     for name in names:
         if name in seen:
@@ -162,7 +162,7 @@ def twice(names: Sequence[str], path: str) -> None:
 
 
 def check_columns(columns: Sequence[str], names: Collection[str], path: str) -> None:
-    """DataError when a file lacks a column that the schema has."""
+    """Raise DataError when a file lacks a column of the schema."""
     for name in columns:
         if name not in names:
             fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: "
@@ -170,7 +170,7 @@ def check_columns(columns: Sequence[str], names: Collection[str], path: str) -> 
 
 
 def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
-    """How many of the configured `rows` a range of a table of so many columns has.
+    """The rows of a range of a table with so many columns, when `rows` are configured.
 
     A range costs some milliseconds whatever is in it, and the fewer there are the fewer can be worked on at a time. Of a
     file known to have `whole` rows there are eight or so, none of less than a batch, before they grow to `rows`.
@@ -180,13 +180,13 @@ def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
 
 
 def batch_rows(rows: int) -> int:
-    """Rows of each batch when so many are cut into batches of about BATCH_ROWS: none is small, as each costs some
-    milliseconds whatever is in it."""
+    """The rows of each batch when a total is cut into batches of about BATCH_ROWS; none is small, as each batch costs
+    some milliseconds whatever its size."""
     return max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
 
 
 def cut(chunk: Chunk) -> Iterator[Chunk]:
-    """A large chunk in batches of about BATCH_ROWS; the first one carries the malformed rows, even if no good row is left."""
+    """Cut a chunk into batches of about BATCH_ROWS; the first carries the malformed rows, even if it has no good one."""
     rows = chunk.batch.num_rows
     size = batch_rows(rows)
     for start in range(0, max(rows, 1), size):

@@ -42,7 +42,7 @@ Gaps = Literal["error", "allow"]
 
 @dataclass(frozen=True)
 class FileFormat:
-    """All that is known of a format beside its part of `source:`, which is `SourceConfig`'s field of that name."""
+    """The facts of a format besides its config, which is the field of `SourceConfig` with its name."""
 
     noun: str
     """As a sentence calls a file of it."""
@@ -109,11 +109,11 @@ class CsvConfig(Frozen):
     @classmethod
     def _knows(cls, value: str) -> str:
         try:
-            kept = '\n,"'.encode(value) == b'\n,"'
+            survives = '\n,"'.encode(value) == b'\n,"'
             name = codecs.lookup(value).name
         except LookupError:
             raise ValueError(f"{value!r} is not an encoding that Python knows; latin-1, cp1252 and utf-8 are") from None
-        if not kept:
+        if not survives:
             raise ValueError(
                 f"{value!r} does not write line ends as ASCII does; convert the files: iconv -f {value} -t utf-8"
             )
@@ -174,7 +174,7 @@ class ArrowConfig(Frozen):
 
 
 class ImagesConfig(Frozen):
-    """Where the labels of a folder of images stand, and how the folder is cut."""
+    """How a folder of images is labelled and cut."""
 
     table: str | None = Field(
         default=None,
@@ -187,7 +187,7 @@ class ImagesConfig(Frozen):
 
 
 class SourceConfig(Frozen):
-    """Where the raw files are and how they are written."""
+    """The config of the raw files: where they are and their format."""
 
     format: Format
     path: str = Field(
@@ -212,7 +212,7 @@ class SourceConfig(Frozen):
     @field_validator("format", mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        """A format that many people have and Headway does not read is told with the way out."""
+        """Name the workaround for popular formats that Headway does not read."""
         way = _CONVERT.get(str(value).lower().lstrip("."))
         if way is not None:
             raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
@@ -257,11 +257,11 @@ class SourceConfig(Frozen):
 
     @property
     def has_spans(self) -> bool:
-        """Whether the path tells spans apart."""
+        """Whether the path has placeholders for spans."""
         return SPAN in self.path or DATE_PARTS[0] in self.path
 
     def at_ingest(self) -> dict[str, Any]:
-        """The part that changes what ingest writes; where the files lie does not."""
+        """The part of the config that changes what ingest writes; the location of files does not."""
         bound = {} if self.max_cell_bytes == MAX_CELL_BYTES else {"max_cell_bytes": self.max_cell_bytes}
         return {
             "format": self.format,

@@ -1,4 +1,4 @@
-"""A source as the pipeline configures it: no value above `source.max_cell_bytes`, other names than in the files.
+"""The configured source: any format with `source.max_cell_bytes` and the pipeline's column names applied.
 
 source = ConfiguredSource(CsvSource(config), 16 << 20, {"price/kg": "price_per_kg"})
 source.names(file)                                    # ["price_per_kg", ...]
@@ -25,7 +25,8 @@ from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes,
 
 
 class ConfiguredSource:
-    """A source whose rows with a larger value come as malformed; `names` are {name in the files: name in the pipeline}."""
+    """A source that rejects rows with too large values, and renames columns by {name in the files: name in the
+    pipeline}."""
 
     def __init__(self, source: Source, max_bytes: int, names: Mapping[str, str]):
         self.source, self._max, self._names = source, max_bytes, dict(names)
@@ -78,7 +79,7 @@ Sizes = NDArray[np.int64]
 
 
 def bounded(chunk: Chunk, max_bytes: int) -> Chunk:
-    """`chunk` without the rows that hold a value of more than `max_bytes` bytes; those are malformed now."""
+    """Move the rows that hold a value of more than `max_bytes` bytes from the chunk's batch to its malformed rows."""
     batch, large = chunk.batch, dict[int, tuple[str, int]]()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if array.type.id in _FIXED:
@@ -112,7 +113,7 @@ def _cell_text(cell: pa.Array) -> str:
 
 
 def _large(array: pa.Array, max_bytes: int) -> Sizes | None:
-    """Bytes of each row, when one may be beyond the bound."""
+    """The bytes of each row, when a row may exceed the limit."""
     if pa.types.is_dictionary(array.type):
         values = _large(array.dictionary, max_bytes)
         return None if values is None else values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]

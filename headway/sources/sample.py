@@ -1,4 +1,4 @@
-"""The sample of a span that a schema is inferred from: its first rows, and what its source has to tell of them."""
+"""The sample of a span that a schema is inferred from: its first rows, and its source's notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sample:
     """By column of one value per row: how many sampled rows had several values."""
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
-        """With other names of columns, {old: new}."""
+        """The sample with renamed columns, {old: new}."""
 
         def keys(sentences: Mapping[str, str]) -> dict[str, str]:
             return {names.get(name, name): sentence for name, sentence in sentences.items()}

@@ -32,7 +32,7 @@ _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
 def another(head: bytes, expected: Format) -> tuple[str, str] | None:
-    """What a file with these first bytes is, and what to do about it; None when it may be what is wanted."""
+    """(the format that these first bytes show, the fix); None when it may be the wanted one."""
     sniffed = _format(head)
     if sniffed is not None and sniffed != expected and not (sniffed in _TEXT and expected in _TEXT):
         return FORMATS[sniffed].noun, f"say 'format: {sniffed}'"
@@ -49,7 +49,7 @@ def another(head: bytes, expected: Format) -> tuple[str, str] | None:
 
 
 def not_a(path: str, expected: Format) -> DataError | None:
-    """The error for a file that is something else; None when its beginning does not show what it is."""
+    """The error for a file of another format; None when its first bytes do not show one."""
     with storage.open_file(path) as file, storage.reading(path):
         other = another(file.read(_HEAD), expected)
     if other is None:

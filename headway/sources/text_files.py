@@ -55,7 +55,7 @@ class TextFile:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
     def first_line(self, quote: bytes = b"") -> bytes:
-        """Up to and with the first line end outside quotes."""
+        """The data up to and including the first line end outside quotes."""
         line = b""
         for _, piece in self.blocks(0, None, _PIECE, len):
             line += piece
@@ -67,7 +67,7 @@ class TextFile:
         return line
 
     def line_end(self, offset: int) -> int:
-        """Where the line ends that holds byte `offset` of a plain file; its size when none does."""
+        """The end of the line that contains byte `offset` of a plain file; the file's size if it has none."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             offset = min(offset, file.size())
             file.seek(offset)
@@ -79,7 +79,7 @@ class TextFile:
         return offset
 
     def part(self, start: int, end: int) -> bytes:
-        """Exactly bytes [start, end) of a plain file."""
+        """Exactly the bytes [start, end) of a plain file."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             file.seek(start)
             data = bytes(file.read(end - start))
@@ -102,26 +102,26 @@ class TextFile:
             else:
                 source = file
                 file.seek(start)
-            at, rest = start, b""
+            at, carry = start, b""
             while True:
-                most = max(size, len(rest))  # twice as much each time that no line ends
+                most = max(size, len(carry))  # twice as much each time that no line ends
                 if end is not None and not self.gzip:
-                    most = min(most, end - at - len(rest))
+                    most = min(most, end - at - len(carry))
                 fresh = self._read(source, most)
-                data = rest + fresh if rest else fresh
+                data = carry + fresh if carry else fresh
                 if not fresh:
                     break
                 cut = last_end(data)
                 if cut:
                     yield at, data[:cut]
-                at, rest = at + cut, data[cut:]
-            if end is not None and not self.gzip and at + len(rest) < end:
+                at, carry = at + cut, data[cut:]
+            if end is not None and not self.gzip and at + len(carry) < end:
                 raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
-            if rest:
-                yield at, rest
+            if carry:
+                yield at, carry
 
     def _whole_lines(self, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
-        """`blocks` of a plain file cut at line ends: as few as `size` allows, all of about one size.
+        """Yield the `blocks` of a plain file cut at line ends: as few as `size` allows, all of about one size.
 
         Each is read in one go: megabytes copied cost as much as read.
         """
@@ -138,7 +138,7 @@ class TextFile:
                 at = stop
 
     def _stop(self, file: pa.NativeFile, start: int, stop: int, end: int) -> int:
-        """Where the last line ends that ends in [start, stop); if none does, the first after it; `end` at last."""
+        """The last line end in [start, stop); if there is none, the first after it; else `end`."""
         if stop == end:
             return end
         low = stop
@@ -150,7 +150,7 @@ class TextFile:
         return min(after, end) if after > stop else end  # not after it: the file was cut meanwhile
 
     def _readable(self) -> int:
-        """How many bytes of a damaged gzip file's contents can be read, to some kilobytes."""
+        """The number of readable bytes in a damaged gzip file's contents, to some kilobytes."""
         count = 0
         with filesystem.open_file(self.path) as file, contextlib.suppress(OSError, pa.ArrowException):
             source = pa.CompressedInputStream(file, "gzip")
@@ -173,13 +173,13 @@ class TextFile:
 
 
 def last_line_end(data: bytes) -> int:
-    """Where the last whole line ends; 0 when none does."""
+    """The end of the last whole line; 0 when there is none."""
     return data.rfind(b"\n") + 1
 
 
 def last_unquoted_line_end(data: bytes, quote: bytes, delimiter: bytes) -> int:
-    """Where the last line that ends outside quotes ends, of data that begins outside of them; 0 when that cannot be told
-    because a quote stands where none should."""
+    """The end of the last line that ends outside quotes, in data that begins outside them; 0 when a misplaced quote
+    makes that unknown."""
     if quote not in data:
         return last_line_end(data)
     array = np.frombuffer(data, np.uint8)
@@ -198,7 +198,7 @@ def last_unquoted_line_end(data: bytes, quote: bytes, delimiter: bytes) -> int:
 
 
 def row_offsets(data: bytes, rows: list[int]) -> list[int]:
-    """Where the lines of these numbers begin; empty lines, which are not rows, do not count."""
+    """The offsets of the lines of these numbers; empty lines, which are not rows, do not count."""
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == 10)
     starts = np.concatenate([[0], ends + 1])
@@ -210,7 +210,7 @@ def row_offsets(data: bytes, rows: list[int]) -> list[int]:
 
 
 def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of the ranges of a plain file of so many bytes: each ends at the first line end at or after `step` bytes."""
+    """(start, end) of a plain file's ranges: each ends at the first line end at or after `step` bytes."""
     while start < size:
         end = min(text.line_end(min(start + step, size)), size)
         if end <= start:
@@ -222,7 +222,7 @@ def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int
 def sample(
     text: TextFile, start: int, size: int, last_end: Callable[[bytes], int], *, plain: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """(offset, whole lines) to infer a schema from; of a file that cannot be cut at line ends, its beginning.
+    """(offset, whole lines) to infer a schema from; from the beginning of a file that cannot be cut at line ends.
 
     Args:
         last_end: as of `TextFile.blocks`.
@@ -238,7 +238,7 @@ def sample(
 
 
 def _spread(text: TextFile, start: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Pieces from places spread over a plain file, since one sorted by a column shows one value at its beginning; a small
+    """Pieces from places spread over a plain file, as one sorted by a column shows one value at its beginning; a small
     file whole."""
     length = size - start
     count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
@@ -263,7 +263,7 @@ class Quotes:
         self.newline_inside = False
 
     def feed(self, block: bytes | NDArray[np.uint8]) -> None:
-        """Works on 64 bytes at a time, one bit each: three times as fast as looking for the quotes' places."""
+        """Add data, 64 bytes at a time, one bit each: three times as fast as searching the quotes."""
         if self.newline_inside or not len(block):
             return
         data = np.frombuffer(block, np.uint8)
@@ -278,7 +278,7 @@ class Quotes:
         self._open = after[-1]
 
     def _words(self, data: NDArray[np.uint8], byte: int) -> NDArray[np.uint64]:
-        """Where `byte` stands, as bits, the first one lowest; zeros fill the last word."""
+        """The places of `byte` as bits, the first one lowest; zeros fill the last word."""
         if len(data) > len(self._equal):
             self._equal = np.empty(len(data), np.bool_)
         equal = np.equal(data, byte, out=self._equal[: len(data)])

@@ -1,4 +1,4 @@
-"""Finds columns whose type conflicts between files, such as a list in one and an object in another.
+"""Finds columns whose types conflict between files, such as a list in one and an object in another.
 
     forms = Forms()
     forms.note("0.jsonl", {("a",): Seen("a list", 40, 40)})
@@ -42,13 +42,13 @@ class _Form:
 
 @dataclass
 class Forms:
-    """The types seen of each column, and of each object that holds columns."""
+    """The types seen of each column, and of each object that contains columns."""
 
     _forms: dict[Way, dict[str, _Form]] = field(default_factory=dict)
     _ways: set[Way] = field(default_factory=set)
 
     def note(self, path: str, columns: Mapping[Way, Seen]) -> None:
-        """The columns of some lines of a file."""
+        """Add the columns of some lines of a file."""
         objects: dict[Way, int] = {}
         for way, column in columns.items():
             self._ways.add(way)
@@ -63,7 +63,7 @@ class Forms:
         self._forms.setdefault(way, {}).setdefault(form, _Form(path)).values += values
 
     def clashes(self) -> dict[str, str]:
-        """By column whose types conflict, or lie in an object whose types do: how they conflict."""
+        """The conflict of each column whose types conflict, or that lies in an object whose types do."""
         conflicts = {way: _conflict(way, forms) for way, forms in self._usual().items() if len(forms) > 1}
         return {
             ".".join(way): next(conflicts[start] for start in _starts(way) if start in conflicts)
@@ -71,8 +71,8 @@ class Forms:
             if any(start in conflicts for start in _starts(way))
         }
 
-    def odd(self, way: Way, form: str | None) -> bool:
-        """Whether hardly any values are what a column of some lines is, or what it lies in."""
+    def is_rare(self, way: Way, form: str | None) -> bool:
+        """Whether hardly any values have the type that a column, or an object around it, has in some lines."""
         forms = dict.fromkeys(_starts(way)[:-1], _OBJECT) | ({way: form} if form is not None else {})
         usual = self._usual(forms)
         return any(not _is_in(form, usual[start]) for start, form in forms.items())
@@ -89,8 +89,8 @@ class Forms:
         return usual
 
 
-def bare(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
-    """With nothing in those columns, so that the tables of several files go together."""
+def without_values(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
+    """The table with these columns null, so that the tables of several files can be concatenated."""
     for name in clashes:
         if (place := table.schema.get_field_index(name)) >= 0:
             table = table.set_column(place, name, pa.nulls(table.num_rows))

@@ -1,4 +1,4 @@
-"""Infers numeric columns from a sample's text: a few values that are not numbers do not make a column text.
+"""Infers numeric columns from sampled text: a few values that are not numbers do not make a column text.
 
     sample = as_numbers(sample, names)
     sample.misfits.get("fare")                    # "1 of 400 sampled values is not a number, such as 'n/a'", or None
@@ -30,7 +30,7 @@ _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
 
 def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
-    """`sample` with the named columns as int64 or float32 where all but a few values are numbers; the others are null.
+    """Convert the named columns to int64 or float32 where all but a few values are numbers; those become null.
 
     Text with markers of what is missing (`?`, `n/a`) or with digits that begin with 0 is left to
     `headway.schema_inference.text_patterns`.
@@ -45,32 +45,32 @@ def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
         if not is_text(values.type) or values.null_count == len(values):
             continue
         texts = values.combine_chunks()
-        kind, odd = _kind(texts)
-        if kind is None or _for_others(texts, odd):
+        kind, bad = _kind(texts)
+        if kind is None or _for_others(texts, bad):
             continue
-        example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
+        example = f", such as {bad[0].as_py()!r}" if len(bad) else ""
         present = len(values) - values.null_count
-        if len(odd):
-            misfits[name] = f"{len(odd):,} of {present:,} sampled values {_what(odd)}{example}"
+        if len(bad):
+            misfits[name] = f"{len(bad):,} of {present:,} sampled values {_description(bad)}{example}"
         stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
         numbers = [converted(chunk, stored) for chunk in column.chunks]
         table = table.set_column(place, name, pa.chunked_array(numbers, stored.arrow))
     return replace(sample, table=table, misfits=misfits)
 
 
-def _for_others(texts: pa.Array, odd: pa.Array) -> bool:
-    lower = pc.utf8_lower(pc.utf8_trim_whitespace(odd.cast(pa.string())))
+def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(misfits.cast(pa.string())))
     marked = pc.any(pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))).as_py()
     return bool(marked) or _count(texts.cast(pa.binary()), _ZEROS) > 0
 
 
 def not_one(counts: Mapping[int, int]) -> int:
-    """Rows that do not have one value, of {values per row: rows}."""
+    """The number of rows that do not have one value, from {values per row: rows}."""
     return sum(rows for values, rows in counts.items() if values != 1)
 
 
 def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
-    """`sample` that says of its columns of one value how many rows had several, of {values per row: rows}."""
+    """Note for columns of one value how many rows had several, from {values per row: rows}."""
     several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
@@ -83,29 +83,29 @@ def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sa
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
-    """The type that the values have, and the text of those that have not."""
+    """The type of the values, and the text of the values that do not have it."""
     most = (len(values) - values.null_count) // ONE_IN
     kind: StoredType
     for part in (values.slice(0, _FIRST), values):  # text mostly shows at once
-        whole, real = _odd(part, "int64"), _odd(part, "float32")
+        whole, real = _misfits(part, "int64"), _misfits(part, "float32")
         # true and false are integers only
         if len(whole) <= len(real) or (len(whole) <= most and _all_digits(part, whole, real)):
-            kind, odd = "int64", whole
+            kind, misfits = "int64", whole
         else:
-            kind, odd = "float32", real
-        if len(odd) > most:
+            kind, misfits = "float32", real
+        if len(misfits) > most:
             return None, pa.array([], pa.string())
-    return kind, odd
+    return kind, misfits
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
-    """Whether all numbers are written as integers; `whole` and `real` are what does not fit int64 and float32."""
+    """Whether all numbers are written as integers; `whole` and `real` are the values outside int64 and float32."""
     words = len(real) - _count(real, _DIGITS)
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 
 
-def _odd(values: pa.Array, kind: StoredType) -> pa.Array:
-    """The text of the values that are not of the type."""
+def _misfits(values: pa.Array, kind: StoredType) -> pa.Array:
+    """The text of the values that do not have the type."""
     batch = pa.RecordBatch.from_arrays([values], names=["value"])
     rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
     return rejected.column("value").combine_chunks()
@@ -115,10 +115,10 @@ def _count(values: pa.Array, pattern: str) -> int:
     return int(pc.sum(pc.match_substring_regex(values, pattern)).as_py() or 0)
 
 
-def _what(odd: pa.Array) -> str:
-    """What is odd about them."""
-    does = "does" if len(odd) == 1 else "do"
-    large = _count(odd, _DIGITS)
-    if large == len(odd):
+def _description(misfits: pa.Array) -> str:
+    """A description of the values that do not have the type."""
+    does = "does" if len(misfits) == 1 else "do"
+    large = _count(misfits, _DIGITS)
+    if large == len(misfits):
         return f"{does} not fit int64"
-    return f"{'is not a number' if len(odd) == 1 else 'are not numbers'}{' or do not fit int64' if large else ''}"
+    return f"{'is not a number' if len(misfits) == 1 else 'are not numbers'}{' or do not fit int64' if large else ''}"

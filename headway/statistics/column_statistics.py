@@ -39,7 +39,8 @@ _PROBE = 256
 
 @dataclass(frozen=True)
 class Limits:
-    """What is kept of one numeric column; a function of how many there are, so that no order of rows changes it."""
+    """The limits of one numeric column's counts and sketches; they depend on the number of columns only, so that no
+    order of rows changes them."""
 
     distinct: int = MAX_DISTINCT
     wide: bool = False
@@ -47,12 +48,13 @@ class Limits:
 
     @classmethod
     def of(cls, columns: int) -> Limits:
-        """For each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512 columns."""
+        """The limits for each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512
+        columns."""
         return cls(min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1))), columns > _WIDE)
 
     @property
     def pending(self) -> int:
-        """Values that are noted before they are folded."""
+        """The number of values that wait before they are folded."""
         return self.distinct // 4 if self.wide else 2 * self.distinct
 
     def sketches(self) -> Sketches:
@@ -60,7 +62,7 @@ class Limits:
 
 
 class ColumnStatistics:
-    """Call `update` and `merge`; read the rest.
+    """The statistics of one column; `update` and `merge` add rows.
 
     Args:
         limits: what a numeric column may keep.
@@ -126,7 +128,7 @@ class ColumnStatistics:
             self._update_numbers(values)
 
     def _fold_lists(self, lengths: NDArray[np.int64]) -> None:
-        """Lengths of lists that are not null."""
+        """Add the lengths of lists that are not null."""
         if not len(lengths):
             return
         self.elements += int(lengths.sum())
@@ -183,7 +185,7 @@ class ColumnStatistics:
     def fold_numbers(
         self, n: int, mean: float, m2: float, zeros: int, low: float | int, high: float | int, *, folded: bool = False
     ) -> None:
-        """Add the figures of `n` finite values that `rows` and the like have in them already.
+        """Add the moments of `n` finite values whose `rows`, `missing` and the like were added already.
 
         Args:
             folded: the moments are of several batches, folded together: they stay as they are if there are no others.
@@ -202,7 +204,7 @@ class ColumnStatistics:
         self._overflow_if_wide()
 
     def uncounted(self) -> bool:
-        """Keep no counts from the start, unless there are some already; whether that is so."""
+        """Keep no counts from the start, unless there are some already; return whether that is so."""
         if self.numbers is None or self.numbers.at_most:
             return False
         self._sketch()
@@ -219,7 +221,7 @@ class ColumnStatistics:
         self.count_words(values, counts)
 
     def count_words(self, values: pa.Array, counts: NDArray[np.int64]) -> None:
-        """Add words, each once, and how often each occurs: perhaps never."""
+        """Add distinct words, and the number of times that each occurs, which may be 0."""
         if not counts.all():
             used = np.flatnonzero(counts)
             values, counts = values.take(pa.array(used)), counts[used]
@@ -233,7 +235,7 @@ class ColumnStatistics:
             self.text.add(values, counts.astype(np.int64))
 
     def _sketch(self) -> Sketches:
-        """Keep sketches in place of complete counts: of text no more than how many different values there are."""
+        """Replace complete counts by sketches; text keeps only an estimate of its number of distinct values."""
         if self.sketches is None:
             self.sketches = self.limits.sketches()
             self._absorb(self)
@@ -241,7 +243,7 @@ class ColumnStatistics:
         return self.sketches
 
     def _absorb(self, other: ColumnStatistics) -> None:
-        """Add what `other` counted to the sketches."""
+        """Add the counts of `other` to the sketches."""
         assert self.sketches is not None
         if other.text is not None:
             for values, _ in other.text.blocks():
@@ -274,7 +276,7 @@ class ColumnStatistics:
     # --- merging
 
     def merge(self, other: ColumnStatistics) -> None:
-        """Add the rows that `other` saw."""
+        """Add the rows of another piece."""
         if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
         if other.shortest_list is not None and other.longest_list is not None:
@@ -308,27 +310,27 @@ class ColumnStatistics:
 
     @property
     def present(self) -> int:
-        """Rows that are not null."""
+        """The number of rows that are not null."""
         return self.rows - self.missing
 
     @property
     def values(self) -> int:
-        """Values that there are: the present rows, or the elements of all lists."""
+        """The number of values: of present rows, or of all lists' elements."""
         return self.elements if self.shape else self.present
 
     @property
     def finite(self) -> int:
-        """Values that are neither NaN nor infinite."""
+        """The number of values that are neither NaN nor infinite."""
         return self.values - self.nan - self.infinite
 
     @property
     def std(self) -> float:
-        """Population standard deviation of the finite values."""
+        """The population standard deviation of the finite values."""
         return float(np.sqrt(self.m2 / self.finite)) if self.finite else 0.0
 
     @property
     def mean_length(self) -> float:
-        """Bytes a string, on average."""
+        """The mean number of bytes per string."""
         return self.bytes_total / self.values if self.values else 0.0
 
     @property
@@ -338,23 +340,24 @@ class ColumnStatistics:
 
     @property
     def distinct(self) -> int:
-        """Distinct values: exact while `complete`, else see `distinct_error`. NaN and infinities aside."""
+        """The number of distinct values, exact while `complete`, else see `distinct_error`; without NaN and infinities."""
         if self.sketches is not None:
             return self.sketches.distinct()
         return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
 
     @property
     def distinct_error(self) -> float:
-        """Relative standard error of `distinct`; 0.0 where it is exact."""
+        """The relative standard error of `distinct`; 0.0 where it is exact."""
         return self.sketches.distinct_error if self.sketches is not None else 0.0
 
     @property
     def rank_error(self) -> float:
-        """By what share of the values the rank of a quantile may be off; 0.0 where quantiles are exact, or there are none."""
+        """The share of the values by which a quantile's rank may be off; 0.0 where quantiles are exact, or there are
+        none."""
         return self.sketches.rank_error if self.sketches is not None and self.type != "bytes" else 0.0
 
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
-        """Quantiles of the finite values; float64 [len(at)], NaN when there are none.
+        """The quantiles of the finite values; float64 [len(at)], NaN when there are none.
 
         Exact while `complete`: the lowest value with at least that share of the rows at or below it. Else a t-digest's,
         whose rank is off by at most `rank_error`, and by far less towards both ends.
@@ -375,8 +378,8 @@ class ColumnStatistics:
         return values[np.minimum(places, len(values) - 1)].astype(np.float64)
 
     def per_bin(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How many finite values are in each bin between rising edges from `minimum` to `maximum`, the last one's end
-        included. Exact while `complete`, else a t-digest's."""
+        """The number of finite values in each bin between rising edges from `minimum` to `maximum`, the last one's end
+        included. Exact while `complete`, else from a t-digest."""
         if self.sketches is not None:
             return self.sketches.shares(edges) * self.finite
         assert self.numbers is not None
@@ -386,7 +389,7 @@ class ColumnStatistics:
         return np.diff(upto[places]).astype(np.float64)
 
     def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
-        """(value, count) by falling count, equal counts by rising value.
+        """The most frequent values, (value, count) by falling count, equal counts by rising value.
 
         Raises:
             ValueError: the column had too many distinct values to count them all.
@@ -443,9 +446,9 @@ class ColumnStatistics:
 
 
 def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
-    """Finite floats as integers if all of them are small whole numbers, as counts, minutes and years are."""
-    some = values[:_PROBE]
-    if not ((np.abs(some) < _BINS) & (some == np.rint(some))).all():
+    """Convert finite floats to integers if all of them are small whole numbers, such as counts, minutes and years."""
+    probe = values[:_PROBE]
+    if not ((np.abs(probe) < _BINS) & (probe == np.rint(probe))).all():
         return None
     if values.min() <= -_BINS or values.max() >= _BINS:
         return None

@@ -30,7 +30,7 @@ _MOST_RUNS, _FAN_IN = 24, 16
 
 
 class NumberCounts:
-    """Counts of int64 or float64 values; NaN must not come in, -0.0 counts as 0.0."""
+    """Counts of int64 or float64 values except NaN; -0.0 counts as 0.0."""
 
     def __init__(self, dtype: type[np.generic], pending: int = _PENDING):
         self._most_pending = pending
@@ -46,7 +46,7 @@ class NumberCounts:
             self.sorted()
 
     def add_rising(self, values: NDArray[np.generic], counts: NDArray[np.int64]) -> None:
-        """Add distinct values in rising order: where they are the first ones, nothing is left to sort."""
+        """Add distinct values in rising order; the first ones need no sorting."""
         if self._pending or len(self._values[0]):
             self.add(values, counts)
         else:
@@ -68,12 +68,12 @@ class NumberCounts:
 
     @property
     def at_most(self) -> int:
-        """An upper bound of the distinct values, without folding."""
+        """An upper bound of the number of distinct values, without folding."""
         return len(self._values[0]) + self._pending
 
 
 class Budget:
-    """How many bytes of text several `TextCounts` may hold in memory together, and where they spill what is more.
+    """The bytes of text that several `TextCounts` may keep in memory together, and the folder for the rest.
 
     Folding and sorting take about as much again as is held: 24 MiB held are a peak of some 64 MiB for a column, 96 MiB
     held by all columns one of some 160 MiB. Without a folder nothing is spilled.
@@ -88,37 +88,37 @@ class Budget:
         self.total = total if columns <= _MANY else total // 3
         self.pending = max(_LEAST_PENDING, min(_PENDING, _ALL_PENDING // max(columns, 1)))
         """Values that a column notes before they are folded."""
-        self._held: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
+        self._bytes_of: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
         self._sum = 0
 
     def note(self, counts: TextCounts, size: int) -> None:
-        """Take down what `counts` holds; spill it, or whichever holds most."""
+        """Record the size of `counts`; spill it, or whichever is largest, when it is too large."""
         if self.folder is None:
             return
         self._set(counts, size)
         if size > self.column:
             self._set(counts, counts.spill(self.column // 2))
         if self._sum > self.total:
-            self._sum = sum(self._held.values())  # less those that are gone
+            self._sum = sum(self._bytes_of.values())  # less those that are gone
         while self._sum > self.total:
-            widest = max(self._held, key=self._held.__getitem__)
-            if not self._held[widest]:
+            widest = max(self._bytes_of, key=self._bytes_of.__getitem__)
+            if not self._bytes_of[widest]:
                 return
             self._set(widest, widest.spill(0))
 
     def _set(self, counts: TextCounts, size: int) -> None:
-        self._sum += size - self._held.get(counts, 0)
-        self._held[counts] = size
+        self._sum += size - self._bytes_of.get(counts, 0)
+        self._bytes_of[counts] = size
 
 
 class TextCounts:
-    """Counts of byte strings, as Arrow arrays; beyond its budget in sorted runs on disk, exact all the same."""
+    """Counts of byte strings, as Arrow arrays; beyond its budget in sorted runs on disk, and exact nonetheless."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
         self._values: list[pa.Array] = []
         self._counts: list[NDArray[np.int64]] = []
-        self._pending = self._held = 0
+        self._pending = self._bytes = 0
         self._folded = 0
         self._ordered = True
         self._runs: list[Run] = []
@@ -128,12 +128,12 @@ class TextCounts:
         self._values.append(values)
         self._counts.append(counts)
         self._pending += len(values)
-        self._held += values.nbytes + counts.nbytes
+        self._bytes += values.nbytes + counts.nbytes
         self._ordered = False
         # growing geometrically, so that a column of distinct strings is not folded over and over
         if self._pending > max(self._budget.pending, self._folded):
             self._fold()
-        self._budget.note(self, self._held)
+        self._budget.note(self, self._bytes)
 
     def adopt(self, run: Run) -> None:
         """Add a run without reading it."""
@@ -153,27 +153,27 @@ class TextCounts:
             self.adopt(run)
 
     def spill(self, keep: int) -> int:
-        """Write what is in memory as a run unless folding brings it down to `keep` bytes; return the bytes held then."""
+        """Fold, and write a run if more than `keep` bytes remain in memory; return the bytes that do."""
         values, counts = self._fold()
-        if self._held > keep and self._budget.folder is not None:
+        if self._bytes > keep and self._budget.folder is not None:
             run = write_run([self._sorted()], self._budget.folder)
             self._clear()
             del values, counts
             self.adopt(run)
-        return self._held
+        return self._bytes
 
     def _clear(self) -> None:
         self._values, self._counts = [], []
-        self._pending = self._held = self._folded = 0
+        self._pending = self._bytes = self._folded = 0
         self._ordered = True
 
     def _fold(self) -> Block:
-        """What is in memory: (values in no order, occurrences)."""
+        """The counts in memory: (values in no order, occurrences)."""
         if self._pending:
             values, sums = fold(self._values, self._counts)
             self._values, self._counts = [values], [sums]
             self._pending, self._folded = 0, len(sums)
-            self._held = values.nbytes + sums.nbytes
+            self._bytes = values.nbytes + sums.nbytes
         if not self._values:
             return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
         return self._values[0], self._counts[0]
@@ -187,7 +187,7 @@ class TextCounts:
         return values, counts
 
     def _settle(self) -> None:
-        """All in memory, or all in one run."""
+        """Bring everything into memory, or into one run."""
         if not self._runs or (len(self._runs) == 1 and not self._values):
             return
         if self._budget.folder is not None:
@@ -199,8 +199,8 @@ class TextCounts:
             values, counts = pa.concat_arrays([v for v, _ in streams]), np.concatenate([c for _, c in streams])
             self._clear()
             self._values, self._counts, self._runs = [values], [counts], []
-            self._folded, self._held = len(values), values.nbytes + counts.nbytes
-        self._budget.note(self, self._held)
+            self._folded, self._bytes = len(values), values.nbytes + counts.nbytes
+        self._budget.note(self, self._bytes)
 
     def _streams(self) -> Iterator[Block]:
         sources: list[Iterable[Block]] = [run.blocks() for run in self._runs]
@@ -247,7 +247,7 @@ class TextCounts:
         return words.take(pa.array(order)), numbers[order]
 
     def others(self, words: pa.Array) -> tuple[int, int]:
-        """How many distinct values are not in `words`, and how often they occur together."""
+        """The number of distinct values not in `words`, and of their occurrences."""
         distinct = rows = 0
         for values, counts in self.blocks():
             unseen = ~pc.is_in(values, value_set=words).to_numpy(zero_copy_only=False)
@@ -261,7 +261,7 @@ class TextCounts:
 
 
 def top(values: list, counts: NDArray[np.int64], k: int | None, min_count: int) -> list[tuple]:
-    """(value, count) by falling count; equal counts by rising value."""
+    """The most frequent values: (value, count) by falling count; equal counts by rising value."""
     # `values` come in rising order, so a stable sort on the counts alone keeps that order among equals
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= min_count][:k]

@@ -29,7 +29,8 @@ _SCHEMA = pa.schema([("bytes", pa.large_binary()), ("count", pa.int64())])
 
 
 class Run:
-    """Some batches of an Arrow file, in rising order of their `bytes`. A temporary run's file goes with its last user."""
+    """Some batches of an Arrow file, in rising order of their `bytes`. A temporary run's file is deleted with its last
+    user."""
 
     def __init__(self, path: Path, first: int, batches: int, rows: int, *, temporary: bool):
         self.path, self.rows = path, rows
@@ -50,7 +51,7 @@ class Run:
 
 
 def write_run(blocks: Iterable[Block], folder: Path) -> Run:
-    """A temporary run in `folder`, which is made if need be."""
+    """Write a temporary run in `folder`, which is made if need be."""
     folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
     path = folder / f"{uuid.uuid4().hex}.arrow"
     rows = 0
@@ -67,7 +68,7 @@ def write_run(blocks: Iterable[Block], folder: Path) -> Run:
 
 
 def fold(values: Sequence[pa.Array], counts: Sequence[NDArray[np.int64]]) -> Block:
-    """Occurrences of equal values added up; values in no order."""
+    """Add up the occurrences of equal values; values in no order."""
     # ten times faster than group_by, which has no fast path for large strings
     encoded = pa.concat_arrays(values).dictionary_encode()
     sums = np.bincount(encoded.indices.to_numpy(), weights=np.concatenate(counts))
@@ -75,13 +76,13 @@ def fold(values: Sequence[pa.Array], counts: Sequence[NDArray[np.int64]]) -> Blo
 
 
 def in_order(values: pa.Array, counts: NDArray[np.int64]) -> Block:
-    """By rising bytes."""
+    """Sort values by their bytes."""
     order = pc.sort_indices(values)
     return values.take(order), counts[order.to_numpy()]
 
 
 def exact(values: pa.Array) -> pa.Array:
-    """The same strings in buffers without slack, which would show in the bytes of a file."""
+    """Copy strings to buffers without slack, which would show in the bytes of a file."""
     offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
     data = values.buffers()[2] or pa.py_buffer(b"")
     buffers = [None, pa.py_buffer(offsets - offsets[0]), data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))]
@@ -89,7 +90,7 @@ def exact(values: pa.Array) -> pa.Array:
 
 
 def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
-    """The runs' rows as one run, in blocks of any length."""
+    """Merge runs into one, in blocks of any length."""
     for parts in _abreast(runs):
         if len(parts) == 1:
             ((_, values, counts),) = parts
@@ -101,7 +102,7 @@ def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
 def paired(
     ours: Iterable[Block], theirs: Iterable[Block]
 ) -> Iterator[tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]]:
-    """The values of two runs, each once and in no order within a block, with their occurrences in the one and the other."""
+    """Merge two runs: each value once, in no order within a block, with its occurrences in either run."""
     for parts in _abreast([ours, theirs]):
         encoded = pa.concat_arrays([values for _, values, _ in parts]).dictionary_encode()
         places, totals, at = encoded.indices.to_numpy(), np.zeros((2, len(encoded.dictionary)), np.int64), 0
@@ -112,7 +113,8 @@ def paired(
 
 
 def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Array, NDArray[np.int64]]]]:
-    """Pieces of the runs side by side: (run, values, occurrences), where no later piece has a value of an earlier list."""
+    """Cut the runs at common values: lists of (run, values, occurrences), where no later list has a value of an earlier
+    one."""
     sources = [iter(run) for run in runs]
     heads: list[Block | None] = [next(source, None) for source in sources]
     while True:
@@ -137,7 +139,7 @@ def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Arr
 
 
 def reblocked(blocks: Iterable[Block], rows: int = BLOCK) -> Iterator[Block]:
-    """The same rows in blocks of `rows`, the last one shorter: where they are cut says nothing of how they came about."""
+    """Cut rows into blocks of `rows`, the last one shorter, wherever they were cut before."""
     values: list[pa.Array] = []
     counts: list[NDArray[np.int64]] = []
     total = 0

@@ -32,7 +32,7 @@ Rows = NDArray[np.int64]
 
 
 class LabelSample:
-    """For each class the rows of least priority, `rows` over the number of classes."""
+    """The rows of least priority in each class, `rows` over the number of classes."""
 
     def __init__(self, rows: int, *, off: bool = False):
         self.rows, self.off = rows, off
@@ -45,7 +45,7 @@ class LabelSample:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
-        """The rows of a batch with these labels that may stay, with the sample of their class: they are to be added.
+        """The sample of each class with the rows of a batch, by their labels, that may enter it by `add`.
 
         Args:
             priority: of each row, as `RowSample.choose` gives it.
@@ -76,10 +76,10 @@ class LabelSample:
         return drawn
 
     def add(self, drawn: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, stack: Stack) -> None:
-        """Add what `choose` drew.
+        """Add the rows that `choose` returned.
 
         Args:
-            stack: `kept` of the batch's rows `rows`, all that were drawn among them.
+            stack: `hashed_texts` of the batch's rows `rows`, all that were drawn among them.
         """
         places = np.zeros(len(priority), np.int64)
         places[rows] = np.arange(len(rows))
@@ -100,19 +100,19 @@ class LabelSample:
         return True
 
     def merge(self, other: LabelSample) -> None:
-        """Add the rows that another piece drew."""
+        """Add the rows of another piece's sample."""
         if self.off or not self._know(None if other.off else [*other._classes]):
             return
         for value, sample in other._classes.items():
             self._classes[value].merge(sample)
 
     def _drawn(self) -> list[tuple[int, Drawn]]:
-        """Each class's rows, in the order of the classes' hashes."""
+        """The rows of each class, in the order of the classes' hashes."""
         drawn_of = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
         return [(value, drawn) for value, drawn in drawn_of if drawn is not None]
 
     def table(self) -> pa.Table | None:
-        """The drawn rows, class after class. None: the label has no classes, or there are no rows."""
+        """The sampled rows, class after class. None: the label has no classes, or there are no rows."""
         drawn = self._drawn()
         return pa.Table.from_batches([joined([rows for _, (_, rows) in drawn]).batch()]) if drawn else None
 
@@ -131,7 +131,7 @@ class LabelSample:
 
     @classmethod
     def load(cls, path: Path, columns: int, *, rows: int) -> LabelSample:
-        """The sample that `save` wrote; off if a split of `rows` rows has none."""
+        """Read the sample that `save` wrote; off if a split of `rows` rows has none."""
         by_label = cls.create(columns)
         if not path.is_file():
             by_label.off = rows > 0
@@ -150,7 +150,7 @@ class LabelSample:
 
 
 def _coded(label: pa.Array) -> tuple[pa.Array, NDArray[Any]]:
-    """(values, which of them each row has); not all of the values need occur."""
+    """(values, the place of each row's value among them); some values may not occur."""
     if pa.types.is_int64(label.type):
         ends = pc.min_max(label).as_py()
         if ends["max"] - ends["min"] < _RANGE:  # a hash table takes ten times as long

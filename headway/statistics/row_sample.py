@@ -2,7 +2,7 @@
 
     sample = RowSample.create(11)
     priority, rows = sample.choose(batch.num_rows)     # of any number of batches; merge() adds another piece's sample
-    sample.add(priority[rows], kept(Stack.parts(batch, [rows])[0]))
+    sample.add(priority[rows], hashed_texts(Stack.parts(batch, [rows])[0]))
     sample.table()                             # at most `rows` rows, in the order of a random draw
 
 Which rows are kept is drawn by a hash of their number within the piece, so the same rows give the same sample, a sample of
@@ -35,12 +35,12 @@ Drawn = tuple[Priority, Stack]
 
 
 def rows_for(columns: int) -> int:
-    """How many rows are kept of a table of so many columns."""
+    """The number of sampled rows for a table of so many columns."""
     return max(LEAST_ROWS, min(MOST_ROWS, CELLS // max(columns, 1)))
 
 
 class RowSample:
-    """The `rows` rows of least priority."""
+    """A uniform sample: the `rows` rows of least priority."""
 
     def __init__(self, rows: int):
         self.rows = rows
@@ -55,7 +55,7 @@ class RowSample:
         return cls(rows_for(columns))
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
-        """(the priority of each of so many further rows, those of them that may stay: they are to be added)."""
+        """(the priority of each of `rows` further rows, the numbers of those that may enter the sample by `add`)."""
         numbers = np.arange(self._rows_seen, self._rows_seen + rows, dtype=np.uint64)
         self._rows_seen += rows
         priority = mix64(numbers, _SALT)
@@ -66,7 +66,7 @@ class RowSample:
         return priority, self.least(chosen, priority)
 
     def least(self, chosen: NDArray[np.int64], priority: Priority) -> NDArray[np.int64]:
-        """Of some rising rows those that may stay: the `rows` of least priority."""
+        """Choose among rows in rising order: the `rows` rows of least priority."""
         if len(chosen) < self.rows:
             return chosen
         drawn = priority[chosen]
@@ -76,31 +76,31 @@ class RowSample:
         return chosen[drawn <= bound][: self.rows]
 
     def likely(self, rows: int) -> np.uint64:
-        """A bound that nearly always lets enough of so many rows through; it spares sorting all of them."""
+        """A bound on priority below which enough of `rows` rows nearly always lie; it saves sorting all of them."""
         return min(self.below, np.uint64((2 * self.rows << 64) // rows)) if rows > 4 * self.rows else self.below
 
     def shrink(self, rows: int) -> None:
-        """Keep no more than so many rows from now on."""
+        """Reduce the sample to at most so many rows."""
         if rows < self.rows:
             self.rows = rows
             self.drawn()
 
     def merge(self, other: RowSample) -> None:
-        """Add the rows that another piece drew."""
+        """Add the rows of another piece's sample."""
         self._rows_seen = max(self._rows_seen, other._rows_seen)
         drawn = other.drawn()
         if drawn is not None and len(drawn[0]):
             self.add(*drawn)
 
     def add(self, priority: Priority, rows: Stack) -> None:
-        """Add drawn rows, as `kept` gives them."""
+        """Add chosen rows, in the form that `hashed_texts` returns."""
         self._drawn.append((priority, rows))
         self._pending += len(priority)
         if self._pending > 2 * self.rows:
             self.drawn()
 
     def drawn(self) -> Drawn | None:
-        """What is kept, least priority first; equal ones in the order they came."""
+        """The sampled rows, least priority first; equal ones in the order they came."""
         if not self._drawn:
             return None
         if len(self._drawn) > 1 or self._pending > self.rows or not self._ordered():
@@ -118,7 +118,7 @@ class RowSample:
         return bool((priority[1:] >= priority[:-1]).all())
 
     def table(self) -> pa.Table | None:
-        """The drawn rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""
+        """The sampled rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""
         drawn = self.drawn()
         return pa.Table.from_batches([drawn[1].batch()]) if drawn is not None else None
 
@@ -133,7 +133,7 @@ class RowSample:
 
     @classmethod
     def load(cls, path: Path, columns: int) -> RowSample:
-        """What `save` wrote; an empty sample when there is no file."""
+        """Read what `save` wrote; an empty sample when there is no file."""
         sample = cls.create(columns)
         if path.is_file():
             with pa.OSFile(str(path)) as file:  # not mapped: the file may go
@@ -142,7 +142,7 @@ class RowSample:
 
 
 def with_priority(priority: Priority, rows: Stack) -> pa.RecordBatch:
-    """Drawn rows as they are saved."""
+    """Sampled rows in the form of the file."""
     arrays: list[pa.Array | None] = [None] * len(rows.names)
     for kind, places in rows.places.items():
         block, mask = rows.values[kind], rows.present[kind]
@@ -159,9 +159,9 @@ def without_priority(table: pa.Table) -> Drawn:
     return batch.column(place).to_numpy(), Stack.of(batch.remove_column(place))
 
 
-def kept(rows: Stack) -> Stack:
-    """Numbers as they are; texts and lists as hashes, a null as a null. The words of all columns are hashed together:
-    there may be thousands of columns of a few rows each."""
+def hashed_texts(rows: Stack) -> Stack:
+    """The form of sampled rows: numbers stay, texts and lists become hashes, nulls stay null. The words of all columns
+    are hashed together: there may be thousands of columns of a few rows each."""
     numeric = [kind for kind in rows.places if kind != CODES]
     places = {kind: rows.places[kind] for kind in numeric}
     values, present = {kind: rows.values[kind] for kind in numeric}, {kind: rows.present[kind] for kind in numeric}
@@ -186,7 +186,7 @@ def kept(rows: Stack) -> Stack:
 
 
 def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
-    """The hash of each row's word, of all columns of codes."""
+    """The hash of each row's word, for all columns of codes."""
     codes, mask = rows.values[CODES], rows.present[CODES]
     hashes = np.full(codes.shape, NULL)
     if int(rows.words.bases[-1]) <= codes.size or "hashes" in vars(rows.words):
@@ -203,7 +203,7 @@ def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
 
 
 def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(values as float64 with 0 where there is none, whether there is a finite one)."""
+    """(values as float64 with 0 where none is finite, a mask of the finite values)."""
     values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()
     good = np.isfinite(values)
     return np.where(good, values, 0.0), good

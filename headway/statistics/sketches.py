@@ -35,7 +35,7 @@ NOTHING: NDArray[np.float64] = np.zeros(0)
 
 
 class Live:
-    """A t-digest as it is."""
+    """A t-digest in memory."""
 
     def __init__(self, size: int) -> None:
         self._digest = datasketches.tdigest_double(size)
@@ -48,7 +48,7 @@ class Live:
         self._digest.merge(other.whole())
 
     def whole(self, values: NDArray[Any] = NOTHING) -> Any:
-        """A t-digest of all there is, and of `values`."""
+        """The t-digest of all values, and of `values`."""
         if not len(values):
             return self._digest
         digest = datasketches.tdigest_double.deserialize(self._digest.serialize())
@@ -57,7 +57,7 @@ class Live:
 
 
 class Packed:
-    """A t-digest in its serialised form, and values and digests that wait to go in."""
+    """A t-digest in its serialised form, with values and digests still to be merged."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -86,7 +86,7 @@ class Packed:
         self._packed, self._values, self._count = [self.whole().serialize()], [], 0
 
     def whole(self, values: NDArray[Any] = NOTHING) -> Any:
-        """As of `Live`; a new one."""
+        """A new t-digest of all values, and of `values`."""
         if self._packed:
             digest = datasketches.tdigest_double.deserialize(self._packed[0])
         else:
@@ -99,7 +99,7 @@ class Packed:
 
 
 def from_text(text: str, packed: int) -> Live | Packed:
-    """A digest from its serialised form in base64; packed if its size is `packed`.
+    """Read a digest in its serialised form in base64; packed if its size is `packed`.
 
     Raises:
         ValueError, RuntimeError: it is damaged.
@@ -121,7 +121,7 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True)
 class Size:
-    """How much is kept, and how far off it is."""
+    """The sizes of a column's sketches, and their error."""
 
     digest: int
     hashes: int
@@ -150,30 +150,30 @@ class Sketches:
         self._hashes = np.zeros(0, np.uint64)
 
     def add(self, sorted_values: NDArray[Any], distinct: NDArray[Any]) -> None:
-        """A batch's values in rising order, and its distinct ones."""
+        """Add a batch: its values in rising order, and its distinct values."""
         self._keep(hashes_of(distinct))
         self.add_sorted(sorted_values)
 
     def add_sorted(self, values: NDArray[Any]) -> None:
-        """A batch's values in rising order, for the quantiles alone."""
+        """Add a batch's values in rising order, for the quantiles only."""
         if len(values) >= self.size.enough:
             self._quantiles.feed(values[STEP // 2 :: STEP])
         else:
             self._wait(values)
 
     def add_distinct(self, hashes: NDArray[np.uint64]) -> None:
-        """Hashes of values that have no order; any number of times each."""
+        """Add hashes of values that have no order, each any number of times."""
         self._keep(_distinct(hashes))
 
     def adopt(self, least: NDArray[np.uint64]) -> None:
-        """The least of some distinct hashes, in rising order; they are kept, not copied."""
+        """Take over the least distinct hashes, in rising order, without a copy."""
         if len(self._hashes):
             self._keep(least)
         else:
             self._hashes = least[: self.size.hashes]
 
     def absorb(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
-        """Complete counts in rising order, of a column that has overflowed since, or of another part of it."""
+        """Add complete counts in rising order, of a column that has overflowed since, or of another piece."""
         if not len(values):
             return
         self._keep(hashes_of(values))
@@ -210,7 +210,7 @@ class Sketches:
             self._hashes = _distinct(np.concatenate([self._hashes, hashes]))[: self.size.hashes].copy()
 
     def _digest(self) -> Any:
-        """The t-digest with the values that still wait, which keep waiting."""
+        """The t-digest of all values, those that still wait included."""
         return self._quantiles.whole(_every_8th(self._waiting) if self._waiting else NOTHING)
 
     def distinct(self) -> int:
@@ -220,7 +220,7 @@ class Sketches:
 
     @property
     def distinct_error(self) -> float:
-        """Relative standard error of `distinct`."""
+        """The relative standard error of `distinct`."""
         return 0.0 if len(self._hashes) < self.size.hashes else 1 / math.sqrt(self.size.hashes - 2)
 
     @property
@@ -234,7 +234,7 @@ class Sketches:
         return np.array([digest.get_quantile(q) for q in np.clip(at, 0.0, 1.0).tolist()])
 
     def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The share of the values in each bin between rising edges; what is outside counts to the bins at the ends."""
+        """The share of the values in each bin between rising edges; values outside count to the first and last bin."""
         digest = self._digest()
         if digest.is_empty():
             return np.zeros(len(edges) - 1)
@@ -258,7 +258,7 @@ class Sketches:
 
 
 def _distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """In rising order. Several times as fast as np.unique, which has a hash table."""
+    """The distinct values, rising. Several times as fast as np.unique, which has a hash table."""
     hashes = np.sort(hashes)
     return hashes[run_starts(hashes)]
 
@@ -268,5 +268,5 @@ def _every_8th(pieces: list[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def hashes_of(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """One uint64 for each int64 or float64; a bijection."""
+    """A uint64 hash of each int64 or float64; a bijection."""
     return mix64(np.ascontiguousarray(values).view(np.uint64), _SALT)

@@ -30,7 +30,7 @@ from headway.statistics.external_sort import BLOCK, Run, exact
 from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
 from headway.statistics.label_sample import LabelSample
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
-from headway.statistics.row_sample import RowSample, kept
+from headway.statistics.row_sample import RowSample, hashed_texts
 from headway.statistics.wide_update import Numbers, Words
 from headway.tabular.stacked import CODES, Stack
 
@@ -74,13 +74,13 @@ class SplitStatistics:
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
-        """Of no rows. Without a folder to spill to, text stays in memory however much it is."""
+        """The statistics of no rows. Without a folder to spill to, all text stays in memory."""
         limits, budget = _shares([column.type for column in columns], spill)
         columns_of = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in columns_of})
 
     def update(self, batch: pa.RecordBatch | Stack) -> None:
-        """Add a batch of stored columns; columns it does not have are an error of the caller."""
+        """Add a batch of stored columns; unknown columns are an error of the caller."""
         self.rows += batch.num_rows
         if isinstance(batch, Stack):
             stack, label = batch, batch.column(LABEL) if LABEL in self._columns else None
@@ -105,7 +105,7 @@ class SplitStatistics:
         rows = np.flatnonzero(sampled)
         if not len(rows):
             return
-        sampled_rows = kept(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
+        sampled_rows = hashed_texts(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
         if len(chosen):
             self.sample.add(priority[chosen], sampled_rows.take(np.searchsorted(rows, chosen)))
         self.by_label.add(drawn, priority, rows, sampled_rows)
@@ -130,15 +130,15 @@ class SplitStatistics:
             columns[i].update(array)
 
     def merge(self, other: SplitStatistics) -> None:
-        """Add what `other` saw.
+        """Add the rows of another piece.
 
         Raises:
             DataError: the two are of different columns.
         """
         if self._types() != other._types():
-            odd = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
+            differing = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
             raise DataError(
-                f"statistics of different columns cannot be merged: {', '.join(odd)}",
+                f"statistics of different columns cannot be merged: {', '.join(differing)}",
                 fix="ingest the spans of a window with the same columns and types",
             )
         self.rows += other.rows
@@ -174,7 +174,7 @@ class SplitStatistics:
 
     @classmethod
     def load(cls, folder: Path, *, spill: Path | None = None) -> SplitStatistics:
-        """What `save` wrote. `spill`: as of `create`.
+        """Read what `save` wrote. `spill`: as of `create`.
 
         Raises:
             DataError: the folder is missing or damaged.
@@ -202,13 +202,13 @@ class SplitStatistics:
 
 
 def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
-    """What each numeric column may keep, and what all columns of text may hold."""
+    """The limits of each numeric column, and the budget of all columns of text."""
     texts = sum(kind == "bytes" for kind in types)
     return Limits.of(len(types) - texts), Budget(spill, columns=texts)
 
 
 def _indented(value: dict[str, Any], margin: str = "   ") -> str:
-    """A column as `json.dumps(..., indent=1)` has it within the file; that goes through Python for every figure twice."""
+    """A column as `json.dumps(..., indent=1)` writes it within the file, in half the time."""
     lines = [f"{_quoted(key)}: {_json(item, margin)}" for key, item in value.items()]
     return f"{{\n{margin}" + f",\n{margin}".join(lines) + f"\n{margin[1:]}}}"
 
@@ -279,7 +279,7 @@ def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> None:
 
 
 def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
-    """The statistics of several saved splits together, folded in the order given. `spill`: as of `create`."""
+    """Merge several saved splits' statistics in the order given. `spill`: as of `create`."""
     total = SplitStatistics.create(columns, spill=spill)
     for folder in folders:
         total.merge(SplitStatistics.load(folder))
@@ -287,7 +287,7 @@ def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path
 
 
 def summary(statistics: SplitStatistics, top: int = 5) -> list[dict[str, Any]]:
-    """A row for each column, of plain JSON values, for tables and reports. Figures are None where there are none."""
+    """A row of JSON values for each column, for tables and reports. Figures are None where there are none."""
     return [_summary(column, top) for column in statistics.columns.values()]
 
 

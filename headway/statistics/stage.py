@@ -1,4 +1,4 @@
-"""The stage that merges the statistics of a window's spans, split by split, and writes them for TFDV and Facets too.
+"""The stage that merges the statistics of a window's spans, split by split; also writes them for TFDV and Facets.
 
 Transforms read train only; validation sees each split. statistics.pb is a DatasetFeatureStatisticsList of
 tensorflow_metadata.
@@ -24,14 +24,14 @@ VERSION = 6
 
 
 class StatisticsRequest(Frozen):
-    """The stored columns, and for each split of the window the saved statistics it is made of, in window order."""
+    """The stored columns, and the saved statistics of each split's spans, in window order."""
 
     columns: tuple[Column, ...]
     splits: dict[str, tuple[Path, ...]]
 
 
 def merge(request: StatisticsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Write out/<split>/ and out/statistics.pb; returns rows and a summary of each column by split."""
+    """Run the stage: write out/<split>/ and out/statistics.pb; return rows and a summary of each column by split."""
     merged = {}
     total = sum(len(folders) for folders in request.splits.values())
     done = 0
@@ -58,7 +58,7 @@ _AT = (*np.linspace(0, 1, _BINS + 1).tolist(), 0.5)
 
 
 def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
-    """One DatasetFeatureStatistics for each split."""
+    """One DatasetFeatureStatistics per split."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     message = statistics_pb2.DatasetFeatureStatisticsList()

@@ -38,7 +38,7 @@ _RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Failures of the disk as a StoreError with the path and the fix; every other error passes unchanged.
+    """Raise failures of the disk as StoreErrors with the path and the fix; every other error passes unchanged.
 
     A right that is missing outside of `root` passes too: it is somebody else's file, such as a source.
     """
@@ -55,7 +55,7 @@ def writing(root: Path) -> Iterator[None]:
 
 
 def storage_error(error: BaseException, root: Path | None = None) -> StoreError | None:
-    """A disk that is full, read-only or forbidden, as an error with its path and fix; None for every other error.
+    """The StoreError, with path and fix, for a disk that is full, read-only or forbidden; None for other errors.
 
     TensorFlow and Arrow raise types of their own, which end in the system's words: they are known by those.
 
@@ -78,7 +78,7 @@ def storage_error(error: BaseException, root: Path | None = None) -> StoreError 
 
 
 def write_synced(path: Path, text: str) -> None:
-    """Write `text` and have it on the disk before returning."""
+    """Write `text`, and return when it is on the disk."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -86,7 +86,7 @@ def write_synced(path: Path, text: str) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """fsync a file or a folder; a folder's own sync makes the names in it last."""
+    """Fsync a file or a folder; a folder's own sync makes the names in it last."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -104,12 +104,12 @@ def replace_text(path: Path, text: str) -> None:
     """Write a file so that a reader, also after a power cut, sees the old text or the new, never a part."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(mark(f".{path.name}"))  # `Store.sweep` knows its name
+        temporary = path.with_name(mark(f".{path.name}"))  # `Store.sweep` knows its name
         try:
-            write_synced(aside, text)
-            aside.replace(path)
+            write_synced(temporary, text)
+            temporary.replace(path)
         finally:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         sync_path(path.parent)
 
 
@@ -122,20 +122,20 @@ def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
     for path in sorted(source.iterdir()):
         if path.is_dir():
             copy_tree(path, target / path.name, link=link)
-        elif not (link and _linked(path, target / path.name)):
-            shutil.copyfile(path, target / path.name)
+        else:
+            (link_or_copy if link else shutil.copyfile)(path, target / path.name)
 
 
-def _linked(source: Path, target: Path) -> bool:
+def link_or_copy(source: Path, target: Path) -> None:
+    """Hard-link a file to a second name, or copy it to another disk or one without links."""
     try:
         os.link(source, target)
-    except OSError:  # another disk, or one without links
-        return False
-    return True
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder; what is gone already, or cannot be removed, is left to the next sweep."""
+    """Remove a file or a folder; one that is gone already, or cannot be removed, is left to the next sweep."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

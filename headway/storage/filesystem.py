@@ -41,8 +41,8 @@ def is_remote(name: str) -> bool:
 
 
 def lists_no_folders(name: str) -> bool:
-    """Whether a listing of one folder leaves out the folders in it: pyarrow's of Cloud Storage shows those alone that
-    have an object of their own, which nobody makes."""
+    """Whether a listing of one folder omits the folders in it: pyarrow's of Cloud Storage shows only those that have an
+    object of their own, which nobody makes."""
     return name.startswith("gs://")
 
 
@@ -99,7 +99,7 @@ def resolve(name: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
-    """What storage says against reading a file, as a DataError that names it."""
+    """Raise the storage's errors on reading a file as DataErrors that name it."""
     try:
         yield
     except OSError as error:
@@ -108,7 +108,7 @@ def reading(name: str) -> Iterator[None]:
 
 
 def open_file(name: str) -> pa.NativeFile:
-    """The file, open for reading at any place.
+    """Open a file for reading at any place.
 
     Raises:
         DataError: it cannot be opened.
@@ -119,7 +119,7 @@ def open_file(name: str) -> pa.NativeFile:
 
 
 def below(folder: str) -> list[str]:
-    """Every file in a folder and its folders, sorted; none when there is no such folder."""
+    """Every file in a folder and its subfolders, sorted; none when there is no such folder."""
     if not is_remote(folder):
         return sorted(str(p) for p in Path(folder).rglob("*") if p.is_file())
     filesystem, path = resolve(folder.rstrip("/"))
@@ -130,7 +130,7 @@ def below(folder: str) -> list[str]:
 
 
 def kind(name: str) -> str | None:
-    """ "file", "folder", or None when there is nothing of that name."""
+    """The kind of a name, "file" or "folder"; None when it does not exist."""
     if not is_remote(name):
         return "folder" if Path(name).is_dir() else "file" if Path(name).is_file() else None
     filesystem, path = resolve(name.rstrip("/"))

@@ -1,4 +1,4 @@
-"""Fingerprints: the hash of everything that went into an output, which names it.
+"""Fingerprints: an output's name is the hash of everything that went into it.
 
     fingerprint({"stage": "train", "version": 1, "config": {...}, "inputs": {...}})      # 32 hex digits
     first_difference(old, new)               # "config.learning_rate: 0.001 -> 0.002"
@@ -18,7 +18,7 @@ Key = dict[str, Any]
 
 
 def canonical(key: Any) -> str:
-    """JSON with sorted keys and no spaces: the same text for the same values, everywhere."""
+    """Serialize as JSON with sorted keys and no spaces: equal values have the same text everywhere."""
     return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 
@@ -28,7 +28,7 @@ def fingerprint(key: Key) -> str:
 
 
 def first_difference(old: Key, new: Key) -> str | None:
-    """Where two keys part, for a person; None exactly when their fingerprints are equal.
+    """A sentence about the first difference of two keys; None exactly when their fingerprints are equal.
 
     Keys are compared in the order of `new`. Entries of a list that are files (they have a "path") are matched and named
     by it, other entries by their place.
@@ -62,7 +62,7 @@ def _difference(old: Any, new: Any, at: str) -> str | None:
 
 
 def _by_path(entries: list[Any]) -> dict[str, Any] | None:
-    """Files by their path; None when these are not files, or a path stands twice."""
+    """Files by their path; None when the values are not files, or a path occurs twice."""
     if not all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in entries):
         return None
     by_path = {entry["path"]: entry for entry in entries}
@@ -75,7 +75,7 @@ def _short(value: Any) -> str:
 
 
 def shared(old: Key, new: Key) -> int:
-    """How much two keys have in common: the number of equal leaves."""
+    """The number of equal leaves of two keys."""
     if isinstance(old, dict) and isinstance(new, dict):
         return sum(shared(old[name], new[name]) for name in old.keys() & new.keys())
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):

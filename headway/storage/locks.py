@@ -1,4 +1,4 @@
-"""A lock with a lease: held by one process, given up when that process dies.
+"""A lock with a lease: one process holds it, and it is free when that process dies.
 
     with Lock(store.locks / "run-flights.json", facts={"run": "..."}).held(wait_seconds=30):
         ...
@@ -59,7 +59,7 @@ class Lock:
 
     @contextlib.contextmanager
     def held(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> Iterator[None]:
-        """Hold the lock; `on_wait` hears once who has it.
+        """Hold the lock within the block; `on_wait` is called once with the current holder.
 
         Raises:
             Locked: somebody else still has it after `wait_seconds`; says who, where and since when.
@@ -71,7 +71,7 @@ class Lock:
             self.release()
 
     def acquire(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> None:
-        """As `held`, without an end."""
+        """Take the lock as `held` does, until `release`."""
         fix = "wait for it (--wait SECONDS), or end that process; its lock is then taken over"
         wait_while(self._take, str(self.path), lambda owner: fix, wait_seconds=wait_seconds, on_wait=on_wait)
         self._stop.clear()
@@ -80,7 +80,7 @@ class Lock:
         self._thread.start()
 
     def release(self) -> None:
-        """Give it up; nothing happens when it is not held, or no longer."""
+        """Release the lock; nothing happens when it is not held, or no longer."""
         if self._thread is None:
             return
         self._stop.set()
@@ -112,7 +112,7 @@ class Lock:
         self.check()
 
     def check(self) -> None:
-        """Raise Locked when somebody took the lock over, which takes a stop of this process longer than the lease."""
+        """Raise Locked when another process took the lock over, as it may when this one paused longer than the lease."""
         if self._lost.is_set():
             who = describe(self.owner() or {})
             raise Locked(
@@ -121,7 +121,7 @@ class Lock:
             )
 
     def owner(self) -> dict[str, Any] | None:
-        """Who holds it, or last held it, as its file says; None when nobody does."""
+        """The process that holds, or last held, the lock, from its file; None when there is none."""
         try:
             value = json.loads(self.path.read_bytes())
         except FileNotFoundError:
@@ -131,12 +131,12 @@ class Lock:
         return value if isinstance(value, dict) else {}
 
     def holder(self) -> dict[str, Any] | None:
-        """Who holds it now; None when nobody does, or a holder that is gone."""
+        """The process that holds the lock now; None when there is none, or it is gone."""
         owner = self.owner()
         return None if owner is None or gone(owner) else owner
 
     def _take(self) -> dict[str, Any] | None:
-        """None once it is ours; else who has it."""
+        """Try to take the lock: None on success, else its holder."""
         with self._guard():
             if (owner := self.holder()) is not None:
                 return owner
@@ -148,7 +148,7 @@ class Lock:
         replace_text(self.path, self._claim_text())
 
     def _claim_text(self, **fields: Any) -> str:
-        """What its file says: who holds it, since when, and until when it has to be renewed."""
+        """The text of the lock's file: the holder, since when, and when the lease expires."""
         facts = {
             "token": self._token,
             "host": place(),
@@ -201,7 +201,7 @@ def wait_while(
     wait_seconds: float,
     on_wait: Callable[[str], None],
 ) -> None:
-    """Wait until nobody is the holder; `on_wait` hears once who is.
+    """Wait until there is no holder; `on_wait` is called once with the holder.
 
     Raises:
         Locked: somebody still is after `wait_seconds`.
@@ -218,7 +218,7 @@ def wait_while(
 
 
 def gone(owner: dict[str, Any]) -> bool:
-    """Whether a holder is dead or silent for too long; one that cannot be read says nothing, and is gone."""
+    """Whether a holder is dead or silent for too long; also true for an unreadable claim."""
     pid, expires = owner.get("pid"), owner.get("expires")
     if not isinstance(pid, int) or not isinstance(expires, int | float):
         return True
@@ -235,7 +235,7 @@ def lives(owner: dict[str, Any]) -> bool:
 
 
 def describe(owner: dict[str, Any]) -> str:
-    """A holder for a person: process, host, facts, since when, last heard of."""
+    """The text of a holder: process, host, facts, since when, last heard of."""
     extra = ", ".join(f"{name} {value}" for name, value in owner.items() if name not in _KNOWN)
     who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}{f' ({extra})' if extra else ''}"
     return f"{who} since {owner.get('since', '?')}, last heard of {owner.get('renewed', '?')}"

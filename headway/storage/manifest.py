@@ -37,7 +37,7 @@ class FileEntry(Frozen):
 
 
 class Counts(Frozen):
-    """Rows of an ingest. What was read is written, quarantined or filtered; nothing else may happen to a row."""
+    """The rows of an ingest. Every row read is written, quarantined or filtered."""
 
     read: int
     written: int
@@ -72,7 +72,7 @@ class Manifest(Frozen):
 
 
 def tools() -> dict[str, str]:
-    """Versions of what the output was made with; for people, never part of a fingerprint."""
+    """The versions of the tools that made the output; for people, never part of a fingerprint."""
     versions = {"python": platform.python_version()}
     for name in TOOLS:
         try:
@@ -83,7 +83,7 @@ def tools() -> dict[str, str]:
 
 
 def read(folder: Path) -> Manifest | None:
-    """The manifest in `folder`; None when there is none or it is not a whole one.
+    """Read the manifest in `folder`; None when there is no valid one.
 
     Raises:
         StoreError: it cannot be read, or a newer Headway wrote it: what this one cannot judge it must not replace.
@@ -98,7 +98,7 @@ def read(folder: Path) -> Manifest | None:
 
 
 def parse(data: bytes, where: str) -> Manifest | None:
-    """The manifest that a file's bytes are; None when they are not a whole one.
+    """Read a manifest from the bytes of a file; None when they are not a valid one.
 
     Raises:
         StoreError: a newer Headway wrote it.
@@ -117,7 +117,7 @@ def parse(data: bytes, where: str) -> Manifest | None:
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Write and sync; the caller makes the folder visible afterwards."""
+    """Write and sync the manifest; the caller makes the folder visible afterwards."""
     write_synced(folder / NAME, json.dumps(manifest.model_dump(mode="json"), indent=1) + "\n")
 
 
@@ -128,7 +128,7 @@ def checksum(path: Path) -> tuple[int, str]:
 
 
 def blocks(file: Any, write: Callable[[bytes], object] = lambda block: None) -> Iterator[bytes]:
-    """The rest of an open file, block by block; each is written on first."""
+    """Yield the rest of an open file, block by block; each goes to `write` first."""
     while block := file.read(_BLOCK):
         write(block)
         yield block
@@ -143,7 +143,7 @@ def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
 
 
 def entries(folder: Path, *, sync: bool) -> tuple[FileEntry, ...]:
-    """An entry for every file under `folder` but the manifest, sorted by path; synced to disk when asked."""
+    """The entry of every file under `folder` except the manifest, sorted by path; files are synced when asked."""
     entries = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / NAME):
         size, crc = checksum(path)
@@ -157,7 +157,7 @@ Figure = TypeVar("Figure")
 
 
 def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
-    """A figure of a file, or why there is none."""
+    """A property of a file, or the reason why it cannot be read."""
     try:
         return look(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -173,7 +173,8 @@ def size(path: Path) -> int | str:
 
 
 def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> str | None:
-    """The first file that does not have its size; None when all do. `size_of` gives bytes, or why there are none."""
+    """The problem of the first file with the wrong size; None when all are right. `size_of` returns bytes, or why there
+    are none."""
     for entry in manifest.files:
         if (actual := size_of(entry.path)) != entry.bytes:
             return f"{entry.path} " + (

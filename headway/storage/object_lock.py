@@ -30,7 +30,7 @@ _DUELS = 8
 
 
 class BucketLock(Lock):
-    """One lock in a bucket; used as `Lock` is.
+    """A lock in a bucket; used as `Lock` is.
 
     Args:
         path: its name as a path of the store's working copy: locks/<name>.json.
@@ -54,7 +54,7 @@ class BucketLock(Lock):
         self._expires = 0.0
 
     def owner(self) -> dict[str, Any] | None:
-        """Who holds it, or asks for it, or last did; None when nobody does."""
+        """The process that holds, asks for, or last held the lock; None when there is none."""
         claims = self._claims()
         if not claims:
             return None
@@ -79,7 +79,7 @@ class BucketLock(Lock):
         return f"{self._folder}/{self._token}"
 
     def _others(self) -> list[dict[str, Any]]:
-        """The living claims but ours, holders first; dead ones are cleared away."""
+        """The other processes' living claims, holders first; dead ones are deleted."""
         claims = {key: claim for key, claim in self._claims().items() if key != self._claim}
         self._bucket.delete([key for key, claim in claims.items() if gone(claim)])
         return sorted((claim for claim in claims.values() if not gone(claim)), key=lambda c: not c.get("held"))

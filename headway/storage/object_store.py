@@ -52,7 +52,7 @@ class _Damaged(OSError):
 
 
 class _Replaced(OSError):
-    """An object that changed while it was read: not a fault, so it is tried more often."""
+    """An object that changed while it was read: no fault, so it is tried more often."""
 
 
 class Bucket:
@@ -68,18 +68,18 @@ class Bucket:
         self._flat = lists_no_folders(self.url)
 
     def name(self, key: str) -> str:
-        """The whole name of an object, for people."""
+        """The full name of an object, for messages."""
         return f"{self.url}/{key}"
 
     def check(self) -> None:
-        """Raise StoreError unless the bucket is there and can be asked."""
+        """Raise StoreError unless the bucket exists and can be listed."""
         first = self._base.split("/", 1)[0]
         info = self._try(self.url, lambda: self._files.get_file_info(first))
         if info.type == pafs.FileType.NotFound:
             raise StoreError(f"there is no bucket {first!r}", where=self.url, fix="create it; Headway never does")
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
-        """Every object below a folder, by key: one listing, whatever their number."""
+        """Every object below a folder, by key, from one listing."""
         selector = pafs.FileSelector(self._path(prefix).rstrip("/"), recursive=True, allow_not_found=True)
         infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
         cut = len(self._base) + 1
@@ -95,7 +95,7 @@ class Bucket:
         return sorted(info.base_name for info in infos)
 
     def read(self, key: str) -> bytes | None:
-        """A small object's bytes; None when there is none."""
+        """Read a small object; None when it does not exist."""
 
         def action() -> bytes:
             data, tag, problem = b"", None, None
@@ -117,12 +117,12 @@ class Bucket:
         return self._ask(key, action)
 
     def write(self, key: str, data: bytes) -> None:
-        """Put a small object: readers see the old one or the new."""
+        """Put a small object atomically: readers see the old bytes or the new."""
 
         self._fill(key, lambda out: out.write(data))
 
     def put(self, key: str, path: Path, crc32c: str) -> None:
-        """Put a file.
+        """Upload a file, whose checksum is computed on the way.
 
         Raises:
             StoreError: the bucket does not take it, or the file's bytes are not those of `crc32c` any more.
@@ -137,7 +137,7 @@ class Bucket:
         self._fill(key, fill)
 
     def _fill(self, key: str, fill: Callable[[pa.NativeFile], object]) -> None:
-        """Put what `fill` writes."""
+        """Put the bytes that `fill` writes."""
 
         def action() -> None:
             path = self._path(key)
@@ -153,7 +153,7 @@ class Bucket:
             raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
 
     def get(self, key: str, path: Path, bytes: int, crc32c: str) -> None:
-        """Write an object to a file, whose folder is made.
+        """Download an object to a file, whose folder is made.
 
         Raises:
             StoreError: it is gone, or has other bytes than it should, however often it is read.
@@ -169,8 +169,7 @@ class Bucket:
             raise StoreError("is gone", where=self.name(key), fix="headway run makes it again")
 
     def copy(self, key: str, path: Path, check: Callable[[int, str], None] = lambda size, crc: None) -> bool:
-        """Write an object to a file, whose folder is made, a block at a time. One that is gone leaves no file; whether there
-        is one.
+        """Download an object to a file, block by block; return whether it exists. A missing one leaves no file.
 
         Args:
             check: looks at its bytes and crc32c; it is read again where this raises an OSError.
@@ -189,7 +188,7 @@ class Bucket:
         return False
 
     def checksum(self, key: str) -> tuple[int, str] | None:
-        """(bytes, crc32c) of an object, read whole; None when there is none."""
+        """(bytes, crc32c) of an object, read in full; None when it does not exist."""
         return self._ask(key, lambda: self._stream(key, lambda block: None))
 
     def _stream(self, key: str, write: Callable[[bytes], object]) -> tuple[int, str]:
@@ -197,11 +196,11 @@ class Bucket:
             return manifest.crc32c(manifest.blocks(file, write))
 
     def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
-        """`put` each (key, file, crc32c), several at once."""
+        """Put each (key, file, crc32c), several at once."""
         each(lambda item: self.put(*item), files)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; those that are gone already are as good."""
+        """Delete objects; missing ones count as deleted."""
         each(lambda key: self._ask(key, lambda: self._files.delete_file(self._path(key))), keys)
 
     def delete_folder(self, prefix: str) -> None:
@@ -213,12 +212,12 @@ class Bucket:
 
     @contextlib.contextmanager
     def _open(self, key: str) -> Iterator[pa.NativeFile]:
-        """An object to read."""
+        """Open an object for reading."""
         with self._files.open_input_file(self._path(key)) as file, _unclosed("was replaced while it was being read"):
             yield file
 
     def _tag(self, key: str) -> Any:
-        """What tells one object from another of the same name."""
+        """The tag that differs between objects of the same name."""
         with self._open(key) as file:
             return file.metadata()
 
@@ -226,7 +225,7 @@ class Bucket:
         return f"{self._base}/{key}"
 
     def _ask(self, key: str, action: Callable[[], Result]) -> Result | None:
-        """What `action` gives; None when there is no such object."""
+        """Call `action` with retries; None when there is no such object."""
         try:
             return self._try(self.name(key), action)
         except FileNotFoundError:
@@ -252,7 +251,7 @@ class Bucket:
 
 
 def _is_json(data: bytes) -> bool:
-    """Whether it is a whole JSON object, as most small objects of a store are."""
+    """Whether bytes are a whole JSON object, as most small objects of a store are."""
     try:
         return isinstance(json.loads(data), dict)
     except ValueError:
@@ -261,8 +260,8 @@ def _is_json(data: bytes) -> bool:
 
 @contextlib.contextmanager
 def _unclosed(problem: str) -> Iterator[None]:
-    """To pyarrow, an object of Cloud Storage whose connection broke, or that was replaced after it was opened, is a
-    closed file."""
+    """Raise OSError for what pyarrow calls a closed file: an object of Cloud Storage whose connection broke, or that
+    was replaced after it was opened."""
     try:
         yield
     except ValueError:
@@ -270,7 +269,7 @@ def _unclosed(problem: str) -> Iterator[None]:
 
 
 def each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """`action` of each item, several at once; the first failure ends what has not begun."""
+    """Call `action` on each item, several at once; the first failure cancels the calls that have not begun."""
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="bucket") as pool:
         futures = [pool.submit(action, item) for item in items]
         try:

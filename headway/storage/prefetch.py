@@ -1,4 +1,4 @@
-"""Prefetches files of a store in a bucket to this disk while earlier ones are being read.
+"""Fetches files of a store in a bucket to this disk while earlier ones are being read.
 
     with Stager(remote, open_files=64) as stager:         # remote: what store.localize(request, later=True) gave
         stager.ahead(paths)                                # in the order in which they will be read; returns at once
@@ -46,7 +46,7 @@ class RemoteFolder(Frozen):
 
 
 class RemoteFiles(Frozen):
-    """What a process needs to fetch the files of some outputs itself."""
+    """The location of some outputs' files, for a process that fetches them itself."""
 
     url: str
     root: Path
@@ -63,7 +63,7 @@ class _File(NamedTuple):
 
 
 class Stager(contextlib.AbstractContextManager["Stager"]):
-    """See the module. Threads may share one.
+    """Fetches files in the background, in the order in which they are read; see the module. Threads may share one.
 
     Args:
         open_files: how many files the reader holds open at once; so many of those last asked for are never dropped.
@@ -111,8 +111,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
     # --- for readers
 
     def ahead(self, paths: Iterable[str]) -> None:
-        """What will be read next, in order; it takes the place of what was said before. Names that are not staged
-        are passed over."""
+        """Set the order in which files will be read next. Names that are not staged are skipped."""
         with self._changed:
             self._queue = collections.deque(path for path in paths if path in self._files)
             self._here.update(dict.fromkeys(self._here, True))
@@ -121,7 +120,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
             self._changed.notify_all()
 
     def ensure(self, path: str) -> str:
-        """`path`, once its file is whole on this disk; at once when it is not a staged one.
+        """Return `path` once its file is whole on this disk; at once when it is not a staged one.
 
         Raises:
             StoreError: the bucket does not give it, or gives other bytes; it names the object.
@@ -168,7 +167,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
             os.utime(path)  # the order of use outlives this process
 
     def close(self) -> None:
-        """Fetch no more; gets that are under way end by themselves."""
+        """Stop fetching; downloads under way end by themselves."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -205,7 +204,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
                 self._changed.notify_all()
 
     def _next(self) -> str | None:
-        """What to fetch now; None when it is over."""
+        """The next file to fetch; None when the stager is closed."""
         with self._changed:
             while not self._closed:
                 path = self._choose()
@@ -235,7 +234,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         return None
 
     def _fetch(self, path: str) -> int:
-        """Have a file here, checked; the bytes that had to be got."""
+        """Fetch a file unless it is here intact; return the downloaded bytes."""
         key, size, crc32c = self._files[path]
         if intact(Path(path), size, crc32c):
             return 0
@@ -245,8 +244,8 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
     # --- the disk
 
     def _ingested_files(self) -> collections.OrderedDict[str, int]:
-        """Bytes of the ingested files that lie here unchecked: those that this reader has no use for first, then the
-        ones used longest ago."""
+        """The bytes of the ingested files on this disk, unchecked: first those that this reader does not need, then by
+        last use."""
         files = []
         for path in (self._root / "stages" / "ingest").rglob("*"):
             with contextlib.suppress(OSError):
@@ -256,7 +255,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         return collections.OrderedDict((name, size) for _, _, name, size in sorted(files))
 
     def _make_room(self, coming: str | None, *, urgent: bool) -> bool:
-        """Drop files until one more fits; false when it does not, which the urgent ones do not wait for."""
+        """Drop files until one more fits; return whether it does. Urgent files are fetched even if not."""
         if self._limit is None:
             return True
         needed = self._files[coming].bytes - self._old.get(coming, 0) if coming else 0
@@ -285,7 +284,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
 
 
 def intact(path: Path, size: int, crc32c: str) -> bool:
-    """Whether a file is there with these bytes; reads it."""
+    """Whether a file exists with this size and checksum; reads it."""
     try:
         return path.stat().st_size == size and checksum(path) == (size, crc32c)
     except OSError:
@@ -293,23 +292,23 @@ def intact(path: Path, size: int, crc32c: str) -> bool:
 
 
 def get(bucket: Bucket, root: Path, key: str, path: Path, size: int, crc32c: str) -> None:
-    """Fetch an object into a working copy: aside, checked, then put in place by a rename.
+    """Download an object into the working copy: to a temporary name, checked, then renamed.
 
     Raises:
         StoreError: it is gone or damaged, the bucket is away, or the disk is full.
     """
-    aside = root / "stages" / ".staging" / mark(f"get-{path.name}")
+    temporary = root / "stages" / ".staging" / mark(f"get-{path.name}")
     with writing(root):
         try:
-            bucket.get(key, aside, size, crc32c)
+            bucket.get(key, temporary, size, crc32c)
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside.replace(path)
+            temporary.replace(path)
         finally:
-            remove(aside)
+            remove(temporary)
 
 
 def names(value: Any) -> Iterator[str | Path]:
-    """Every string and path in a request; of a split of a span the names of its shards."""
+    """Every string and path in a request; for a split of a span its shards' names."""
     if isinstance(value, BaseModel):
         value = value.model_dump()
     if isinstance(value, str | Path):

@@ -32,12 +32,12 @@ def _namespace() -> str:
 
 
 def place() -> str:
-    """Where this process's pid means something: the host, and the container if there is one."""
+    """The host, and the container if there is one, in which this process's pid is valid."""
     return socket.gethostname() + _namespace()
 
 
 def started(pid: int) -> str:
-    """When a process of this place began, in the kernel's clock ticks; "" when it is dead or that is not known.
+    """The start of a process of this place in the kernel's clock ticks; "" when it is dead or that is unknown.
 
     Pid and beginning together name a process once and for all.
     """
@@ -57,7 +57,7 @@ def _state(pid: int) -> tuple[str, str]:
 
 
 def alive(pid: int, began: str = "") -> bool:
-    """Whether the process of this place with this pid, and this beginning if it is known, lives."""
+    """Whether the process of this place with this pid, and this start if it is known, lives."""
     if pid <= 0:
         return False
     try:
@@ -76,7 +76,8 @@ def mark(label: str) -> str:
 
 
 def abandoned(path: Path) -> bool:
-    """Whether the writer of a folder named by `mark` is dead; of another host's, whether it is a day old."""
+    """Whether the writer of a folder named by `mark` is dead; for another host's writer, whether the folder is a day
+    old."""
     parts = path.name.split("@")
     if len(parts) == 4 and parts[1] == place():
         pid, _, began = parts[2].partition(".")

@@ -39,7 +39,7 @@ _LISTING_SECONDS = 2.0
 
 
 def open_store(where: str | Path, cache: Path | None = None, limit: int | None = None) -> Store:
-    """The store at a folder or at s3://bucket/path, gs://bucket/path.
+    """Open the store at a folder or at s3://bucket/path, gs://bucket/path.
 
     Args:
         cache: the folder of the working copy; by default one below ~/.cache/headway.
@@ -54,7 +54,7 @@ def open_store(where: str | Path, cache: Path | None = None, limit: int | None =
 
 
 def default_cache(url: str) -> Path:
-    """~/.cache/headway/<scheme>/<bucket>/<path>; XDG_CACHE_HOME takes the place of ~/.cache."""
+    """The default working copy: ~/.cache/headway/<scheme>/<bucket>/<path>, with XDG_CACHE_HOME for ~/.cache."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "headway" / url.rstrip("/").replace("://", "/")
 
@@ -90,7 +90,7 @@ class BucketStore(Store):
         return path.relative_to(self.root).as_posix()
 
     def _listing(self, key: str) -> dict[str, Found]:
-        """Every object of the stage or the model that `key` belongs to, as it was a moment ago."""
+        """Every object of the stage or the model that `key` belongs to, listed at most seconds ago."""
         area = "/".join(key.split("/")[:2])
         cached = self._listings.get(area)
         if cached is None or time.monotonic() > cached[0]:
@@ -102,7 +102,7 @@ class BucketStore(Store):
         return cached[1]
 
     def _forget(self) -> None:
-        """Look anew next time: something was written, or a lock was taken."""
+        """Drop the cached listings, because something was written or a lock was taken."""
         self._listings.clear()
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
@@ -144,7 +144,7 @@ class BucketStore(Store):
         return super().manifests(stage)
 
     def _files(self, folder: Path) -> str:
-        """Where the files of a folder lie: in its attempt; beside each other in a serving copy, which has none."""
+        """The key of a folder's files: in its attempt, or, for a serving copy, which has none, in the folder."""
         placed = self._placed(folder)
         return f"{self._key(folder)}/{placed[1]}" if placed else self._key(folder)
 
@@ -215,7 +215,7 @@ class BucketStore(Store):
         return RemoteFiles(url=self.bucket.url, root=self.root, limit=self.limit, folders=tuple(folders))
 
     def _entries(self, folder: Path, paths: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
-        """Where the files of an output or a version lie in the bucket, and those at or below `paths`; None: all."""
+        """(key, entries, manifest) of an output's or a version's files: those at or below `paths`, or all (None)."""
         placed = self._placed(folder)
         if placed is None:
             where = self.bucket.name(self._key(folder))
@@ -225,7 +225,7 @@ class BucketStore(Store):
         return f"{self._key(folder)}/{attempt}", entries, manifest
 
     def _fetch(self, files_of: Mapping[Path, set[str] | None]) -> None:
-        """Have these files of outputs and versions on the disk: all at once, each checked, each by a rename."""
+        """Download the missing files of outputs and versions: in parallel, each checked, each by a rename."""
         missing: list[tuple[str, Path, int, str]] = []
         whole: dict[Path, Manifest] = {}
         for folder, paths in files_of.items():
@@ -235,7 +235,8 @@ class BucketStore(Store):
                 whole[folder] = manifest
             for entry in entries:
                 path = folder / entry.path
-                if not (_sized(path, entry.bytes) if trusted else intact(path, entry.bytes, entry.crc32c)):
+                sized = manifests.on_disk(path, manifests.size) == entry.bytes
+                if not (sized and (trusted or intact(path, entry.bytes, entry.crc32c))):
                     missing.append((f"{key}/{entry.path}", path, entry.bytes, entry.crc32c))
         each(lambda item: get(self.bucket, self.root, *item), missing)
         with writing(self.root):
@@ -243,15 +244,15 @@ class BucketStore(Store):
                 folder.mkdir(parents=True, exist_ok=True)
                 manifests.write(folder, manifest)
 
-    def _swap(self, aside: Path, target: Path) -> None:
-        """Make `aside` the working copy's folder in the place of what is there."""
+    def _swap(self, temporary: Path, target: Path) -> None:
+        """Replace the working copy's folder by `aside`."""
         target.parent.mkdir(parents=True, exist_ok=True)
         old = self.staging / mark(f"old-{target.name}")
         with contextlib.suppress(FileNotFoundError):
             target.rename(old)
         # another process of this machine may have fetched the same meanwhile
         with contextlib.suppress(OSError):
-            aside.rename(target)
+            temporary.rename(target)
         remove(old)
 
     def read(self, path: Path) -> bytes:
@@ -285,15 +286,15 @@ class BucketStore(Store):
         self._manifests.pop(f"{key}/{manifests.NAME}", None)
         self._forget()
 
-    def place(self, aside: Path, target: Path) -> None:
-        if (aside / manifests.NAME).exists():
-            self._put(aside, self._key(target))
+    def place(self, temporary: Path, target: Path) -> None:
+        if (temporary / manifests.NAME).exists():
+            self._put(temporary, self._key(target))
         else:
-            self._put_plain(aside, self._key(target))
-        self._swap(aside, target)
+            self._put_plain(temporary, self._key(target))
+        self._swap(temporary, target)
 
     def _put_plain(self, folder: Path, key: str) -> None:
-        """Put a folder for readers that know no manifest; the file that makes it whole goes last."""
+        """Put a folder for readers without manifests; the file that makes it whole goes last."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         for last in (False, True):
             chosen = [path for path in files if (path.name in _LAST) == last]
@@ -387,19 +388,19 @@ class BucketStore(Store):
         steps = sorted(int(step) for step in whole if step.isdigit())
         needed = {*steps[-1:], *self._best(key, steps, keep_best)}
         missing = [step for step in needed if not (folder / str(step)).is_dir()]
-        asides = {step: self.staging / mark(f"get-{step}") for step in missing}
+        temporaries = {step: self.staging / mark(f"get-{step}") for step in missing}
 
         def fetch(item: tuple[int, str]) -> None:
             step, name = item
-            self.bucket.copy(name, asides[step] / name.removeprefix(f"{key}/{step}/"))
+            self.bucket.copy(name, temporaries[step] / name.removeprefix(f"{key}/{step}/"))
 
         each(fetch, [(step, name) for step in missing for name in listing if name.startswith(f"{key}/{step}/")])
-        for step, aside in asides.items():
-            self._swap(aside, folder / str(step))
+        for step, temporary in temporaries.items():
+            self._swap(temporary, folder / str(step))
 
     def _best(self, key: str, steps: Sequence[int], most: int) -> list[int]:
-        """The steps of the lowest losses. More checkpoints may be here than the training keeps, and the best of all
-        are those that it keeps."""
+        """The steps of the lowest losses. The disk may hold more checkpoints than the training keeps; the best ones are
+        kept."""
 
         def loss(step: int) -> tuple[float, int] | None:
             try:
@@ -413,10 +414,3 @@ class BucketStore(Store):
 
 def _inside(name: str, key: str) -> bool:
     return name == key or name.startswith(key + "/")
-
-
-def _sized(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False

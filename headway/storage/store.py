@@ -44,7 +44,7 @@ class Store:
         self._read: dict[Path, tuple[int, Manifest]] = {}
 
     def create(self) -> None:
-        """Make the folders.
+        """Make the store's folders.
 
         Raises:
             StoreError: the disk or its permissions are against it, or a file is in the way.
@@ -65,19 +65,20 @@ class Store:
                     ) from None
 
     def output(self, stage: str, fingerprint: str) -> Path:
-        """Where an output is, or would be."""
+        """The folder of an output, made or not."""
         return self.stages / stage / fingerprint
 
     def find(self, stage: str, fingerprint: str) -> Manifest | None:
-        """The manifest of an output whose files are all there with their sizes; None when it must be made."""
+        """The manifest of an output whose files all have their sizes; None when the output must be made."""
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[0]
 
     def check(self, stage: str, fingerprint: str) -> str | None:
-        """Why an output that was once made cannot be used; None when it can, or never was."""
+        """The reason why an existing output cannot be used; None when it can, or does not exist."""
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[1]
 
     def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        """(manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if nothing is there."""
+        """(manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if it does not
+        exist."""
         manifest = self.manifest(folder)
         if manifest is None:
             return None, "its manifest is gone or damaged" if self._is_there(folder) else None
@@ -90,11 +91,11 @@ class Store:
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """The user's name for the store."""
         return str(self.root)
 
     def exists(self) -> bool:
-        """Whether anything was ever kept here."""
+        """Whether the store has ever held an output."""
         return self.stages.is_dir()
 
     def local(self, folder: Path) -> Path:
@@ -106,7 +107,7 @@ class Store:
         return folder
 
     def localize(self, value: Any, *, later: bool = False) -> RemoteFiles | None:
-        """See to it that what a request names by its path, of outputs and versions, is on this machine's disk.
+        """Fetch the files of outputs and versions that a request names by path to this machine's disk.
 
         Args:
             later: leave the files of ingested spans to whoever reads them.
@@ -120,44 +121,44 @@ class Store:
         return None
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
-        """Outputs that will be looked for next."""
+        """Look up the manifests of outputs that will be asked for next."""
 
     def children(self, folder: Path) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def _is_there(self, folder: Path) -> bool:
-        """Whether there is anything of an output, whole or not."""
+        """Whether any part of an output exists."""
         return folder.exists()
 
     def manifest(self, folder: Path) -> Manifest | None:
-        """The valid manifest of an output or a version, whatever its files are."""
+        """The valid manifest of an output or a version, whether or not its files are valid."""
         return manifests.read(folder)
 
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
-        """The first file of an output or a version that is not there with its size; None when all are."""
+        """The first file of an output or a version that is missing or has the wrong size; None when there is none."""
         return manifests.sizes_problem(manifest, lambda name: manifests.on_disk(folder / name, manifests.size))
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
-        """(file, problem) for each file that is not what the manifest says. Reads every byte."""
+        """(file, problem) for each file unlike its manifest. Reads every byte."""
         states = (manifests.on_disk(folder / entry.path, manifests.checksum) for entry in manifest.files)
         return manifests.checksum_problems(manifest, states)
 
-    def place(self, aside: Path, target: Path) -> None:
-        """Make a folder that was written aside visible as `target`, which is not there yet."""
-        for path in aside.rglob("*"):
+    def place(self, temporary: Path, target: Path) -> None:
+        """Make a folder that was written aside visible as `target`, which does not exist yet."""
+        for path in temporary.rglob("*"):
             if path.is_file():
                 sync_path(path)
-        sync_folders(aside)
-        aside.rename(target)
+        sync_folders(temporary)
+        temporary.rename(target)
         sync_path(target.parent)
 
     def placed(self, target: Path) -> bool:
-        """Whether `place` ended for this target."""
+        """Whether `place` finished for this target."""
         return target.is_dir()
 
     def read(self, path: Path) -> bytes:
-        """A small file that changes.
+        """Read a small file that changes.
 
         Raises:
             FileNotFoundError: there is none.
@@ -165,17 +166,17 @@ class Store:
         return path.read_bytes()
 
     def replace(self, path: Path, text: str) -> None:
-        """Write a small file, so that readers see the old text or the new."""
+        """Write a small file atomically: readers see the old text or the new."""
         replace_text(path, text)
 
     def size(self, path: Path) -> int:
-        """Bytes that discarding a file or a folder frees."""
+        """The bytes that discarding a file or a folder frees."""
         files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
         # a hard link to a version frees nothing
         return sum(p.stat().st_size for p in files if p.stat().st_nlink == 1)
 
     def changed(self, folder: Path) -> float:
-        """When something in a folder was last written, in seconds since 1970."""
+        """The time of the last write in a folder, in seconds since 1970."""
         return max(p.lstat().st_mtime for p in [folder, *folder.rglob("*")])
 
     def discard(self, path: Path) -> None:
@@ -191,12 +192,13 @@ class Store:
         remove(path)
 
     def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
-        """The lock of this name, not taken yet."""
+        """The lock of this name, not yet taken."""
         return Lock(self.locks / f"{name}.json", facts=facts, once=once)
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:
-        """Around a training that writes to and resumes from checkpoints/<fingerprint>/, the newest and so many best."""
+        """The context of a training that writes to and resumes from checkpoints/<fingerprint>/, the newest and so many
+        best."""
         yield
 
     def _commit(self, staging: Path, stage: str, fingerprint: str) -> None:
@@ -221,20 +223,20 @@ class Store:
 
     def _clear(self, target: Path, stage: str, fingerprint: str) -> None:
         """Move a damaged output out of the way."""
-        aside = self.staging / mark(f"damaged-{target.name}")
+        damaged = self.staging / mark(f"damaged-{target.name}")
         with contextlib.suppress(FileNotFoundError):
-            target.rename(aside)
-        if self._judge(aside, stage, fingerprint)[0] is not None:
+            target.rename(damaged)
+        if self._judge(damaged, stage, fingerprint)[0] is not None:
             # another process replaced the damaged one between our look and our move: what we moved is good
             with contextlib.suppress(OSError):
-                aside.rename(target)
-        remove(aside)
+                damaged.rename(target)
+        remove(damaged)
 
     # --- the same everywhere
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key) -> Iterator[Staging]:
-        """A folder aside to write an output in; it is gone afterwards unless it was committed.
+        """A temporary folder to write an output in; deleted at the end unless it was committed.
 
         Raises:
             StoreError: the disk is full, or may not be written.
@@ -254,7 +256,7 @@ class Store:
         return sorted(manifests_there, key=lambda m: m.created, reverse=True)
 
     def _manifest(self, folder: Path) -> Manifest | None:
-        """As it was read last, if it has not changed: a plan over a year of days asks for each a hundred times."""
+        """The manifest, cached while its file is unchanged: a plan over a year of days asks for each a hundred times."""
         try:
             changed = (folder / manifests.NAME).stat().st_mtime_ns
         except OSError:
@@ -279,7 +281,7 @@ class Store:
                     yield stage, self.stages / stage / name
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """(file, problem) for every output and run that is not as it was written. Reads every byte.
+        """(file, problem) for every damaged output and run. Reads every byte.
 
         The models' part is `Registry.verify`.
         """
@@ -301,7 +303,7 @@ class Store:
             yield folder / name, problem
 
     def sweep(self) -> list[Path]:
-        """Remove folders that were being written by a process that is dead; returns what was removed."""
+        """Remove unfinished folders of dead processes; return their names."""
         asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
         # the registry writes beside its target, since serving/ may be a disk of its own
         for pattern in ("models/*", "serving/*", "runs", "locks"):
@@ -312,7 +314,7 @@ class Store:
         return swept
 
     def save_run(self, run: dict[str, Any]) -> Path:
-        """Write runs/<run>.json without secrets, replacing it as a whole."""
+        """Write runs/<run>.json, without secrets, atomically."""
         path = self.runs_folder / f"{run['run']}.json"
         self.replace(path, json.dumps(redacted(run), indent=1) + "\n")
         return path
@@ -342,7 +344,7 @@ class Staging:
         self.path = path
 
     def commit(self, *, result: dict[str, Any], counts: Counts | None = None, seconds: float = 0.0) -> Manifest:
-        """Sync every file, write the manifest, make the whole visible by one rename.
+        """Sync every file, write the manifest, and make the output visible by one rename.
 
         Returns:
             The manifest as it stands in the store: JSON, as every later reader gets it.

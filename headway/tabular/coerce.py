@@ -2,7 +2,7 @@
 
     coerced = coerce(batch, schema.columns)
     coerced.batch               # int64, float32, binary (or dictionary of binary), good rows only
-    coerced.kept                # their rows in `batch`; None: all of them
+    coerced.fitting_rows        # their rows in `batch`; None: all of them
     coerced.rejected            # quarantine table, rows counted within `batch`
 
 Nothing is done row by row unless a row is bad: a cast either holds for the whole column, or the column is cast again
@@ -48,7 +48,7 @@ _Fault = tuple[_Mask, str]
 @dataclass(frozen=True)
 class Coerced:
     batch: pa.RecordBatch
-    kept: NDArray[np.int64] | None
+    fitting_rows: NDArray[np.int64] | None
     rejected: pa.Table
 
 
@@ -82,19 +82,19 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     whole = pa.RecordBatch.from_arrays(arrays, names=names)
     if bad is None:
         return Coerced(whole, None, SCHEMA.empty_table())
-    kept = np.flatnonzero(~bad)
-    return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
+    fitting_rows = np.flatnonzero(~bad)
+    return Coerced(whole.take(pa.array(fitting_rows)), fitting_rows, _one_per_row(pa.concat_tables(tables)))
 
 
 def _is_stored(raw: pa.Array, column: Column) -> bool:
-    """Whether a column of numbers is as it is to be stored."""
+    """Whether a column of numbers already has its stored form."""
     if column.shape or column.parse is not None or _STORED.get(column.type) != raw.type.id:
         return False
     return column.nullable or not raw.null_count
 
 
 def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
-    """The stored array of one column, and where a value does not fit: what stands there means nothing.
+    """The stored array of one column, and a mask of the values that do not fit, whose contents are undefined.
 
     Values of a type that can never be stored so do not fit, all of them.
     """
@@ -106,8 +106,8 @@ def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
 
 
 def raw_type(column: Column) -> pa.DataType:
-    """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
-    turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
+    """The type that a reader should aim for: a dictionary for text that repeats, and doubles for numbers, since a
+    float32 reader turns 1e99 into infinity where coercion would quarantine it. For a list, by its elements."""
     if column.separator is not None or column.parse is not None:
         return pa.binary()
     if column.shape:
@@ -118,8 +118,8 @@ def raw_type(column: Column) -> pa.DataType:
 
 
 def raw_types(columns: Sequence[Column]) -> dict[str, pa.DataType]:
-    """`raw_type` by column, less those with a rule of their own: text that is parsed and numbers that are already there
-    may both come, and the reader is to give them as they stand."""
+    """The `raw_type` of each column without a parse rule: where one applies, text and numbers may both come, and the
+    reader leaves them as they are."""
     return {column.name: raw_type(column) for column in columns if column.parse is None}
 
 
@@ -137,7 +137,7 @@ def _find(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _one_per_row(table: pa.Table) -> pa.Table:
-    """A row with several bad values is rejected once, for the first of them."""
+    """Reject a row with several bad values only once, for the first of them."""
     rows = table.column("row").to_numpy()
     _, first = np.unique(rows, return_index=True)
     return table.take(pa.array(first))
@@ -161,7 +161,7 @@ def _coerce_one(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
 
 
 def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
-    """A list or vector: every element is coerced as a scalar would be, and a row is as good as its worst element."""
+    """Coerce a list or vector: each element as a scalar, and a row does not fit if any element does not."""
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), []
     raw = decoded(raw)
@@ -197,7 +197,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
 
 
 def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """The stored array, a mask of the values that do not fit (null in the array), and why."""
+    """(the stored array, a mask of the values that do not fit, null in the array, the reason)."""
     if column.parse is not None and is_text(value_type(raw.type)):
         return _parsed(raw, column, column.parse)
     if column.type == "bytes":
@@ -211,7 +211,7 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
 
 
 def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Each distinct text goes through the rule once."""
+    """Parse each distinct text once by the rule."""
     raw = raw if pa.types.is_dictionary(raw.type) else raw.dictionary_encode()
     values, wrong = parsed(_valid(raw.dictionary), rule)
     if rule.temporal is None:
@@ -228,7 +228,7 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
 
 
 def _valid(raw: pa.Array) -> pa.StringArray:
-    """As a string array. Bytes that are not UTF-8 are not a number either: they become a character that is part of none."""
+    """Convert to a string array. Bytes that are not UTF-8 become U+FFFD, which is part of no number."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
@@ -297,7 +297,7 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
 
 
 def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
-    """Where `fits` is known to be false: null input is null, not wrong."""
+    """Where `fits` is known to be false: null input stays null, and is not wrong."""
     wrong = pc.invert(pc.fill_null(fits, True)).to_numpy(zero_copy_only=False)
     return wrong if wrong.any() else None
 
@@ -361,7 +361,7 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
 
 
 def _whole(value: Any) -> int | None:
-    """A number, or hexadecimal digits, as the int64 that it is exactly."""
+    """Convert a number, or hexadecimal digits, to exactly the int64 that it is."""
     if isinstance(value, str):  # Arrow reads the sixteenth digit as a sign
         bits = int(value, 16)
         return bits - 2**64 if bits >= 2**63 else bits

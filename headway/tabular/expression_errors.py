@@ -18,20 +18,20 @@ _OF_TYPES = re.compile(r"no kernel|match type of value|Unsupported cast|Failed t
 
 
 class Overflow(DataError):
-    """A result of integers that does not fit int64."""
+    """An integer result does not fit int64."""
 
     row: int | None = None
     """Of the batch, from 0; None: it is a result of constants."""
 
 
 def is_overflow(error: Exception) -> bool:
-    """Whether Arrow's checked arithmetic refused a result."""
+    """Whether an Arrow error is the refusal of a result by its checked arithmetic."""
     messages = ("overflow", "not in range")  # the second of uint64 values that meet int64
     return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in messages)
 
 
 def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) -> Overflow:
-    """The error for the part `node` of an expression whose result of row `row` does not fit int64."""
+    """The error for the part `node` of an expression whose result in row `row` does not fit int64."""
     names = [name for name in _names(node) if name in batch.schema.names]
     assigned = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
     values = f" ({', '.join(assigned)})" if assigned else ""
@@ -93,7 +93,7 @@ _OPERATOR = re.compile(
 
 
 def foreign_operator(text: str) -> str | None:
-    """What to write in place of the operators of another language; None when there are none."""
+    """The replacement of another language's operators; None when there are none."""
     operator = next(
         (it for match in _OPERATOR.finditer(text) if (it := match[1] or match[2]) in _OPERATORS | _WORDS), None
     )
@@ -114,7 +114,7 @@ def _ours(match: re.Match[str]) -> str:
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """What a column of this type holds, in plain words."""
+    """The plain words for the content of a column of this type."""
     kind = value_type(kind)
     if is_list(kind):
         return "lists"
@@ -148,7 +148,8 @@ def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
 
 
 def _not_a_condition(node: ast.expr, kinds: dict[str, str]) -> tuple[str, str] | None:
-    """(problem, fix) of an operand of `not`, `and`, `or` that is a column without true and false; None: there is none."""
+    """(problem, fix) for an operand of `not`, `and`, `or` that is a column without true and false; None if there is
+    none."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             operator, operands = "not", [operand]
@@ -184,7 +185,7 @@ def _names(node: ast.expr) -> list[str]:
 
 
 def _constants(node: ast.expr) -> list[object]:
-    """Numbers and texts that stand in a part of an expression, but for the names of columns."""
+    """The numbers and texts in a part of an expression, except names of columns."""
     named = {id(call.args[0]) for call in ast.walk(node) if isinstance(call, ast.Call) and call.args and _is_col(call)}
     return [
         part.value

@@ -38,8 +38,8 @@ def _double(value: Value) -> Value:
 
 
 def _together(left: Value, right: Value) -> tuple[Value, Value]:
-    """Two numbers in a type that both fit, by NumPy's rule: a constant takes its column's type, so that a float32
-    column compares with 0.2 as it was stored; columns of integers and floats meet as doubles. Truth counts as 0 or 1."""
+    """Convert two numbers to a common type by NumPy's rule: a constant takes its column's type, so that a float32
+    column compares with 0.2 as it was stored; integers and floats of columns become doubles. Truth counts as 0 or 1."""
     if pa.types.is_boolean(left.type) != pa.types.is_boolean(right.type):
         left, right = (pc.cast(v, pa.int64()) if pa.types.is_boolean(v.type) else v for v in (left, right))
     left, right = _dated(left, right.type), _dated(right, left.type)
@@ -55,7 +55,7 @@ def _together(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _dated(value: Value, other: pa.DataType) -> Value:
-    """A constant text that meets dates or times as one of them; without a zone it is in UTC."""
+    """Convert a constant text that is compared with dates or times to one of them; without a zone it is in UTC."""
     if not (isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and pa.types.is_temporal(other)):
         return value
     if pa.types.is_timestamp(other) and other.tz is not None:
@@ -76,18 +76,18 @@ def _divide(left: Value, right: Value) -> Value:
 
 
 def _floor_divide(left: Value, right: Value) -> Value:
-    """As in Python; of integers an integer, and null where the divisor is zero."""
+    """Floor division as in Python; an integer of integers, and null where the divisor is zero."""
     if not _integers(left, right):
         return pc.floor(_divide(left, right))
     right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
     quotient = pc.divide_checked(left, right)  # towards zero
-    rest = pc.subtract(left, pc.multiply(quotient, right))
-    down = pc.and_(pc.not_equal(rest, 0), pc.not_equal(pc.less(rest, 0), pc.less(right, 0)))
+    remainder = pc.subtract(left, pc.multiply(quotient, right))
+    down = pc.and_(pc.not_equal(remainder, 0), pc.not_equal(pc.less(remainder, 0), pc.less(right, 0)))
     return pc.subtract(quotient, pc.cast(down, quotient.type))
 
 
 def _modulo(left: Value, right: Value) -> Value:
-    """Python's sign rule: the result has the divisor's sign."""
+    """The remainder, with the divisor's sign as in Python."""
     if not _integers(left, right):
         if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
             left, right = _double(left), _double(right)
@@ -150,7 +150,7 @@ class Expression:
     _tree: ast.expr
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """One value for each row of `batch`.
+        """The value of the expression for each row of `batch`.
 
         Raises:
             ConfigError: a column that the batch does not have.
@@ -184,7 +184,7 @@ class Expression:
 
 @functools.lru_cache(maxsize=256)
 def parse(text: str) -> Expression:
-    """The expression in `text`; ConfigError with the position of what is not allowed."""
+    """Parse the expression in `text`; ConfigError with the position of a part that is not allowed."""
     try:
         tree = ast.parse(" ".join(text.strip().splitlines()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -309,7 +309,7 @@ def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
 
 
 def _failing_row(node: ast.expr, batch: pa.RecordBatch) -> int | None:
-    """The first row of which a part of an expression cannot be evaluated; None: it fails without any row."""
+    """The first row in which a part of an expression cannot be evaluated; None: it fails without any row."""
 
     def fails(start: int, rows: int) -> bool:
         try:
@@ -345,7 +345,7 @@ def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBat
 
 
 def _among(value: Value, items: list[Any]) -> Value:
-    """Which values are among constants that are all of one kind."""
+    """Which values are among constants of one kind."""
     kind = value.type
     if not items or pa.types.is_null(kind):
         return pc.and_(pc.is_valid(value), False)
@@ -361,7 +361,7 @@ def _among(value: Value, items: list[Any]) -> Value:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Value:
-    """Text compares as text, whether it came as bytes, a dictionary or a large string."""
+    """A column as expressions read it: bytes, dictionaries and large strings as text."""
     value = decoded(batch.column(name))
     kind = value.type
     if pa.types.is_integer(kind) and kind.bit_width < 64:

@@ -26,7 +26,7 @@ NULL = U64(0x6E756C6C6E756C6C)
 
 
 def mix64(x: NDArray[np.uint64], seed: int = 0) -> NDArray[np.uint64]:
-    """splitmix64's finaliser of x + (seed + 1) * golden, elementwise, modulo 2**64; dtype and shape [n] as `x`.
+    """Compute splitmix64's finaliser of x + (seed + 1) * golden, elementwise, modulo 2**64; dtype and shape [n] as `x`.
 
     Block by block, so that all steps happen in the processor's cache: whole arrays took six times as long.
     """
@@ -44,7 +44,7 @@ def mix64(x: NDArray[np.uint64], seed: int = 0) -> NDArray[np.uint64]:
 
 
 def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.uint64]:
-    """One uint64 per string; string i is data[offsets[i]:offsets[i + 1]].
+    """Hash strings to uint64; string i is data[offsets[i]:offsets[i + 1]].
 
     Each string is cut into little-endian 8-byte words (the last padded with zeros) that are folded through `mix64`,
     beginning with its length, so that padding cannot collide. A string of more than 1,024 bytes is folded as the 8 bytes
@@ -82,7 +82,7 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
 
 
 def hash_texts(array: pa.Array) -> NDArray[np.uint64]:
-    """`hash_bytes` of each value of a string or binary array; of a null anything."""
+    """Compute `hash_bytes` of each value of a string or binary array; any number for a null."""
     if not len(array):
         return np.zeros(0, U64)
     array = array.cast(pa.large_binary())
@@ -97,7 +97,7 @@ def _digest(text: bytes) -> int:
 
 
 def _fold_words(state: int, text: bytes, first: int) -> int:
-    """The same of one string, from its word `first` on: NumPy's calls cost more than the work on a few long strings."""
+    """Hash one long string, from its word `first` on: NumPy's calls cost more than the work on a few long strings."""
     for k in range(first, (len(text) + 7) // 8):
         z = (state ^ int.from_bytes(text[8 * k : 8 * k + 8], "little")) + (k + 1) * GOLDEN & _ONES
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _ONES
@@ -107,7 +107,7 @@ def _fold_words(state: int, text: bytes, first: int) -> int:
 
 
 def permutation(n: int, *seeds: int) -> NDArray[np.int64]:
-    """A permutation of range(n) that is the same for ever for the same seeds, whatever NumPy's version."""
+    """A permutation of range(n) that is the same for the same seeds in every version of NumPy."""
     key = np.arange(n, dtype=U64)
     for seed in seeds:
         key = mix64(key, seed)

@@ -21,7 +21,7 @@ from headway.tabular.list_arrays import decoded, is_list
 
 
 class LabelConfig(Frozen):
-    """Where the label comes from; `missing` says what becomes of rows that have none."""
+    """The config of the label: its column or expression, and what happens to rows without one (`missing`)."""
 
     column: str | None = None
     expression: str | None = None
@@ -35,7 +35,7 @@ class LabelConfig(Frozen):
         return value
 
     @model_validator(mode="after")
-    def _one(self) -> LabelConfig:
+    def _column_or_expression(self) -> LabelConfig:
         if (self.column is None) == (self.expression is None):
             raise ValueError("give a column, or an expression such as 'arr_delay > 15'; one of the two")
         if self.expression is not None:
@@ -46,7 +46,7 @@ class LabelConfig(Frozen):
         return self
 
     def columns(self) -> frozenset[str]:
-        """The raw columns that the label is made of: never features by themselves."""
+        """The raw columns that the label is computed from; they are not features by themselves."""
         return frozenset({self.column}) if self.column is not None else self._parsed().columns
 
     def _parsed(self) -> Expression:
@@ -72,7 +72,7 @@ class LabelConfig(Frozen):
         return decoded(value).cast(pa.binary())
 
     def stored(self, columns: tuple[Column, ...]) -> Column:
-        """The label as a stored column, given the coerced columns it is made of."""
+        """The label as a stored column, given the coerced columns it is computed from."""
         names = self.columns()
         read = [column for column in columns if column.name in names]
         empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in read], names=[c.name for c in read])

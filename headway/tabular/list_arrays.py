@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from headway.schema.columns import Column
 
+_TEXTS = frozenset(kind.id for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()))
+
 
 @dataclass(frozen=True)
 class Flat:
-    """`values` of all rows, concatenated; `lengths` int64 [rows]; `present` bool [rows]."""
+    """The flat form of lists: `values` of all rows, concatenated; `lengths` int64 [rows]; `present` bool [rows]."""
 
     values: pa.Array
     lengths: NDArray[np.int64]
@@ -33,16 +35,11 @@ class Flat:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds text or bytes, large or not; views and fixed sizes are others."""
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
+    return kind.id in _TEXTS
 
 
 def has_bytes(kind: pa.DataType) -> bool:
-    """As `is_text`, or a view of such."""
+    """Whether an Arrow type holds text or bytes, views included."""
     return is_text(kind) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
 
 
@@ -59,7 +56,7 @@ def decoded(array: Any) -> Any:
 
 
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """What an array of numbers holds, by reference; anything may stand in the place of a null."""
+    """The memory of an array of numbers, by reference; nulls hold any number."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -67,7 +64,7 @@ def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a value is another than the one before it; true for the first."""
+    """Where a value differs from the one before it; true for the first."""
     starts = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
     return starts
@@ -75,17 +72,13 @@ def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds several values per row."""
-    return (
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
+    return isinstance(
+        kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType | pa.ListViewType | pa.LargeListViewType
     )
 
 
 def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
-    """Bytes of each value, 0 for a null; one number where all have the same.
+    """The bytes of each value, 0 for a null; one number where all have the same.
 
     Args:
         extra: added to each value of varying size, and to each list.
@@ -109,13 +102,13 @@ def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
 
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:
-    """The rows of a table in one batch."""
+    """Combine a table's rows into one batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def flatten(array: pa.Array) -> Flat:
-    """A list array of any kind; what lies behind a null row is left out."""
+    """The flat form of a list array of any kind; the values behind a null row are left out."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_fixed_size_list(array.type):
         lengths = np.where(present, array.type.list_size, 0).astype(np.int64)
@@ -125,7 +118,7 @@ def flatten(array: pa.Array) -> Flat:
 
 
 def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_], column: Column) -> pa.Array:
-    """The stored array of a list or vector column; a row that is not `present` must have length 0."""
+    """The stored array of a list or vector column from its flat form; a row that is not `present` must have length 0."""
     mask = None if present.all() else pa.array(~present)
     if column.length is not None:
         values = with_null_slots(values, present, column.length)  # Arrow's fixed lists have them as well
@@ -137,7 +130,7 @@ def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_
 
 
 def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -> pa.Array:
-    """The values of a vector column's rows that are `present`, with `length` nulls for each other row."""
+    """Insert `length` nulls for each row that is not `present` into the values of a vector column."""
     if present.all():
         return values
     filled = np.repeat(present, length)
@@ -145,7 +138,7 @@ def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -
 
 
 def split_text(raw: pa.Array, separator: str) -> pa.Array:
-    """Texts such as "a|b" as lists; "" is the empty list, null stays null."""
+    """Split texts such as "a|b" into lists; "" becomes the empty list, null stays null."""
     parts = pc.split_pattern(raw.cast(pa.large_string()), separator)
     flat = flatten(parts)
     empty = pc.fill_null(pc.equal(raw, ""), False).to_numpy(zero_copy_only=False)

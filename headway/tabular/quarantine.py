@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 def rejected(
     rows: Sequence[int], column: str | None, values: Sequence[object], reason: str | Sequence[str], file: str = ""
 ) -> pa.Table:
-    """A piece of quarantine; `rows` may still be positions within a batch or range, made absolute later."""
+    """A table of rejected rows; `rows` may be positions within a batch or range, made absolute later."""
     texts = [None if value is None else text_of(value)[:CUT] for value in values]
     n = len(texts)
     reasons = [reason] * n if isinstance(reason, str) else list(reason)
@@ -48,7 +48,7 @@ def rejected(
 
 
 def text_of(value: object) -> str:
-    """A value as people read it: text as it is, lists and objects as JSON."""
+    """The text of a value for people: text as it is, lists and objects as JSON."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return json.dumps(value, ensure_ascii=False, default=text_of) if isinstance(value, list | dict) else str(value)
@@ -63,7 +63,7 @@ def write(path: Path, tables: Iterable[pa.Table]) -> int:
 
 
 def read(folder: Path) -> pa.Table:
-    """The quarantine in an ingest output; an empty table when nothing was rejected.
+    """Read the quarantine in an ingest output; an empty table when nothing was rejected.
 
     Raises:
         DataError: the file is damaged.

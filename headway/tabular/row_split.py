@@ -2,7 +2,7 @@
 
     rows = RowSplit(config, columns_that_are_read, hashed)
     types = rows.types(names_in_the_file, raw_types)          # what to read, with its types
-    rows.assigned(coerced_batch, raw_batch, kept)             # headway.tabular.splits.Assigned
+    rows.assigned(coerced_batch, raw_batch, kept_rows)        # headway.tabular.splits.Assigned
 
 A split without a key hashes `hashed`, in the types that were frozen. A column that is stored in another type, or not stored
 at all, is coerced once more for the hash alone: a value that does not fit costs no row there and hashes as a null, as does
@@ -33,7 +33,7 @@ class RowSplit:
 
     @property
     def extra(self) -> bool:
-        """Whether columns are read for the split alone."""
+        """Whether some columns are read for the split only."""
         return bool(self._extra)
 
     @property
@@ -42,7 +42,7 @@ class RowSplit:
         return bool(self._apart)
 
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """`types` and those of the columns that are read for the split alone.
+        """The types to read, `types` and those of the columns that are read for the split only.
 
         Args:
             names: of the file's columns; None: whatever is asked for can be read.
@@ -55,12 +55,12 @@ class RowSplit:
                 raw_types[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards
         return raw_types
 
-    def assigned(self, batch: pa.RecordBatch, raw: pa.RecordBatch, kept: NDArray[np.int64] | None) -> Assigned:
+    def assigned(self, batch: pa.RecordBatch, raw: pa.RecordBatch, rows: NDArray[np.int64] | None) -> Assigned:
         """The splits of a coerced batch.
 
         Args:
             raw: the batch as it was read.
-            kept: its rows that are in `batch`; None: all of them.
+            rows: its rows that are in `batch`; None: all of them.
         """
         if not self._hashed:
             return assigned(self._config, batch)
@@ -72,7 +72,7 @@ class RowSplit:
             if name not in files:
                 return np.full(batch.num_rows, NULL)
             array = _lenient(files[name], self._apart[name])
-            return array if kept is None else array[kept]
+            return array if rows is None else array[rows]
 
         return assigned(self._config, batch, list(self._hashed), hashes)
 
@@ -82,7 +82,7 @@ _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "
 
 
 def _differ(read: Column, hashed: Column) -> bool:
-    """Whether the stored values are not those to hash."""
+    """Whether the stored values differ from those to hash."""
     read_as, hashed_as = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
     return read_as != hashed_as or bool(read.shape) != bool(hashed.shape)
 

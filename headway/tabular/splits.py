@@ -33,7 +33,7 @@ _SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features
 
 
 class SplitConfig(Frozen):
-    """How rows are split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
+    """The config of the split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
 
     mode: Literal["hash", "time", "column"] = "hash"
     key: tuple[str, ...] = Field(
@@ -47,7 +47,7 @@ class SplitConfig(Frozen):
     )
     eval: float = Field(default=0.2, gt=0.0, lt=1.0)
     test: float = Field(default=0.0, ge=0.0, lt=1.0)
-    salt: int = Field(default=0, ge=0, description="another salt, another split")
+    salt: int = Field(default=0, ge=0, description="a different salt gives a different split")
     eval_spans: int = Field(default=1, ge=1)
     test_spans: int = Field(default=0, ge=0)
     column: str | None = Field(default=None, description="mode column: holds train, eval or test")
@@ -78,16 +78,16 @@ class SplitConfig(Frozen):
         return self
 
     def unique_columns(self) -> tuple[str, ...]:
-        """The columns that no two rows may agree in; none: that is not demanded."""
+        """The columns whose values no two rows may share; none: that is not required."""
         return self.key if self.unique is True else self.unique or ()
 
     @property
     def by_row(self) -> bool:
-        """Whether rows are split by what they hold, without a key."""
+        """Whether rows are split by their content, without a key."""
         return self.mode == "hash" and not self.key
 
     def at_ingest(self) -> dict[str, Any]:
-        """The part of the config that decides which row goes where."""
+        """The part of the config that decides each row's split."""
         if self.mode == "time":
             return {"mode": "time"}
         if self.mode == "column":
@@ -95,12 +95,12 @@ class SplitConfig(Frozen):
         return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test, "salt": self.salt}
 
     def noted(self) -> dict[str, Any]:
-        """The part of the config that decides what ingest notes of each row for the proof."""
+        """The part of the config that decides what ingest indexes of each row for the proof."""
         noted = {"key": list(self.key), "unique": list(self.unique_columns())}
         return {name: columns for name, columns in noted.items() if columns}
 
     def columns(self) -> frozenset[str]:
-        """Raw columns that splitting and its proof need beyond the stored ones."""
+        """The raw columns that splitting and its proof need beyond the stored ones."""
         return frozenset({self.column} if self.column else ()) | set(self.key) | set(self.unique_columns())
 
     def named_by(self, column: str) -> str:
@@ -115,7 +115,7 @@ class SplitConfig(Frozen):
 
 @dataclass(frozen=True)
 class Assigned:
-    """The splits of a batch's rows, and the hashes they were chosen by."""
+    """The splits of a batch's rows, and the hashes that decided them."""
 
     codes: NDArray[np.int8]
     """For each row the index of its split in `config.names()`."""
@@ -131,7 +131,7 @@ def assigned(
     columns: Sequence[str] | None = None,
     hashes: Callable[[str], Hashes] | None = None,
 ) -> Assigned:
-    """For each row of a coerced batch its split, with the hashes that were made on the way.
+    """Assign each row of a coerced batch to a split; also returns the hashes.
 
     Args:
         columns: what is hashed without a key; None: all there are.
@@ -182,7 +182,7 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 def row_hash(
     batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, hashes: Callable[[str], Hashes] | None = None
 ) -> Hashes:
-    """One uint64 per row over the named columns, in the order of their names so that config order does not matter.
+    """Hash the named columns of each row to uint64, in the order of their names so that config order does not matter.
 
     Args:
         hashes: the `column_hash` of a column, where that is not of `batch`.
@@ -194,7 +194,7 @@ def row_hash(
 
 
 def column_hash(array: pa.Array) -> NDArray[np.uint64]:
-    """One uint64 for each value of an int64, float32 or binary array, or of lists of them; null has a hash of its own.
+    """Hash each value of an int64, float32 or binary array, or of lists of them, to uint64; null has its own hash.
 
     Floats are hashed as the bits of their float32, with -0.0 as 0.0 and every NaN alike.
     """
@@ -224,7 +224,7 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
-    """Of a list: its length, and each element's hash mixed with its place."""
+    """Hash lists: the length, and each element's hash mixed with its place."""
     flat = flatten(array)
     ends = np.cumsum(flat.lengths)
     places = np.arange(len(flat.values)) - np.repeat(ends - flat.lengths, flat.lengths)
@@ -235,7 +235,7 @@ def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
-    """Each row's hash, from those of a dictionary's words; NULL for a null."""
+    """Each row's hash from those of a dictionary's words; NULL for a null."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
 
@@ -245,7 +245,7 @@ Part = tuple[str, str]
 
 
 def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[Part]]:
-    """Which part of which span trains, evaluates and tests.
+    """The parts of spans that are train, eval and test.
 
     Raises:
         ConfigError: mode time, and a window too short to leave anything to train on.
@@ -262,6 +262,6 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
             where="split.mode: time",
             fix=f"take a window of at least {holdout_spans + 1}, or split by hash",
         )
-    train, rest = list(spans[: len(spans) - holdout_spans]), list(spans[len(spans) - holdout_spans :])
-    named = {"train": train, "eval": rest[: config.eval_spans], "test": rest[config.eval_spans :]}
+    train, holdout = list(spans[: len(spans) - holdout_spans]), list(spans[len(spans) - holdout_spans :])
+    named = {"train": train, "eval": holdout[: config.eval_spans], "test": holdout[config.eval_spans :]}
     return {name: [(span, ALL) for span in part] for name, part in named.items()}

@@ -1,4 +1,4 @@
-"""Rows of many columns, those of one type as one block of numbers: what a call costs is shared by all of them.
+"""Wide tables as one block of numbers per type, so that many columns share the cost of a call.
 
     train, rest = Stack.parts(batch, [rows_of_train, other_rows])
     train.values["float32"]                  # [columns, rows]
@@ -39,29 +39,29 @@ Mask = NDArray[np.bool_]
 
 
 class Dictionaries:
-    """The words of some dictionary columns, with what is worked out of them once."""
+    """The words of some dictionary columns, with cached facts of them."""
 
     def __init__(self, arrays: Sequence[pa.Array]):
         self.arrays = arrays
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """How many words each column has."""
+        """The number of words of each column."""
         return np.array([len(words) for words in self.arrays], np.int64)
 
     @cached_property
     def bases(self) -> NDArray[np.int64]:
-        """Where each column's words begin among all, and where the last ones end."""
+        """The place of each column's first word among all words, and their total number."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:
-        """`column_hash` of all words."""
+        """The `column_hash` of all words."""
         return column_hash(pa.concat_arrays([words.cast(pa.large_binary()) for words in self.arrays]))
 
     @cached_property
     def repeating(self) -> frozenset[int]:
-        """The columns that may have a word twice; nothing forbids it. Words are told apart by their hashes."""
+        """The columns that may contain a word twice, as Arrow allows; compared by hash."""
         owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
         order = np.lexsort((self.hashes, owners))
         hashes, owners = self.hashes[order], owners[order]
@@ -91,37 +91,37 @@ class Stack:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> Stack:
-        """All rows of a batch."""
+        """Stack all rows of a batch."""
         return cls.parts(batch, [None])[0]
 
     @classmethod
     def parts(
         cls, batch: pa.RecordBatch, rows: Sequence[NDArray[np.int64] | None], earlier: Dictionaries | None = None
     ) -> list[Stack]:
-        """For each of `rows` those rows of a batch, in their order; None: all of them.
+        """Stack parts of a batch, one per entry of `rows`, the rows in their order; None: all of them.
 
         Args:
-            known: the words of another batch, which are taken if they are the same.
+            earlier: the words of another batch, used again if they are the same.
         """
         arrays, names = batch.columns, batch.schema.names
         places, dictionaries, others = _places(arrays)
         words = Dictionaries(dictionaries)
         if earlier is not None and len(earlier.arrays) == len(dictionaries) and not earlier.differing(words):
             words = earlier
-        counts = [batch.num_rows if some is None else len(some) for some in rows]
+        counts = [batch.num_rows if chosen is None else len(chosen) for chosen in rows]
         stacks = [
             cls(names, n, places, {k: np.empty((len(p), n), DTYPES[k]) for k, p in places.items()}, {}, words, {})
             for n in counts
         ]
         for kind, columns in places.items():
             for start, block, present in _stacked(arrays, columns, kind, batch.num_rows):
-                for some, stack in zip(rows, stacks, strict=True):
-                    stack._fill(kind, start, block, present, some)
+                for chosen, stack in zip(rows, stacks, strict=True):
+                    stack._fill(kind, start, block, present, chosen)
             for stack in stacks:
                 stack.present.setdefault(kind, None)
-        for some, stack in zip(rows, stacks, strict=True):
+        for chosen, stack in zip(rows, stacks, strict=True):
             for i, array in others.items():
-                stack.others[i] = array if some is None else array.take(pa.array(some))
+                stack.others[i] = array if chosen is None else array.take(pa.array(chosen))
         return stacks
 
     def _fill(
@@ -143,24 +143,24 @@ class Stack:
         return len(self.names)
 
     def slice(self, start: int, length: int | None = None) -> Stack:
-        """Some rows, by reference."""
+        """A range of rows, by reference."""
         start = min(start, self.num_rows)
         end = self.num_rows if length is None else min(start + length, self.num_rows)
         return self._each(end - start, lambda block: block[:, start:end], lambda array: array.slice(start, end - start))
 
     def take(self, rows: NDArray[np.int64]) -> Stack:
-        """Some rows in the order given, by copy."""
+        """The given rows in the order given, by copy."""
         places = pa.array(rows)
         return self._each(len(rows), lambda block: block.take(rows, axis=1), lambda array: array.take(places))
 
-    def _each(self, n: int, some: Callable[[NDArray[Any]], NDArray[Any]], other: Callable[[Any], Any]) -> Stack:
-        values = {kind: some(block) for kind, block in self.values.items()}
-        present = {kind: None if mask is None else some(mask) for kind, mask in self.present.items()}
-        others = {i: other(array) for i, array in self.others.items()}
+    def _each(self, n: int, of_block: Callable[[NDArray[Any]], NDArray[Any]], of_array: Callable[[Any], Any]) -> Stack:
+        values = {kind: of_block(block) for kind, block in self.values.items()}
+        present = {kind: None if mask is None else of_block(mask) for kind, mask in self.present.items()}
+        others = {i: of_array(array) for i, array in self.others.items()}
         return Stack(self.names, n, self.places, values, present, self.words, others)
 
     def arrays(self, kind: str) -> list[pa.Array]:
-        """The columns of one kind of block as Arrow arrays, by reference where that can be."""
+        """The columns of one kind of block as Arrow arrays, by reference where possible."""
         arrays = _sliced(self.values[kind], self.present[kind])
         if kind != CODES:
             return arrays
@@ -189,7 +189,7 @@ class Stack:
         return self.others[at]
 
     def batch(self) -> pa.RecordBatch:
-        """As a RecordBatch."""
+        """The rows as a RecordBatch."""
         return pa.RecordBatch.from_arrays(self.columns(), names=list(self.names))
 
 
@@ -217,25 +217,25 @@ def _places(arrays: list[pa.Array]) -> tuple[dict[str, list[int]], list[pa.Array
 def _stacked(
     arrays: Sequence[pa.Array], places: list[int], kind: str, rows: int
 ) -> Iterator[tuple[int, NDArray[Any], Mask | None]]:
-    """(the first row of the block that these are, their values by reference, where there is one)."""
+    """Blocks of a few columns: (the number of the first, the values by reference, a mask of those present)."""
     each = max(_LEAST, _BLOCK // max(rows, 1))
     for start in range(0, len(places), each):
-        some = [arrays[i].indices if kind == CODES else arrays[i] for i in places[start : start + each]]
-        flat = pa.concat_arrays(some)
-        shape = len(some), rows
+        columns = [arrays[i].indices if kind == CODES else arrays[i] for i in places[start : start + each]]
+        flat = pa.concat_arrays(columns)
+        shape = len(columns), rows
         present = flat.is_valid().to_numpy(zero_copy_only=False).reshape(shape) if flat.null_count else None
         yield start, slots(flat, DTYPES[kind]).reshape(shape), present
 
 
 def _sliced(block: NDArray[Any], present: Mask | None) -> list[pa.Array]:
-    """The rows of a block as arrays."""
+    """Each row of a block as an array."""
     columns, rows = block.shape
     flat = pa.array(block.reshape(-1), mask=None if present is None else ~present.reshape(-1))
     return [flat.slice(start, rows) for start in range(0, columns * rows, rows)] if rows else [flat] * columns
 
 
 def joined(stacks: Sequence[Stack]) -> Stack:
-    """The rows of stacks of the same columns, one behind the other."""
+    """Concatenate stacks of the same columns."""
     if len(stacks) == 1:
         return stacks[0]
     first = stacks[0]
@@ -258,16 +258,16 @@ def joined(stacks: Sequence[Stack]) -> Stack:
 
 
 def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictionaries]:
-    """The blocks of codes, of all stacks' words."""
+    """Recode the blocks of codes to common dictionaries: (blocks, dictionaries)."""
     dictionaries = stacks[0].words
     if CODES not in stacks[0].places:
         return [], dictionaries
     codes = [stacks[0].values[CODES]]
     for stack in stacks[1:]:
         block = stack.values[CODES]
-        if odd := dictionaries.differing(stack.words):
+        if differing := dictionaries.differing(stack.words):
             block, words = block.copy(), list(dictionaries.arrays)
-            for i in odd:
+            for i in differing:
                 both = pa.concat_arrays([words[i], stack.words.arrays[i]]).dictionary_encode()
                 places, own = both.indices.to_numpy(), len(words[i])
                 if not (places[:own] == np.arange(own)).all():  # a word that stands twice
@@ -282,5 +282,5 @@ def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictio
 
 
 def _other_codes(codes: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
-    """Codes that a dictionary's words have in another one; whatever stands in the place of a null is kept in bounds."""
+    """Recode a dictionary's codes by `places`; the codes of nulls, which may be anything, are kept in bounds."""
     return places[np.clip(codes, 0, len(places) - 1)] if len(places) else np.zeros(len(codes), codes.dtype)

@@ -1,1 +1,1 @@
-"""The checks behind `headway.validation.stage`: the schema, the label, drift, and hints about columns."""
+"""The checks of `headway.validation.stage`: the schema, the label, drift, and hints about columns."""

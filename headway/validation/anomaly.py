@@ -32,7 +32,7 @@ class Anomaly(Frozen):
 def finding(
     severity: Severity, kind: str, where: str | None, message: str, fix: str | None, *, column: str | None = None
 ) -> Anomaly:
-    """An anomaly; `where` is the split or span."""
+    """Make an anomaly; `where` is the split or span."""
     return Anomaly(severity=severity, kind=kind, column=column, where=where, message=message, fix=fix)
 
 
@@ -48,13 +48,13 @@ def summary_table(result: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def listed(counts: list[tuple[Any, int]], total: int) -> str:
-    """The first few of `total` values, each with its rows."""
+    """The text of the first few of `total` values, each with its rows."""
     named = ", ".join(f"{value_text(value)} ({count:,})" for value, count in counts[:LISTED])
     return named + (f" and {total - LISTED:,} more" if total > LISTED else "")
 
 
 def value_text(value: bytes | float) -> str:
-    """A value as a sentence shows it: text quoted and cut to 60 characters, whole numbers without a fraction."""
+    """The text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
         return repr(text if len(text) <= 60 else text[:57] + "...")

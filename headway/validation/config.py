@@ -31,7 +31,8 @@ KINDS = (
 
 
 class DriftConfig(Frozen):
-    """Distances beyond which a column has drifted from the champion's train rows, or logged requests from ours."""
+    """The distances beyond which a column has drifted from the champion's train rows, or logged requests from this
+    run's."""
 
     l_infinity: float = Field(default=0.1, ge=0, description="text: the most that one value's share may change")
     jensen_shannon: float = Field(default=0.1, ge=0, description="numbers: divergence in bits, from 0 to 1")
@@ -43,14 +44,14 @@ class DriftConfig(Frozen):
 
 
 class StratificationConfig(Frozen):
-    """When the label of eval or test differs from that of train: both limits have to be exceeded."""
+    """The limits on the difference of the label of eval or test from train; both must be exceeded."""
 
     p: float = Field(default=1e-4, ge=0, le=1, description="beyond chance: the p-value is less")
     effect: float = Field(default=0.05, ge=0, description="large enough: so many standard deviations of the label")
 
 
 class ColumnDrift(Frozen):
-    """Limits of one column; keys left out are as for all columns."""
+    """The limits of one column; omitted keys are as for all columns."""
 
     l_infinity: float | None = Field(default=None, ge=0)
     jensen_shannon: float | None = Field(default=None, ge=0)
@@ -78,7 +79,7 @@ class ColumnValidation(Frozen):
 
 
 class ValidateConfig(Frozen):
-    """Limits beyond which a run stops or warns, and the severity of each kind of finding."""
+    """The limits beyond which a run stops or warns, and the severity of each kind of finding."""
 
     max_quarantined: float = Field(default=0.01, ge=0, le=1, description="share of a span's rows that may be rejected")
     max_unseen: float = Field(default=0.05, ge=0, le=1, description="share of rows with values outside a string domain")
@@ -101,12 +102,12 @@ class ValidateConfig(Frozen):
         description="logged requests (JSON lines, or a TFRecord of tf.Examples) to compare train rows with",
     )
     severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
-    columns: dict[str, ColumnValidation] = Field(default={}, description="what differs for single columns")
+    columns: dict[str, ColumnValidation] = Field(default={}, description="settings of single columns")
 
     _check_kinds = field_validator("severity")(_kinds)
 
     def check(self, names: Sequence[str], *, where: str) -> None:
-        """ConfigError when a column is named that does not exist."""
+        """Raise ConfigError when the config names a column that does not exist."""
         for name in self.columns:
             if name != LABEL and name not in names:
                 raise no_column(name, names, where=f"{where}: validation.columns")
@@ -120,12 +121,12 @@ class ValidateConfig(Frozen):
         return self.max_missing if own is None or own.max_missing is None else own.max_missing
 
     def drift_of(self, column: str) -> DriftConfig:
-        """The bounds of a column: its own where it has any."""
+        """The limits of a column: its own where it has any."""
         own = self.columns.get(column)
         return self.drift.model_copy(update=own.drift.model_dump(exclude_none=True)) if own else self.drift
 
     def settled(self, anomaly: Anomaly) -> Anomaly | None:
-        """The anomaly with the gravity that the config gives it; None when it is to be ignored."""
+        """The anomaly with its configured severity; None when it is to be ignored."""
         own, kind = self.columns.get(anomaly.column or ""), anomaly.kind
         severity = (own.severity.get(kind) if own else None) or self.severity.get(kind) or anomaly.severity
         return None if severity == "ignore" else anomaly.model_copy(update={"severity": severity})

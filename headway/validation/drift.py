@@ -31,7 +31,8 @@ INNER = np.linspace(0.05, 0.95, 19)
 
 
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
-    """(the greatest change of a share, of which value, its share in ours, in theirs); shares of the rows with a value.
+    """(the greatest change of a value's share, the value, its share in ours, in theirs); shares of the rows with a
+    value.
 
     Raises:
         ValueError: the values of one side were not counted.
@@ -62,12 +63,12 @@ def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
 
 
 def _relative(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    some = p > 0
-    return float((p[some] * np.log2(p[some] / q[some])).sum())
+    positive = p > 0
+    return float((p[positive] * np.log2(p[positive] / q[positive])).sum())
 
 
 def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of the finite values in (-inf, e0], (e0, e1], ..., (en, inf)."""
+    """The share of the finite values in each of (-inf, e0], (e0, e1], ..., (en, inf)."""
     if column.numbers is not None:
         values, counts = column.numbers.sorted()
         ends = np.concatenate([[0], np.cumsum(counts)])
@@ -78,7 +79,7 @@ def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
-    """0 for equal quantiles; 1 when they shift by the whole 5% to 95% range, or between two constants."""
+    """The distance of quantiles: 0 when equal, 1 for a shift by the whole 5% to 95% range, or between two constants."""
     a, b = ours.quantile(INNER.tolist()), theirs.quantile(INNER.tolist())
     shift = float(np.abs(a - b).mean())
     if not shift:
@@ -88,7 +89,7 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 
 
 def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig) -> Iterator[Anomaly]:
-    """An anomaly for each column of both that is further apart than its bounds; `whose` names the champion."""
+    """An anomaly for each common column that differs by more than its limits; `whose` names the champion."""
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
         message = f"drift was not checked: {counted(ours.rows, 'train row')}, {theirs.rows:,} of {whose}; at least "
         message += f"{config.drift.min_rows:,} of each are needed"
@@ -102,7 +103,7 @@ def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: Va
 
 
 def _flat(column: ColumnStatistics) -> bool:
-    """Whether there is one value per row."""
+    """Whether a column has one value per row."""
     return not getattr(column, "shape", ())
 
 
@@ -150,7 +151,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
 
 
 def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, whose: str) -> Anomaly:
-    """Values that are images or documents have no shares to compare."""
+    """A finding about values that are images or documents, which have no shares to compare."""
     longest = max(ours.longest or 0, theirs.longest or 0)
     message = f"the values of {which} were not compared with those of {whose}: they have up to {longest:,} bytes, and "
     message += f"values are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared"
@@ -159,7 +160,7 @@ def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, who
 
 
 def _absent(column: ColumnStatistics) -> float:
-    """The share of rows without a value that can be compared: null, NaN or infinite."""
+    """The share of rows without a comparable value: null, NaN or infinite."""
     present = column.present if column.type == "bytes" else column.finite
     return 1 - present / column.rows if column.rows else 1.0
 
@@ -176,7 +177,7 @@ def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
 
 
 def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
-    """Classes that the champion learnt from and that no train row has any more; both sides must be complete classes."""
+    """Report classes that the champion learnt from and that no train row has now; both sides must be complete classes."""
     values = {value for value, _ in ours.top()}
     gone = [(value, count) for value, count in theirs.top() if value not in values]
     if gone:
@@ -186,7 +187,7 @@ def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> It
 
 
 def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig) -> Iterator[Anomaly]:
-    """Features whose logged requests are further from the train rows than the bounds of drift."""
+    """Report features whose logged requests differ from the train rows by more than the limits of drift."""
     if min(train.rows, logged.rows) < config.drift.min_rows:
         message = f"skew was not checked: {counted(train.rows, 'train row')}, "
         message += f"{counted(logged.rows, 'logged request')}; at least {config.drift.min_rows:,} of each are needed"
@@ -211,6 +212,8 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
                 "of its train values, and", "of the logged values, and"
             )
             message = message.replace("in those of the train rows", "in the train rows")
-            fix = (drifted.fix or "").replace("check what changed in the source", "make it in serving as in the source")
+            fix = (drifted.fix or "").replace(
+                "check what changed in the source", "compute it in serving as in the source"
+            )
             fix = fix.replace("if it is right", "if it is meant to differ")
             yield drifted.model_copy(update={"kind": "skew", "where": "serving", "message": message, "fix": fix})

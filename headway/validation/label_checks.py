@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from headway.messages import agree
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
@@ -22,7 +24,7 @@ AUTO_MOST_CLASSES = 20
 def labels(
     split: str, label: ColumnStatistics, train: ColumnStatistics | None, task: str, config: ValidateConfig
 ) -> Iterator[Anomaly]:
-    """What is wrong with a split's label, held against that of train."""
+    """Find problems of a split's label, also by comparison with that of train."""
     if label.infinite:
         message = f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which are ignored"
         fix = "filter them (source.where), or mend the label expression"
@@ -46,7 +48,7 @@ def labels(
 
 
 def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> Iterator[Anomaly]:
-    """Classes that only one of train and this split has."""
+    """Report classes that only one of train and this split has."""
     ours, theirs = train.top(), label.top()
     unseen = [(value, count) for value, count in theirs if value not in {value for value, _ in ours}]
     if unseen:
@@ -76,19 +78,24 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:
-    """Whether the label's values are classes, as the pipeline says or as they look."""
+    """Whether the label's values are classes, by the config or by their statistics."""
     if not label.complete or not label.distinct:
         return False
-    if task != "auto":
-        return task != "regression"
+    if (known := _known(task)) is not None:
+        return known.has_classes
     few = label.type == "int64" and label.distinct <= AUTO_MOST_CLASSES
     return label.type == "bytes" or label.distinct == 2 or few
 
 
-def task_of(task: str, label: ColumnStatistics) -> str:
-    """binary, multiclass or regression: as the pipeline says, or as the label looks."""
-    if task != "auto":
-        return task
+def label_kind(task: str, label: ColumnStatistics) -> str:
+    """binary, multiclass or regression (any number): by the config or by the label's statistics."""
+    if (known := _known(task)) is not None and known.has_classes:
+        return "multiclass" if known.per_class else "binary"
     if not is_class(task, label):
         return "regression"
     return "binary" if label.distinct == 2 else "multiclass"
+
+
+def _known(task: str) -> Task | None:
+    """The task that the pipeline names; None where it leaves it open, or names one of its own module."""
+    return None if task == "auto" or ":" in task else task_of(task)

@@ -1,4 +1,4 @@
-"""Hints against features, from column statistics and a small sample of rows: constant, duplicate, or leaking the label.
+"""Hints about features, from column statistics and a small sample of rows: constant, duplicate, or leaking the label.
 
 A column of one value; two columns with the same content; a column that alone predicts the label too well, which is often
 one that is only known after the answer. The last is judged out of sample: each half of the sampled rows is predicted from
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.evaluation.metrics import auc
+from headway.metrics.classification import auc
 from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.row_sample import numbers
@@ -31,7 +31,7 @@ Codes = NDArray[np.int64]
 
 
 def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
-    """A column with the same value in every train row; being missing would tell something."""
+    """Report columns with the same value in every train row; missing values would be information."""
     if column.distinct == 1 and not (column.missing or column.nan or column.infinite):
         message = f"column {column.name!r} has the same value in all {column.rows:,} train rows"
         fix = f"leave it out: {column_yaml(column.name, 'ignore')}"
@@ -39,7 +39,7 @@ def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
 
 
 def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anomaly]:
-    """Columns that repeat an earlier one: the same figures over all rows, and the same value in each sampled row."""
+    """Report columns that repeat an earlier one: equal statistics over all rows, and equal values in each sampled row."""
     rows = train.sample.table()
     if rows is None:
         return
@@ -61,7 +61,7 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
 
 
 def _places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
-    """Where each of the named columns stands. A table looks through all of its names for one, and there may be thousands."""
+    """The place of each named column. A table searches all of its names for one, and there may be thousands."""
     named = set(names)
     return {name: place for place, name in enumerate(rows.column_names) if name in named}
 
@@ -73,7 +73,7 @@ def _bits(values: pa.ChunkedArray) -> bytes:
 
 
 def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: float) -> Iterator[Anomaly]:
-    """Columns that alone predict the label too well.
+    """Report columns that alone predict the label too well.
 
     Args:
         task: binary, multiclass or regression.
@@ -131,7 +131,7 @@ def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:
 
 
 def _codes(values: pa.ChunkedArray) -> Codes:
-    """A bucket for each row; a missing value has one of its own."""
+    """The bucket of each row; missing values have their own."""
     missing = values.is_null().to_numpy()
     if (pa.types.is_integer(values.type) and values.type != pa.uint64()) or pa.types.is_floating(values.type):
         floats, good = numbers(values)

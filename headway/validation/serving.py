@@ -1,4 +1,4 @@
-"""Statistics of logged serving requests, to be compared with those of the train rows.
+"""Statistics of logged serving requests, for comparison with those of the train rows.
 
     logged = requests(Path("requests.jsonl"), feature_columns)
     logged.statistics, logged.unfit          # of the rows that fit, and (rows that do not, the first reason)
@@ -53,7 +53,7 @@ def checksum(path: Path) -> dict[str, int | str]:
 
 
 def requests(path: Path, columns: Sequence[Column]) -> Logged:
-    """What was asked of the model. A line that is broken, or a value that does not fit, costs its request alone.
+    """Statistics of logged requests. A broken line, or a value that does not fit, rejects its request only.
 
     Raises:
         DataError: the file holds no request, or a TFRecord is damaged.
@@ -94,7 +94,7 @@ Numbers = Callable[[int], int]
 
 
 def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, Numbers, str]]:
-    """Rows as they stand, what gives the place in the file of a row, and what that place is called."""
+    """(rows, a function from a row to its place in the file, the word for that place) of each chunk."""
     types, names = raw_types(columns), [column.name for column in columns]
     with open_file(str(path)) as file:
         head, size = file.read(len(GZIP)), file.size()
@@ -130,7 +130,7 @@ def _json(path: Path, names: Sequence[str], types: Mapping[str, pa.DataType]) ->
 
 
 def _one_a_line(data: bytes, before: int) -> tuple[bytes, list[int]]:
-    """Requests, one a line, and the number of the line of the file that each comes from."""
+    """Read requests, one per line, with the line number of each."""
     requests, numbers = list[bytes](), list[int]()
     for number, line in enumerate(data.split(b"\n"), before + 1):
         if not line.strip(b" \t\r"):

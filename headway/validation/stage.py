@@ -12,22 +12,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.evaluation.tasks import Task
 from headway.messages import agree, counted
 from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
+from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, errors, finding, summary_table
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, skew, vanished
-from headway.validation.label_checks import is_class, labels, task_of
+from headway.validation.label_checks import is_class, label_kind, labels
 from headway.validation.leakage_hints import constant, duplicates, leakage
 from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
@@ -53,7 +53,7 @@ class SpanFacts(Frozen):
 
 
 class ChampionFacts(Frozen):
-    """What the champion was trained on."""
+    """The champion's training data."""
 
     name: str
     """As a sentence names it: `version 3 (2013-01 to 2013-06)`."""
@@ -69,7 +69,7 @@ class ValidateRequest(Frozen):
     spans: tuple[SpanFacts, ...]
     stored: tuple[str, ...] = ()
     """Columns that the statistics must be of."""
-    task: Task | Literal["auto"] = "auto"
+    task: TaskOrAuto = "auto"
     config: ValidateConfig = ValidateConfig()
     features: tuple[str, ...] | None = None
     """The columns that the model learns from; None: all but the label."""
@@ -85,8 +85,8 @@ class ValidateRequest(Frozen):
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: write out/validation.json; returns {"anomalies": [...], "errors": n, "warnings": n, "splits": rows of
-    text by split, "proof": sentences of what is proven}.
+    """Run the stage: write out/validation.json; return {"anomalies": [...], "errors": n, "warnings": n, "splits": rows
+    of text by split, "proof": sentences of what is proven}.
 
     An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
     """
@@ -114,7 +114,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
 
 
 def _proof(request: ValidateRequest) -> dict[str, Any]:
-    """What the stage before has found out about keys and times."""
+    """The findings of the leakage proof, from the stage before."""
     if request.proof is None:
         return {"says": [], "anomalies": [], "splits": {}}
     path = request.proof / PROOF
@@ -125,12 +125,12 @@ def _proof(request: ValidateRequest) -> dict[str, Any]:
 
 
 def _proven(facts: dict[str, Any]) -> dict[str, Any]:
-    """A split's keys and times, as the table of splits shows them."""
+    """A split's keys and times, for the table of splits."""
     return {name.replace("_", " "): value for name, value in facts.items() if name != "rows"}
 
 
 def _table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With a cell for each column of any of them."""
+    """Rows that all have the same cells, empty where one had none."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name, "") for name in names} for row in rows]
 
@@ -188,7 +188,7 @@ def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
             yield from constant(train.columns[name])
     yield from duplicates(train, features)
     if train_label is not None:
-        yield from leakage(train, features, task_of(request.task, train_label), request.config.leakage)
+        yield from leakage(train, features, label_kind(request.task, train_label), request.config.leakage)
 
 
 def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
@@ -208,7 +208,7 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
     ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
     if ours is not None and before is not None and ours.type == before.type:
         classes = is_class(request.task, before) and ours.complete
-        if classes and task_of(request.task, before) != "regression":
+        if classes and label_kind(request.task, before) != "regression":
             yield from vanished(ours, before, champion.name)
 
 

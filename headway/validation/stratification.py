@@ -34,7 +34,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
 from headway.validation.anomaly import Anomaly, finding, value_text
 from headway.validation.config import StratificationConfig
-from headway.validation.label_checks import task_of
+from headway.validation.label_checks import label_kind
 
 _EXPECTED = 5.0
 """Fewer expected rows of a class make the tests doubtful."""
@@ -62,11 +62,11 @@ class Report:
 def stratification(
     splits: Mapping[str, SplitStatistics], task: str, split: SplitConfig, config: StratificationConfig
 ) -> Report:
-    """The report over the splits of a window; `task` as the pipeline says it, or "auto"."""
+    """The report over the splits of a window; `task` as in the pipeline, or "auto"."""
     report = Report()
     total = sum(statistics.rows for statistics in splits.values())
     train = splits["train"].columns.get(LABEL) if "train" in splits else None
-    kind = task_of(task, train) if train is not None and train.present else None
+    kind = label_kind(task, train) if train is not None and train.present else None
     for name, statistics in splits.items():
         share = statistics.rows / total if total else 0.0
         row: dict[str, str | int] = {"split": name, "rows": statistics.rows, "share": f"{share:.2%}"}
@@ -91,7 +91,7 @@ def _share_of(split: SplitConfig, name: str) -> float | None:
 
 
 def _off(name: str, rows: int, total: int, target: float) -> Iterator[Anomaly]:
-    """The rows that fell to a split against the share that was asked for: one-sample z-test of a proportion."""
+    """Report a split whose share of the rows differs from the configured one: one-sample z-test of a proportion."""
     expected = total * target
     if min(expected, total - expected) < _EXPECTED:
         return
@@ -116,7 +116,7 @@ def _described(label: ColumnStatistics, train: ColumnStatistics, kind: str) -> d
 
 
 def _classes(train: ColumnStatistics) -> list[Any]:
-    """By rising value: of two classes the last is the one whose rate is told."""
+    """The classes in rising order; of two, the rate of the last is reported."""
     return sorted(value for value, _ in train.top())
 
 
@@ -125,7 +125,7 @@ def _counts(label: ColumnStatistics) -> dict[Any, int] | None:
 
 
 def compare(train: ColumnStatistics, other: ColumnStatistics, kind: str) -> Difference | None:
-    """How `other` differs from `train`; None when there are too few rows to tell, or nothing that could differ."""
+    """The difference of `other` from `train`; None when there are too few rows to tell, or nothing that could differ."""
     if kind == "regression":
         return means((train.finite, train.mean, train.m2), (other.finite, other.mean, other.m2))
     ours, theirs = _counts(train), _counts(other)
@@ -139,7 +139,8 @@ def compare(train: ColumnStatistics, other: ColumnStatistics, kind: str) -> Diff
 
 
 def proportions(hits: int, n: int, others: int, m: int) -> Difference | None:
-    """`hits` of `n` against `others` of `m`: two-proportion z-test and Cohen's h, positive when the second is greater."""
+    """Compare `hits` of `n` with `others` of `m`: two-proportion z-test and Cohen's h, positive when the second is
+    greater."""
     if not n or not m:
         return None
     pooled = (hits + others) / (n + m)
@@ -151,29 +152,30 @@ def proportions(hits: int, n: int, others: int, m: int) -> Difference | None:
 
 
 def shares(counts: list[tuple[int, int]]) -> Difference | None:
-    """(of train, of the other) for each class: chi-square test of homogeneity and Cohen's w."""
+    """Compare (rows of train, rows of the other) of each class: chi-square test of homogeneity and Cohen's w."""
     n, m = (sum(side) for side in zip(*counts, strict=True))
     if not n or not m:
         return None
     expected = [(a + b) * min(n, m) / (n + m) for a, b in counts]
-    kept = [pair for pair, e in zip(counts, expected, strict=True) if e >= _EXPECTED]
+    frequent = [pair for pair, e in zip(counts, expected, strict=True) if e >= _EXPECTED]
     rare = [pair for pair, e in zip(counts, expected, strict=True) if e < _EXPECTED]
     if rare:
         a_rare, b_rare = (sum(side) for side in zip(*rare, strict=True))
         if (a_rare + b_rare) * min(n, m) / (n + m) >= _EXPECTED:
-            kept.append((a_rare, b_rare))
-    if len(kept) < 2:
+            frequent.append((a_rare, b_rare))
+    if len(frequent) < 2:
         return None
-    a, b = (np.array(side, np.float64) for side in zip(*kept, strict=True))
+    a, b = (np.array(side, np.float64) for side in zip(*frequent, strict=True))
     pooled = (a + b) / (a.sum() + b.sum())
     statistic = sum(float((((side - side.sum() * pooled) ** 2) / (side.sum() * pooled)).sum()) for side in (a, b))
     p, q = a / a.sum(), b / b.sum()
     base = np.where(p > 0, p, pooled)  # a class that train lacks
-    return Difference(chi_square_tail(statistic, len(kept) - 1), float(np.sqrt((((q - p) ** 2) / base).sum())))
+    return Difference(chi_square_tail(statistic, len(frequent) - 1), float(np.sqrt((((q - p) ** 2) / base).sum())))
 
 
 def means(train: tuple[int, float, float], other: tuple[int, float, float]) -> Difference | None:
-    """(rows, mean, sum of squared deviations) of each: Welch's test and Cohen's d, positive when the second is greater."""
+    """Compare two (rows, mean, sum of squared deviations): Welch's test and Cohen's d, positive when the second is
+    greater."""
     (n, mean, m2), (m, mean_other, m2_other) = train, other
     if min(n, m) < _WELCH_ROWS:
         return None
@@ -185,12 +187,12 @@ def means(train: tuple[int, float, float], other: tuple[int, float, float]) -> D
 
 
 def normal_tails(z: float) -> float:
-    """P(|Z| >= |z|) of a standard normal Z."""
+    """The probability P(|Z| >= |z|) of a standard normal Z."""
     return math.erfc(abs(z) / math.sqrt(2))
 
 
 def chi_square_tail(statistic: float, degrees: int) -> float:
-    """P(X >= statistic) of a chi-square X with so many degrees of freedom, at least one.
+    """The probability P(X >= statistic) of a chi-square X with so many degrees of freedom, at least one.
 
     The regularised upper gamma function Q(degrees / 2, statistic / 2) by its recurrence
     Q(a + 1, y) = Q(a, y) + y**a exp(-y) / gamma(a + 1), from Q(1/2, y) = erfc(sqrt(y)) or Q(1, y) = exp(-y)

@@ -19,7 +19,7 @@ from headway.validation.config import ValidateConfig
 def columns(
     split: str, statistics: SplitStatistics, schema: Schema, stored: Sequence[str], config: ValidateConfig
 ) -> Iterator[Anomaly]:
-    """What is wrong with the columns of a split, the label aside."""
+    """Find problems of a split's columns, except the label."""
     for name in stored:
         if name not in statistics.columns:
             message = f"column {name!r} is not in the {split} rows at all"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.messages import agree, counted, some
+from headway.messages import agree, counted, did_you_mean, some
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12345, "12,345 rows")])
@@ -19,3 +19,9 @@ def test_the_first_few_of_many_are_named():
     assert some(["a", "b"], 2) == "a, b"
     assert some(["a", "b", "c"], 2, repr) == "'a', 'b' and 1 more"
     assert some(range(2000), 1) == "0 and 1,999 more"
+
+
+def test_the_nearest_known_name_is_suggested_and_else_what_the_caller_says():
+    assert did_you_mean("trian", ["eval", "train"], "nothing near") == "did you mean 'train'?"
+    assert did_you_mean("xyz", ["eval", "train"], "nothing near") == "nothing near"
+    assert did_you_mean(7, [], cutoff=0.5) == ""

@@ -20,7 +20,7 @@ IMAGE = ("flip", "crop", "brightness", "contrast", "saturation", "hue", "cutout"
 
 
 class AugmentConfig(Frozen):
-    """Of training rows only: evaluation, replay and the exported model never see it."""
+    """The augmentation of training rows; evaluation, replay and the exported model never apply it."""
 
     flip: Literal["none", "horizontal", "vertical", "both"] = Field(
         default="none", description="mirror an image with probability a half, in each direction named"
@@ -29,13 +29,13 @@ class AugmentConfig(Frozen):
         default=0, ge=0, le=1024, description="pixels of padding on each side, then a crop of the old size"
     )
     padding: Literal["constant", "reflect"] = Field(
-        default="constant", description="what the padding shows: black, or a mirror"
+        default="constant", description="pad with black, or with mirrored pixels"
     )
     brightness: Strength = Field(default=0.0, description="added to all pixels: up to this share of 255, either way")
-    contrast: Strength = Field(default=0.0, description="distance from an image's mean value times 1 - c to 1 + c")
-    saturation: Strength = Field(default=0.0, description="distance from grey times 1 - s to 1 + s")
+    contrast: Strength = Field(default=0.0, description="multiply the distance from an image's mean by 1 - c to 1 + c")
+    saturation: Strength = Field(default=0.0, description="multiply the distance from grey by 1 - s to 1 + s")
     hue: Annotated[float, Field(ge=0.0, le=0.5)] = Field(
-        default=0.0, description="turn of the colour circle, up to this share of a round, either way"
+        default=0.0, description="rotate the colours by up to this share of a turn, either way"
     )
     cutout: int = Field(default=0, ge=0, le=4096, description="side in pixels of a black square, placed anywhere")
     mixup: float = Field(
@@ -51,11 +51,11 @@ class AugmentConfig(Frozen):
     @model_validator(mode="after")
     def _something(self) -> AugmentConfig:
         if self == AugmentConfig.model_construct(padding=self.padding):
-            raise ValueError("augment names nothing to do; leave it out, or say what: flip: horizontal, noise: 0.05")
+            raise ValueError("augment has no setting; leave it out, or give one: flip: horizontal, noise: 0.05")
         return self
 
     def check(self, *, images: int, colours: int, shortest: int, numeric: int, categorical: int) -> None:
-        """Whether there is what each setting works on.
+        """Raise ConfigError for a setting that has no input to work on, such as `flip` without an image.
 
         Args:
             images: inputs that are images, `colours` of them with three channels.
@@ -75,7 +75,7 @@ class AugmentConfig(Frozen):
                     name, "no column is an image", "give one {image: {height: 96, width: 96}}, or leave it out"
                 )
             if name in ("saturation", "hue") and not colours:
-                raise _lacks(name, "no image has colours", "read it with channels: 3, or leave it out")
+                raise _lacks(name, "no image column has 3 channels", "read it with channels: 3, or leave it out")
         if self.crop >= shortest and self.crop and self.padding == "reflect":
             problem = f"{self.crop} pixels of padding cannot mirror an image whose shortest side has {shortest}"
             raise _lacks("crop", problem, f"say {shortest - 1} at most, or padding: constant")

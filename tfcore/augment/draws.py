@@ -23,7 +23,7 @@ _COLUMNS = 1 << 20
 
 
 class Draws:
-    """See the module.
+    """Random numbers for a batch of rows, each a hash of (seed, epoch, index of the row, number of the draw).
 
     Args:
         seed: of the run.
@@ -36,7 +36,7 @@ class Draws:
         self._key = mix64(tf.bitwise.bitwise_xor(mix64(epoch, seed), index), 0)
 
     def bits(self, draw: int, columns: int | None = None) -> tf.Tensor:
-        """uint64 [rows], or [rows, columns]."""
+        """Random bits, uint64 [rows], or [rows, columns]."""
         if columns is None:
             return mix64(self._key, draw * _COLUMNS)
         steps = tf.range(columns, dtype=tf.int64)
@@ -44,22 +44,22 @@ class Draws:
         return mix64(self._key[:, None] + offsets[None], draw * _COLUMNS)
 
     def uniform(self, draw: int, columns: int | None = None) -> tf.Tensor:
-        """float32 in [0, 1), multiples of 2**-24: what a float32 holds exactly."""
+        """Uniform float32 in [0, 1), multiples of 2**-24, which float32 holds exactly."""
         high = tf.bitwise.right_shift(self.bits(draw, columns), _u64(40))
         return tf.cast(high, tf.float32) * (1.0 / (1 << 24))
 
     def between(self, draw: int, low: float, high: float) -> tf.Tensor:
-        """float32 [rows] in [low, high)."""
+        """Uniform float32 [rows] in [low, high)."""
         return self.uniform(draw) * (high - low) + low
 
     def below(self, draw: int, count: int, columns: int | None = None) -> tf.Tensor:
-        """int32 in 0 .. count - 1."""
+        """Uniform int32 in 0 .. count - 1."""
         high = tf.bitwise.right_shift(self.bits(draw, columns), _u64(32))
         return tf.cast(tf.bitwise.right_shift(high * _u64(count), _u64(32)), tf.int32)
 
 
 def mix64(x: tf.Tensor, seed: int | tf.Tensor = 0) -> tf.Tensor:
-    """headway.tabular.hashing.mix64 in the graph; uint64, shape as `x` (and `seed`, when that is a uint64 tensor)."""
+    """Compute headway.tabular.hashing.mix64 in the graph; uint64, shape as `x` (and as `seed`, if a uint64 tensor)."""
     if isinstance(seed, int):
         z = x + _u64((seed + 1) * GOLDEN & _ONES)
     else:

@@ -23,7 +23,7 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0) -> tf.Tensor:
-    """uint8 [rows, height, width, channels] varied as `config` says; `number` is the image column's."""
+    """Augment uint8 [rows, height, width, channels] as `config` says; `number` is the number of the image column."""
     first = number * DRAWS
     if config.flip != "none" or config.crop:
         pixels = _moved(pixels, draws, config, first)
@@ -33,7 +33,7 @@ def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0
 
 
 def _moved(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int) -> tf.Tensor:
-    """Padded, flipped and cropped: output pixel (y, x) of a row is input pixel (rows[y], columns[x])."""
+    """Pad, flip and crop: output pixel (y, x) of a row is input pixel (rows[y], columns[x])."""
     _, height, width, channels = pixels.shape
     pad = config.crop
     rows = _places(height, draws, config.flip in ("vertical", "both"), pad, first + FLIP_Y, first + CROP_Y)
@@ -48,7 +48,7 @@ def _moved(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int) -
 
 
 def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: int) -> tf.Tensor:
-    """int32 [rows or 1, size]: which place of the padded side comes to each place."""
+    """Return the place on the padded side that each output place takes; int32 [rows or 1, size]."""
     places = tf.range(size)[None]
     if flips:
         places = tf.where((draws.below(flip, 2) == 1)[:, None], places[:, ::-1], places)
@@ -58,7 +58,7 @@ def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: in
 
 
 def _coloured(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int) -> tf.Tensor:
-    """gain * (mixed - mean) + mean + offset: hue and saturation mix the channels, contrast is the gain."""
+    """Compute gain * (mixed - mean) + mean + offset: hue and saturation mix the channels, contrast is the gain."""
     _, height, width, channels = pixels.shape
     ones = tf.ones_like(draws.uniform(0))
     gain, offset = ones, 0.0 * ones
@@ -85,7 +85,7 @@ def _coloured(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int
 
 
 def _matrix(draws: Draws, config: AugmentConfig, first: int) -> list[list[tf.Tensor]]:
-    """3 by 3 factors [rows] from the channels to the new channels."""
+    """Return the 3 by 3 factors [rows] from the channels to the new channels."""
     if config.hue:
         matrices = tf.gather(tf.constant(hue_matrices(config.hue)), draws.below(first + HUE, ANGLES))
         turn = [[matrices[:, i, j] for j in range(3)] for i in range(3)]
@@ -100,7 +100,7 @@ def _matrix(draws: Draws, config: AugmentConfig, first: int) -> list[list[tf.Ten
 
 
 def _cut(pixels: tf.Tensor, draws: Draws, side: int, first: int) -> tf.Tensor:
-    """A square whose middle lies anywhere is made black; what of it lies outside is lost."""
+    """Black out a square whose centre lies anywhere; the part of it outside the image is lost."""
     _, height, width, channels = pixels.shape
 
     def outside(size: int, draw: int, each: int) -> tf.Tensor:
@@ -110,8 +110,8 @@ def _cut(pixels: tf.Tensor, draws: Draws, side: int, first: int) -> tf.Tensor:
 
     # a line of pixels is kept whole, or as far as the square does not cover it
     lines, places = outside(height, first + CUT_Y, 1), outside(width, first + CUT_X, channels)
-    kept = tf.maximum(lines[:, :, None], places[:, None, :])
-    return tf.reshape(tf.reshape(pixels, [-1, height, width * channels]) * kept, [-1, height, width, channels])
+    keep = tf.maximum(lines[:, :, None], places[:, None, :])
+    return tf.reshape(tf.reshape(pixels, [-1, height, width * channels]) * keep, [-1, height, width, channels])
 
 
 def _to_bytes(values: tf.Tensor) -> tf.Tensor:

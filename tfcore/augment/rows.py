@@ -22,6 +22,7 @@ from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.pixels import vary
 from tfcore.augment.tables import LEVELS, beta_quantiles, normal_quantiles
+from tfcore.heads.table import label_head, label_task
 from tfcore.transform.fitted import Fitted
 from tfcore.transform.layer import when_missing
 from tfcore.transform.parameters import TransformParameters
@@ -36,7 +37,7 @@ CHUNK_BYTES, CHUNK_ROWS = 1 << 20, 8192
 
 
 class Augment:
-    """See the module.
+    """Augments training rows, between shuffle and batches; see the module.
 
     Args:
         parameters: the layout of the inputs.
@@ -59,7 +60,7 @@ class Augment:
             numeric=len(parameters.numeric),
             categorical=len(parameters.categorical) + listed,
         )
-        self.classes = len(parameters.label.classes or ()) if parameters.label.task == "multiclass" else 0
+        self.classes = label_head(parameters.label).outputs if label_task(parameters.label).per_class else 0
         self.soft = bool(config.mixup and self.classes)
         """Whether a label is a probability for each class, float32 [rows, classes]."""
         row = sum(math.prod(inputs[name][0]) for name in self._images)
@@ -67,7 +68,7 @@ class Augment:
         """Rows that are varied at a time."""
 
     def placed(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
-        """What has to be known of each row of `window[order][seen:]`, as more columns.
+        """The columns that augmentation needs of the rows `window[order][skipped:]`: index, epoch, mixed-in row.
 
         Args:
             order: int32 [rows], the window's permutation.
@@ -81,7 +82,7 @@ class Augment:
         return columns
 
     def __call__(self, rows: Batch) -> Batch:
-        """`rows` with what `placed` added -> rows as the model takes them, varied; dtypes and ranges as they were."""
+        """Augment rows that have the columns of `placed`, and remove these; other dtypes and ranges stay."""
         config = self._config
         rows = dict(rows)
         draws = Draws(seed=self._seed, epoch=rows.pop(_EPOCH), index=rows.pop(_INDEX))
@@ -133,7 +134,7 @@ class Augment:
 
 
 class _Columns:
-    """Which inputs each raw column makes, and what they are when it is missing."""
+    """The model inputs that each raw column makes, and their values when the column is missing."""
 
     def __init__(self, parameters: TransformParameters):
         self.count = len(parameters.fitted)
@@ -158,7 +159,7 @@ class _Columns:
         self._missing = {kind: np.asarray(inputs, np.float32) for kind, inputs in missing.items()}
 
     def hidden(self, rows: Batch, dropped: tf.Tensor) -> Batch:
-        """The inputs with the columns of `dropped` (bool [rows, columns]) missing."""
+        """The inputs as if the columns of `dropped` (bool [rows, columns]) were missing."""
         hidden: Batch = {}
         for kind, owner in self._owners.items():
             if not len(owner):

@@ -23,7 +23,7 @@ _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.5
 
 @lru_cache(maxsize=1)
 def normal_quantiles() -> NDArray[np.float32]:
-    """The middle of each of LEVELS equally likely parts of the standard normal distribution; symmetric."""
+    """The midpoints of LEVELS equally likely parts of the standard normal distribution; symmetric."""
     normal = NormalDist()
     upper = np.array([normal.inv_cdf(0.5 + (i + 0.5) / LEVELS) for i in range(LEVELS // 2)])
     return np.concatenate([-upper[::-1], upper]).astype(np.float32)
@@ -31,7 +31,7 @@ def normal_quantiles() -> NDArray[np.float32]:
 
 @lru_cache(maxsize=4)
 def beta_quantiles(alpha: float) -> NDArray[np.float32]:
-    """Quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha): what a row keeps of itself, at least a half."""
+    """Quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha): a row's share in its mix, at least a half."""
     # with x = 1 / (1 + exp(-t)) the density in t, (x (1 - x))**alpha, is smooth for every alpha
     t = np.linspace(0.0, 40.0 / min(alpha, 1.0), 400_001)
     density = np.exp(-alpha * (t + 2.0 * np.log1p(np.exp(-t))))
@@ -42,7 +42,7 @@ def beta_quantiles(alpha: float) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=4)
 def hue_matrices(share: float) -> NDArray[np.float32]:
-    """Turns of the colour plane by -share to share of a round that leave the brightness (Y of YIQ) as it is."""
+    """Rotations of the colour plane by -share to share of a turn that keep the brightness (Y of YIQ)."""
     matrices = []
     for angle in np.linspace(-share, share, ANGLES) * 2 * np.pi:
         turn = np.array([[1, 0, 0], [0, np.cos(angle), -np.sin(angle)], [0, np.sin(angle), np.cos(angle)]])

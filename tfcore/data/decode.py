@@ -12,13 +12,14 @@ import tensorflow as tf
 
 from headway.records.spec import feature_spec
 from headway.schema.columns import LABEL, Column
+from tfcore.heads.table import label_head
 from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.parameters import LabelParameters
 from tfcore.transform.raw_column import RawColumn, raw_columns
 
 
 class Decoder:
-    """Records to raw columns, by the manifest's feature spec; only the columns that are asked for."""
+    """Decodes records to raw columns by the manifest's feature spec; only the requested columns."""
 
     def __init__(self, columns: Sequence[Column], rows_per_record: int, names: Sequence[str]):
         read = set(names)
@@ -27,7 +28,7 @@ class Decoder:
         self._spec = feature_spec(self.columns, rows_per_record) if self.grouped else {}
 
     def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
-        """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
+        """Decode one serialized row group (scalar), or a batch of classic Examples [n], to raw columns."""
         if self.grouped:
             parsed = self._parsed(records)
             nullable = [column.name for column in self.columns if column.nullable]
@@ -70,7 +71,7 @@ class Decoder:
 
 
 class Labeler:
-    """The label tensor of a task, and rows' weights."""
+    """Computes the label tensor of a task, and the rows' weights."""
 
     def __init__(
         self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None
@@ -111,4 +112,4 @@ class Labeler:
             usable = tf.math.is_finite(weights)
             usable = usable if column.present is None else usable & column.present
             weight *= tf.where(usable, weights, tf.zeros_like(weights))
-        return tf.cast(index, tf.int32 if self._label.task == "multiclass" else tf.float32), weight
+        return tf.cast(index, label_head(self._label).label_dtype), weight

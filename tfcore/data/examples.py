@@ -1,4 +1,4 @@
-"""One split of one ingested span, as stages are asked to read it; TensorFlow-free."""
+"""One split of one ingested span, as requests of stages name it; TensorFlow-free."""
 
 from __future__ import annotations
 

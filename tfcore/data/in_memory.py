@@ -1,4 +1,4 @@
-"""Shards in memory: the records of a table, read as those of files are.
+"""Shards in memory: the records of a table, read in the same way as those of files.
 
     held = hold(table, columns, rows_per_record=4096, shards=1)
     HeldRecords(held)(shard)                        # (shard, number, record) as `tfcore.data.reader` reads them
@@ -26,7 +26,7 @@ ROWS_PER_RECORD = 4096
 
 @dataclass(frozen=True)
 class InMemoryShards(Shards):
-    """`Shards` whose records are here; its paths are names for messages."""
+    """`Shards` whose records are in memory; its paths are names for messages only."""
 
     records: tuple[tuple[bytes, ...], ...] = ()
     """By shard."""
@@ -35,31 +35,26 @@ class InMemoryShards(Shards):
 def hold(
     table: pa.Table, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
 ) -> InMemoryShards:
-    """A table of stored columns, cut into `shards` of equal length and records of `rows_per_record` rows (2 or more).
-    With a group column neither cuts a group, and they are as long as that lets them be."""
+    """Cut a table of stored columns into `shards` of equal length and records of `rows_per_record` rows (2 or more).
+    With a group column neither cuts a group, so lengths are as equal as the groups allow."""
     records, rows = [], []
     for piece in pieces(table, columns, shards):
         parts = record_parts(piece, columns, rows_per_record)
-        records.append(tuple(encode(_one_batch(part), columns) for part in parts))
+        records.append(tuple(encode(part.combine_chunks().to_batches()[0], columns) for part in parts))
         rows.append(tuple(part.num_rows for part in parts))
     names = tuple(f"memory, part {number}" for number in range(len(records)))
     return InMemoryShards(names, tuple(rows), tuple(columns), max(2, rows_per_record), records=tuple(records))
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0]
-
-
 class HeldRecords:
-    """The records as tensors. Made outside of any graph, so that none holds a copy."""
+    """The records of in-memory shards as tensors, made outside any graph, so that no graph holds a copy."""
 
-    def __init__(self, held: InMemoryShards):
-        self._records = tf.constant([record for shard in held.records for record in shard], tf.string)
-        counts = [len(shard) for shard in held.records]
+    def __init__(self, shards: InMemoryShards):
+        self._records = tf.constant([record for shard in shards.records for record in shard], tf.string)
+        counts = [len(shard) for shard in shards.records]
         self._begin = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int64)
 
     def __call__(self, shard: tf.Tensor) -> tf.data.Dataset:
-        """(shard, number, record) of one shard."""
+        """The dataset of (shard, number, record) of one shard."""
         first, count = self._begin[shard], self._begin[shard + 1] - self._begin[shard]
         return tf.data.Dataset.range(count).map(lambda number: (shard, number, self._records[first + number]))

@@ -29,7 +29,7 @@ _SHARDS = 0x73686172  # "shar": the seed of shard orders, apart from those of wi
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading begins so that the first row to come is the wanted one."""
+    """Where reading begins so that the wanted row comes first."""
 
     epoch: int
     skip_records: int
@@ -74,14 +74,14 @@ class Plan:
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[np.int64]:
-        """Rows of each record in the order in which an epoch reads them; int64 [records]."""
+        """Rows of each record, in the order in which an epoch reads the records; int64 [records]."""
         runs = self._runs(epoch)
         rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
         parts = [rows[shard][first : first + count] for shard, first, count in runs.tolist()]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def _runs(self, epoch: int) -> NDArray[np.int64]:
-        """int64 [n, 3]: (shard, first record, count) in the order in which an epoch reads them."""
+        """(shard, first record, count) of each run of records, in an epoch's reading order; int64 [n, 3]."""
         order = self.shard_order(epoch)
         places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
         runs = np.asarray(places, np.int64).reshape(-1, 3)
@@ -89,15 +89,15 @@ class Plan:
         return runs
 
     def places(self, epoch: int) -> NDArray[np.int32]:
-        """Where each row of an epoch, before windows are permuted, stands in the order of the manifests; int32 [rows].
-        Only of a plan that has the same rows in every epoch."""
+        """The place of each row of an epoch in the manifests' order, before windows are permuted; int32 [rows]. Only
+        for a plan that has the same rows in every epoch."""
         lengths = np.concatenate(self._rows)
         begins = np.cumsum(lengths) - lengths
         read = self.sequence(epoch)
         return ranges(begins[read], lengths[read], np.int32)
 
     def sequence(self, epoch: int) -> NDArray[np.int64]:
-        """The numbers of the records, counted through all shards, in the order in which an epoch reads them."""
+        """The number of each record, counted through all shards, in the order in which an epoch reads them."""
         records, runs = np.cumsum([0, *map(len, self._rows)]), self._runs(epoch)
         return ranges(records[runs[:, 0]] + runs[:, 1], runs[:, 2])
 
@@ -106,13 +106,13 @@ class Plan:
         return chunks(self._runs(epoch), int(skip), size)
 
     def start(self, first_row: int) -> Start:
-        """Where to begin so that `first_row` of the endless sequence comes first."""
+        """Where reading begins so that `first_row` of the endless sequence comes first."""
         epoch, row = divmod(first_row, self.rows) if self._rows_of is None else self._epoch_of(first_row)
         window, drop_in_window = divmod(row, self.window)
         return Start(epoch, *self.skip(epoch, window * self.window), window, drop_in_window)
 
     def skip(self, epoch: int, row: int) -> tuple[int, int]:
-        """(records to pass over, rows to drop of the next) so that row `row` of those that an epoch reads comes first."""
+        """(records to skip, rows of the next record to drop) so that an epoch's row `row` comes first."""
         ends = np.cumsum(self.record_rows(epoch))
         skip = int(np.searchsorted(ends, row, side="right"))
         return skip, row - (int(ends[skip - 1]) if skip else 0)
@@ -125,14 +125,14 @@ class Plan:
 
 
 def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLike = np.int64) -> NDArray[Any]:
-    """Ranges of integers, `counts` of them from each of `firsts` on, one behind the other; `dtype` must hold them."""
+    """Concatenate ranges of integers: `counts` integers from each of `firsts` on; `dtype` must hold them."""
     integers = np.arange(counts.sum(), dtype=dtype)
     integers += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
     return integers
 
 
 def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Runs of records, cut where chunks of `size` records end.
+    """Cut runs of records where chunks of `size` records end.
 
     Args:
         runs: int64 [n, 3] of (shard, first record, count), counts above 0.
@@ -157,7 +157,7 @@ def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 
 def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int, int, int]]:
-    """How tf.data.Dataset.interleave(cycle_length=cycle, block_length=block) walks datasets of these lengths.
+    """The order in which tf.data.Dataset.interleave(cycle_length=cycle, block_length=block) reads datasets.
 
     Returns:
         (dataset, first element, count) in order. A dataset that ends gives up its turn, and the next one takes its place

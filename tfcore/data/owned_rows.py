@@ -1,4 +1,4 @@
-"""Rows that this worker reads; zeros stand for those of other workers, so that all share one row order.
+"""The rows that this worker reads; zeros stand for the rows of other workers, so that all share one row order.
 
     own = owned(shards, worker=0, workers=2)                  # bool [shards], or None where they cannot be shared out
     holes = OwnedRows(shards, own)
@@ -25,8 +25,8 @@ MOST_UNEVEN = 1.5
 
 
 def owned(shards: Shards, *, worker: int, workers: int) -> NDArray[np.bool_] | None:
-    """The shards of a worker: all workers have about as many rows. None where whole shards cannot be shared out so, and
-    for classic Examples, which are read in runs across shards."""
+    """The shards that a worker reads, so that all workers have about as many rows; bool [shards]. None where whole
+    shards cannot be divided so, and for classic Examples, which are read in runs across shards."""
     rows = np.asarray([sum(each) for each in shards.rows], np.int64)
     if shards.rows_per_record <= 1:
         return None
@@ -38,7 +38,7 @@ def owned(shards: Shards, *, worker: int, workers: int) -> NDArray[np.bool_] | N
 
 
 class OwnedRows:
-    """See the module."""
+    """Reads a worker's own rows, and puts zeros in the place of the others; see the module."""
 
     def __init__(self, shards: Shards, own: NDArray[np.bool_]):
         self._own = tf.constant(own)
@@ -49,7 +49,7 @@ class OwnedRows:
     def __call__(
         self, read: Callable[..., tuple[Batch, tf.Tensor, tf.Tensor]], piece: tuple[tf.Tensor, ...]
     ) -> tuple[Batch, tf.Tensor, tf.Tensor]:
-        """`read(*piece)` of one row group (shard, number, record), or as many zeros."""
+        """Return `read(*piece)` for a row group (shard, number, record) of this worker, as many zeros for another's."""
         shard, number, _ = piece
         specs: dict[str, Any] = {}
 

@@ -71,8 +71,8 @@ def training_dataset(
     jit: bool = False,
     count: int | None = None,
 ) -> tf.data.Dataset:
-    """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
-    [K, B], weight float32 [K, B]; with groups "group" int64 [K, B], see `tfcore.data.groups.group_ids`.
+    """Endless stacks of K batches: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m],
+    ...), label [K, B], weight float32 [K, B]; with groups "group" int64 [K, B], see `tfcore.data.groups.group_ids`.
 
     Args:
         start_step: the step whose batch comes first.
@@ -116,29 +116,29 @@ def training_dataset(
             return resampling(rows, shard, number, epoch)
         return rows if holdout_rows is None else holdout_rows(rows, shard, number)
 
-    kept = None
+    cache = None
     if keep_bytes and resampling is None and own is None:
         shards.ahead()
         load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
-        kept = RowCache.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
-        if kept is not None:
-            on_kept(kept.rows)
+        cache = RowCache.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+        if cache is not None:
+            on_kept(cache.rows)
 
-    # until they are stacked, kept rows are nothing but their places, unless more has to be known of them
-    late = kept is not None and augment is None
+    # until they are stacked, cached rows are only their places, unless augmentation needs more of them
+    late = cache is not None and augment is None
 
     def read(epoch: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor | int) -> tf.data.Dataset:
-        """The windows of an epoch, from its records."""
+        """The windows of an epoch, made from its records."""
         skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
         pieces = reader.in_epoch(plan, epoch, skip)
         chunks = pieces.map(lambda *piece: prepared(piece, epoch), num_parallel_calls=AUTOTUNE, deterministic=True)
         if start.drop_rows:
             # the graph is one for every epoch, so the drop is by number
-            chunks = chunks.enumerate().map(
-                lambda i, rows: _drop(
-                    rows, tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
-                )
-            )
+            def dropped(i: tf.Tensor, rows: Batch) -> Batch:
+                count = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
+                return {name: value[count:] for name, value in rows.items()}
+
+            chunks = chunks.enumerate().map(dropped)
         return chunks.rebatch(sizes)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
@@ -146,14 +146,14 @@ def training_dataset(
         begin = tf.where(first, tf.constant(start.window, tf.int64), tf.constant(0, tf.int64))
         # where windows begin: with groups, where one of them does
         bounds = None if groups is None else numpy_op(groups.bounds, _BOUNDS, stateful=False)(epoch)
-        if kept is None:
+        if cache is None:
             sizes = window_rows if bounds is None else bounds[begin + 1 :] - bounds[begin:-1]
             windows = read(epoch, first, sizes)
         else:
-            windows = kept.windows(epoch, begin, bounds)
-        if kept is not None and not late:
+            windows = cache.windows(epoch, begin, bounds)
+        if cache is not None and not late:
             windows = windows.map(
-                lambda window: taken(kept.rows, window[ROW]), num_parallel_calls=AUTOTUNE, deterministic=True
+                lambda window: taken(cache.rows, window[ROW]), num_parallel_calls=AUTOTUNE, deterministic=True
             )
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
@@ -170,7 +170,7 @@ def training_dataset(
             order = order[skipped:]
             if groups is None:
                 return {name: tf.gather(value, order) for name, value in rows.items()} | places
-            if kept is not None and late:
+            if cache is not None and late:
                 row = tf.gather(rows[ROW], tf.where(order < 0, -1 - order, order))
                 return {ROW: tf.where(order < 0, -1 - row, row)}
             return placed(rows, order) | places
@@ -184,11 +184,11 @@ def training_dataset(
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
     if count is not None:
         rows = rows.take(count)
-    spec = kept.spec if kept is not None and late else rows.element_spec
+    spec = cache.spec if cache is not None and late else rows.element_spec
 
     pick = None
-    if kept is not None and late:
-        pick = kept.picked(taken if groups is None else placed, stack * batch, jit=jit)
+    if cache is not None and late:
+        pick = cache.picked(taken if groups is None else placed, stack * batch, jit=jit)
 
     def stacked(rows: Batch) -> Batch:
         if pick is not None:
@@ -203,7 +203,7 @@ def training_dataset(
 def training_plan(
     shards: Shards, seed: int, holdout: Holdout | None, resample: Resample | None, *, window: int, cycle: int
 ) -> Plan:
-    """The order in which `training_dataset` reads the rows that take part."""
+    """The order in which `training_dataset` reads the training rows."""
     counts = (
         (lambda epoch: resample.rows_of_records(shards, holdout, epoch)) if resample else kept_rows(shards, holdout)
     )
@@ -211,24 +211,24 @@ def training_plan(
 
 
 def weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Takes the transform's "usable" out of the rows: what is not has no weight."""
+    """Remove the transform's "usable" from the rows; an unusable row gets weight 0."""
     usable = rows.pop("usable", None)
     return label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
 
 
 def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
-    """Stacks to hold ready. A new window costs its parsing and shuffling before its first row comes: with fewer stacks
-    ahead the training waits for it at every window and every epoch."""
+    """The number of stacks to prefetch. A window's first row waits for the parsing and shuffling of the whole window:
+    with fewer stacks ahead the training would wait at every window and every epoch."""
     return max(2, min(AHEAD_STACKS, AHEAD_BYTES // max(1, row_bytes(spec) * rows)))
 
 
 def training_rows(shards: Shards, holdout: Holdout | None = None) -> int:
-    """How many rows `training_dataset` passes through in an epoch."""
+    """The number of rows that `training_dataset` reads in an epoch."""
     return int(sum(sum(rows) for rows in kept_rows(shards, holdout)))
 
 
 def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
-    """`of(columns)` of every row, some at a time and in the order of the manifests; only the columns `names` are parsed."""
+    """Yield `of(columns)` of some rows at a time, in the manifests' order; only the columns `names` are parsed."""
     reader = Reader(shards, names)
     shards.ahead()
     pieces = reader.in_order()
@@ -245,17 +245,13 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:
-    """The smallest label of a row that counts; only labels are parsed."""
+    """The smallest label among rows of positive weight; only labels are parsed."""
 
     def least(columns: dict[str, RawColumn]) -> tf.Tensor:
         label, weight = labeler(columns)
         return tf.reduce_min(tf.where(weight > 0, label, math.inf))
 
     return min((float(label) for label in look_through(shards, labeler.needs, least)), default=math.inf)
-
-
-def _drop(rows: Batch, count: tf.Tensor) -> Batch:
-    return {name: value[count:] for name, value in rows.items()}
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
@@ -268,7 +264,7 @@ def evaluation_dataset(
     holdout: Holdout | None = None,
     raw: Sequence[str] = (),
 ) -> tf.data.Dataset:
-    """Every row once, in the order of the manifests; the last batch is filled up with rows of weight 0.
+    """Every row once, in the manifests' order; rows of weight 0 fill the last batch.
 
     Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and for each
     column of `raw` raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list column the values are
@@ -304,7 +300,7 @@ def evaluation_dataset(
 
 
 def _longest(shards: Shards, column: Column) -> int:
-    """The longest list of a column; at least 1."""
+    """The length of a column's longest list; at least 1."""
     name = column.name
     lengths = look_through(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
     return max(map(int, lengths), default=1)
@@ -316,7 +312,7 @@ def _pad(value: tf.Tensor, missing: tf.Tensor, batch: int) -> tf.Tensor:
 
 
 def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
-    """Iterate; a damaged shard becomes a DataError that names the file and the byte.
+    """Iterate over the dataset, and raise a DataError that names the file and the byte for a damaged shard.
 
     Raises:
         DataError: a shard is cut off, changed or gone.
@@ -344,7 +340,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
-    """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
+    """The DataError that names the damaged file. TensorFlow does not, so the files are read again and checked."""
     for path in () if isinstance(shards, InMemoryShards) else shards.paths:
         try:
             for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):

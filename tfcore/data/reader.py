@@ -36,7 +36,7 @@ BLOCK = 256
 
 
 class Rows(NamedTuple):
-    """Some rows, and where they stand: one record of a shard, or several of several when both are vectors."""
+    """Some rows and where they are stored: one record of a shard, or, as vectors, several records of several shards."""
 
     columns: dict[str, RawColumn]
     shard: tf.Tensor
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
 
 class Reader:
-    """See the module.
+    """Reads the records of shards as raw columns; see the module.
 
     Args:
         wanted: the columns that are read.
@@ -55,15 +55,17 @@ class Reader:
         self._shards, self._own = shards, own
         self._decoder = Decoder(shards.columns, shards.rows_per_record, names)
         self._paths = tf.constant(shards.paths, tf.string)
-        self._held = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
+        self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
         self.grouped = self._decoder.grouped
         self.block = block_of(shards)
         """Records read from one shard before the next has its turn: what a `Plan` must know."""
-        self.native = not self.grouped and self._held is None and bool(self._decoder.columns) and library() is not None
+        self.native = (
+            not self.grouped and self._memory is None and bool(self._decoder.columns) and library() is not None
+        )
         """Whether the op in C++ reads: files of classic Examples."""
 
     def in_order(self) -> tf.data.Dataset:
-        """Pieces of every row, shard after shard."""
+        """The dataset of pieces that cover every row, shard after shard."""
         if self.native:
             lengths = [len(rows) for rows in self._shards.rows]
             runs = np.asarray([(i, 0, length) for i, length in enumerate(lengths) if length], np.int64).reshape(-1, 3)
@@ -72,7 +74,7 @@ class Reader:
         return self._batched(tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records))
 
     def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
-        """Pieces of an epoch's rows, from record `skip` (int64) of its sequence on."""
+        """The dataset of pieces that cover an epoch's rows, from record `skip` (int64) of its sequence on."""
         if self.native:
 
             def runs(epoch: int, skip: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -93,7 +95,7 @@ class Reader:
         )
 
     def __call__(self, *piece: Any) -> Rows:
-        """What a piece says, read."""
+        """Read the rows of a piece."""
         if self.native:
             (runs,) = piece
             shard, first, count = runs[:, 0], runs[:, 1], runs[:, 2]
@@ -107,19 +109,19 @@ class Reader:
 
     @property
     def _staged(self) -> bool:
-        """Whether asking for an epoch's order has an effect besides its answer."""
+        """Whether the shards are fetched from a bucket: then asking for an epoch's order also starts the fetching."""
         return self._shards.stager is not None
 
     def _ahead(self, plan: Plan, epoch: int) -> None:
-        """Have the epoch's shards fetched in its order, if they are not here, and then the next one's."""
+        """Start to fetch the shards of this epoch and the next, in their orders, if they are not on this disk."""
         if self._staged:
             orders = (plan.shard_order(epoch), plan.shard_order(epoch + 1))
             self._shards.ahead(*(order if self._own is None else order[self._own[order]] for order in orders))
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
-        """(shard, number, record) of one shard."""
-        if self._held is not None:
-            return self._held(shard)
+        """The dataset of (shard, number, record) of one shard."""
+        if self._memory is not None:
+            return self._memory(shard)
         path = tf.gather(self._paths, shard)
         if self._own is None:
             records = tf.data.TFRecordDataset(here(path, self._shards.stager), buffer_size=READ_BYTES)
@@ -136,11 +138,11 @@ class Reader:
 
 
 def block_of(shards: Shards) -> int:
-    """See `Reader.block`."""
+    """The records that are read from one shard before the next has its turn; see `Reader.block`."""
     return 1 if shards.rows_per_record > 1 else BLOCK
 
 
 def _pieces(cut: tf.Tensor, splits: tf.Tensor) -> tf.data.Dataset:
-    """The runs of each chunk, int64 [runs, 3]."""
+    """The dataset of each chunk's runs, int64 [runs, 3]."""
     numbers = tf.data.Dataset.range(tf.shape(splits, tf.int64)[0] - 1)
     return numbers.map(lambda i: cut[splits[i] : splits[i + 1]])

@@ -1,4 +1,4 @@
-"""Resampling by class: how often a row comes is a hash of (seed, epoch, place in its shard).
+"""Resampling by class: how often a row occurs in an epoch is a hash of (seed, epoch, place in its shard).
 
     resample = Resample(rates=[0.1, 1.0], classes=classes_of(shards, labeler), seed=7)
     resample.copies(shard=0, epoch=2)                    # int64 [rows]: 0, 1, ...
@@ -25,7 +25,7 @@ _BITS = 24
 
 
 class Resample:
-    """See the module.
+    """Decides how often each row occurs in an epoch; see the module.
 
     Args:
         rates: [classes], how often a row of each comes.
@@ -43,7 +43,7 @@ class Resample:
         self._rates = np.asarray(rates, np.float64)
 
     def copies(self, shard: int, epoch: int) -> NDArray[np.int64]:
-        """How often each row of a shard comes in an epoch; int64 [rows]. `Resampling` is its twin in the graph."""
+        """How often each row of a shard occurs in an epoch; int64 [rows]. `Resampling` is its twin in the graph."""
         classes = self._classes[shard]
         place = mix64(np.arange(len(classes), dtype=U64), shard + 1)
         drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
@@ -51,21 +51,21 @@ class Resample:
 
     def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[np.int64]]:
         """Rows that each record contributes to an epoch, by shard."""
-        kept = []
+        by_shard = []
         for shard, rows in enumerate(shards.rows):
             counts, copies = np.asarray(rows, np.int64), self.copies(shard, epoch)
             if holdout is not None:
                 copies = copies * holdout.keeps(shard, len(copies), shards.runs_of(shard))
             ends = np.concatenate([[0], np.cumsum(copies)])[np.cumsum(counts)] if len(counts) else counts
-            kept.append(np.diff(ends, prepend=0))
-        return kept
+            by_shard.append(np.diff(ends, prepend=0))
+        return by_shard
 
     def most(self, shard: int) -> NDArray[np.int64]:
-        """How often each row of a shard comes in an epoch at most; int64 [rows]."""
+        """How often each row of a shard occurs in an epoch at most; int64 [rows]."""
         return (self.whole + (self.part > 0))[self._classes[shard]]
 
     def expected(self, shards: Shards, holdout: Holdout | None) -> int:
-        """Rows of an epoch, on average over epochs."""
+        """The mean number of rows in an epoch."""
         total = 0.0
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
@@ -76,14 +76,14 @@ class Resample:
 
 
 class Resampling:
-    """`Resample` in the graph, and the holdout with it."""
+    """`Resample` and the holdout in the graph."""
 
     def __init__(self, resample: Resample, shards: Shards, holdout: Holdout | None):
         self._resample = resample
         self._holdout_rows = HoldoutRows(holdout or Holdout(0.0, inside=False), shards)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
-        """Record `number` of a shard (several classic records where both are vectors) as an epoch has it."""
+        """Repeat or drop rows of record `number` of a shard for the epoch (vectors: of several classic records)."""
         resample = self._resample
         places, keep = self._holdout_rows.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         classes = tf.cast(rows["label"], tf.int32)

@@ -1,4 +1,4 @@
-"""Caches an epoch's transformed rows in memory where they are small: later epochs parse nothing.
+"""Caches the transformed training rows in memory where they are small: later epochs parse nothing.
 
     kept = RowCache.of(reader, plan, prepared, shards, most=128 << 20)     # None: they take more, or may not be kept
     windows = kept.windows(epoch)                                      # of {ROW: int32 [rows]}, in the epoch's order
@@ -28,7 +28,7 @@ _CALLED_AGAIN = PYTHON_NODES - {"PyFuncStateless"}
 
 
 class RowCache:
-    """See the module.
+    """The transformed rows of a training in memory; see the module.
 
     Args:
         rows: all of them, in the order of the manifests.
@@ -48,7 +48,7 @@ class RowCache:
         load: Callable[[tf.data.Dataset], list[Batch]],
         most: int,
     ) -> RowCache | None:
-        """Reads every row once, if they take no more than `most` bytes.
+        """Read every row once, if the rows take at most `most` bytes; None otherwise.
 
         Args:
             prepared: a piece to rows.
@@ -58,7 +58,8 @@ class RowCache:
         spec = pieces.element_spec
         piece = spec if isinstance(spec, tuple) else (spec,)
         function = tf.function(prepared, autograph=False).get_concrete_function(*piece)
-        if row_bytes(function.structured_outputs) * plan.rows > most or _calls_python(function.graph):
+        nodes = all_nodes(function.graph.as_graph_def())
+        if row_bytes(function.structured_outputs) * plan.rows > most or any(n.op in _CALLED_AGAIN for n in nodes):
             return None
         with tf.device("/CPU:0"):
             parts = load(
@@ -67,7 +68,7 @@ class RowCache:
             return cls({name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}, plan)
 
     def windows(self, epoch: tf.Tensor, first: tf.Tensor, bounds: tf.Tensor | None = None) -> tf.data.Dataset:
-        """The windows of an epoch from window `first` (int64) on.
+        """The dataset of an epoch's windows, from window `first` (int64) on.
 
         Args:
             bounds: where they begin, and their end; int64 [windows + 1]. None: they are the plan's.
@@ -85,7 +86,7 @@ class RowCache:
     def picked(
         self, pick: Callable[[Batch, tf.Tensor], Batch], places: int, *, jit: bool
     ) -> Callable[[tf.Tensor], Batch]:
-        """`pick` of all rows, from places int32 [places].
+        """The function from places, int32 [places], to `pick` of all rows.
 
         Args:
             jit: by XLA, unless there is text, which it does not know. It takes a fourth of the time: TensorFlow's own gather
@@ -102,14 +103,10 @@ class RowCache:
 
 
 def taken(rows: Batch, places: tf.Tensor) -> Batch:
-    """The rows at `places`."""
+    """Gather the rows at `places`."""
     return {name: tf.gather(value, places) for name, value in rows.items()}
 
 
 def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
-    """What a row takes in memory; texts by their address alone."""
+    """The bytes of a row in memory; for text only those of its address."""
     return sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
-
-
-def _calls_python(graph: tf.Graph) -> bool:
-    return any(node.op in _CALLED_AGAIN for node in all_nodes(graph.as_graph_def()))

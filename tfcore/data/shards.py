@@ -1,4 +1,4 @@
-"""Lists the shard files of a split, with the rows of each record, and picks the holdout.
+"""Lists the shard files of a split, with the rows of each record, and chooses the holdout.
 
     shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
     shards.total                                          # rows
@@ -32,7 +32,7 @@ Batch = dict[str, tf.Tensor]
 
 @dataclass(frozen=True)
 class Shards:
-    """The shard files of one split over a window, and what their manifests say of them."""
+    """The shard files of one split over a window, with the facts of their manifests."""
 
     paths: tuple[str, ...]
     rows: tuple[tuple[int, ...], ...]
@@ -46,7 +46,7 @@ class Shards:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Shards:
-        """From (folder, ingest result, split) of each span, in window order.
+        """Make shards from (folder, ingest result, split) of each span, in window order.
 
         Raises:
             DataError: the spans were ingested with different columns.
@@ -63,7 +63,7 @@ class Shards:
         return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"], stager)
 
     def ahead(self, *orders: Iterable[int]) -> None:
-        """Say in which order the shards will be read; by default in their own."""
+        """Announce the order in which the shards will be read; by default their own."""
         if self.stager is not None:
             self.stager.ahead(self.paths[i] for order in orders or [range(len(self.paths))] for i in order)
 
@@ -77,8 +77,8 @@ class Shards:
 
 @dataclass(frozen=True)
 class Holdout:
-    """A share of train rows kept from training, for early stopping: by a hash of the place in its shard of a row, or of the
-    first row of its group."""
+    """A share of the train rows that early stopping measures on, chosen by a hash of a row's place in its shard (with
+    groups, of the place of its group's first row)."""
 
     share: float
     inside: bool
@@ -89,7 +89,7 @@ class Holdout:
         return round(self.share * (1 << _HOLDOUT_BITS))
 
     def keeps(self, shard: int, rows: int, runs: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """Which of a shard's rows stay; bool [rows]. `HoldoutRows` is its twin in the graph.
+        """Which rows of a shard stay; bool [rows]. `HoldoutRows` does the same in the graph.
 
         Args:
             runs: rows of each group, all of which stay or go.
@@ -120,7 +120,7 @@ class HoldoutRows:
             self._groups = tf.constant(first_rows, tf.int64), tf.constant(np.cumsum(runs) - runs, tf.int64)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
-        """The rows that stay of record `number` of a shard; of several classic records when both are vectors."""
+        """The rows of record `number` of a shard that stay; of several classic records when both are vectors."""
         _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         places = tf.where(keep)[:, 0]  # looked up once, where boolean_mask would for each tensor
         return {name: tf.gather(value, places) for name, value in rows.items()}
@@ -140,13 +140,13 @@ class HoldoutRows:
 
 
 def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[np.int64]]:
-    """Rows of each record that take part, by shard."""
-    kept = []
+    """The rows of each record that take part in training, by shard."""
+    by_shard = []
     for shard, rows in enumerate(shards.rows):
         counts = np.asarray(rows, np.int64)
         if holdout is not None:
             mask = holdout.keeps(shard, int(counts.sum()), shards.runs_of(shard))
             ends = np.cumsum(mask)[np.cumsum(counts) - 1] if len(counts) else counts
             counts = np.diff(ends, prepend=0)
-        kept.append(counts)
-    return kept
+        by_shard.append(counts)
+    return by_shard

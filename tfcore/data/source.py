@@ -29,7 +29,7 @@ from headway.records.encode import encode
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column, suggest
 from headway.schema.tensor_name import PRESENT
-from headway.tabular.list_arrays import is_text
+from headway.tabular.list_arrays import is_text, value_type
 from tfcore.data.decode import Decoder
 from tfcore.data.examples import Examples
 from tfcore.data.in_memory import ROWS_PER_RECORD, InMemoryShards, hold
@@ -44,7 +44,7 @@ Generator = Callable[..., Iterator[Batch]]
 
 
 class Feed:
-    """See the module; made by `from_shards`, `from_arrow` or `from_generator`.
+    """Rows of shards, memory or a generator as one type; made by `from_shards`, `from_arrow` or `from_generator`.
 
     Attributes:
         columns: the stored columns, the label's ("label") among them.
@@ -58,15 +58,15 @@ class Feed:
 
     @classmethod
     def from_shards(cls, examples: Sequence[Examples]) -> Feed:
-        """What ingest wrote: one split of each span, in window order."""
+        """Read ingested rows: one split of each span, in window order."""
         return cls(Shards.of([(part.path, part.result, part.split) for part in examples]))
 
     @classmethod
     def from_arrow(
         cls, table: Batch, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
     ) -> Feed:
-        """A table in memory. With the `rows_per_record` and number of shards that a table was written with, its rows come
-        in the same order as from those files.
+        """Read a table in memory. With the `rows_per_record` and number of shards that a table was written with, its
+        rows come in the same order as from those files.
 
         Raises:
             DataError: a column is missing, or of another type or shape.
@@ -80,7 +80,7 @@ class Feed:
 
     @classmethod
     def from_generator(cls, function: Generator, columns: Sequence[Column]) -> Feed:
-        """Live data: `function()` gives batches of any number of rows, without end or with one.
+        """Read live data: `function()` yields batches of any number of rows, without end or with one.
 
         A function that asks for an argument (one without a default, or called `first_row`) is given the number of the
         first row that is wanted: with it a resumed training goes on where it was. One without goes on with whatever comes
@@ -98,12 +98,12 @@ class Feed:
 
     @property
     def rows(self) -> int | None:
-        """How many there are; None of live data."""
+        """The number of rows; None for live data."""
         return None if self.live else self.shards.total
 
     @property
     def element_spec(self) -> dict[str, tf.TypeSpec]:
-        """The type of an element of `dataset()`: tensors of as many rows as a batch happens to have."""
+        """The type of an element of `dataset()`: tensors with any number of rows."""
         spec: dict[str, tf.TypeSpec] = {}
         for column in self.columns:
             dtype = DTYPES[column.type]
@@ -116,7 +116,7 @@ class Feed:
         return spec
 
     def dataset(self) -> tf.data.Dataset:
-        """The raw rows once, in their order: elements of `element_spec`, a record or a generator's batch each."""
+        """The raw rows, each once, in their order: an `element_spec` element per record or generator's batch."""
         names, spec = [column.name for column in self.columns], self.element_spec
         if self.live:
             decoder = Decoder(self.columns, ROWS_PER_RECORD, names)
@@ -136,13 +136,13 @@ class Feed:
         return pieces.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The raw rows once, as Arrow."""
+        """The raw rows, each once, as Arrow batches."""
         if self.live:
             yield from (batch for _, batch in self._arrow(0))
             return
-        held = self.shards.records if isinstance(self.shards, InMemoryShards) else None
+        records = self.shards.records if isinstance(self.shards, InMemoryShards) else None
         for number, path in enumerate(self.shards.paths):
-            for record in held[number] if held is not None else read_records(Path(path)):
+            for record in records[number] if records is not None else read_records(Path(path)):
                 yield decode(record, self.columns, self.shards.rows_per_record)
 
     def collected(self) -> Shards:
@@ -164,7 +164,7 @@ class Feed:
         return tf.data.Dataset.from_generator(lambda: self._encoded(first_row), output_signature=signature)
 
     def safe(self, dataset: tf.data.Dataset) -> Iterator[Any]:
-        """Iterate over what `dataset` or `records` gave; what went wrong in the generator is raised as it was, and a
+        """Iterate over a result of `dataset` or `records`; an exception of the generator is raised unchanged, and a
         damaged shard is named."""
         if not self.live:
             yield from safe(dataset, self.shards)
@@ -208,7 +208,7 @@ class Feed:
 
 
 def _row_parameter(function: Generator) -> inspect.Parameter | None:
-    """The parameter that takes the number of the first row, if there is one; ConfigError if others are required."""
+    """The name of the parameter for the first row's number, if any; ConfigError if others are required."""
     where, fix = "Feed.from_generator", "def batches(first_row): ..., or def batches(): ..."
     if not callable(function):
         problem = f"expected a function that gives batches, given {type(function).__name__}"
@@ -227,7 +227,7 @@ def _row_parameter(function: Generator) -> inspect.Parameter | None:
 
 
 def as_batch(values: Batch, columns: Sequence[Column], where: str) -> pa.RecordBatch:
-    """One batch of the stored columns, in their order, from Arrow or NumPy.
+    """Convert Arrow or NumPy columns to one batch of the stored columns, in their order.
 
     Raises:
         DataError: naming the column, what is expected, and what was given.
@@ -260,7 +260,7 @@ def as_batch(values: Batch, columns: Sequence[Column], where: str) -> pa.RecordB
 
 def _array(values: Any, present: Any, column: Column, where: str) -> pa.Array:
     array = values if isinstance(values, pa.Array) else _from_numpy(values, present, column, where)
-    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    kind = value_type(array.type)
     if column.type == "bytes" and not column.shape and is_text(kind):
         array = array if pa.types.is_dictionary(array.type) else array.cast(pa.binary())
     elif kind != column.arrow and not (column.shape and _same_lists(array.type, column)):
@@ -305,12 +305,12 @@ def _same_lists(dtype: pa.DataType, column: Column) -> bool:
     lists = pa.types.is_fixed_size_list(dtype) if column.length else pa.types.is_list(dtype)
     if not lists or (column.length and dtype.list_size != column.length):
         return False
-    value = dtype.value_type.value_type if pa.types.is_dictionary(dtype.value_type) else dtype.value_type
+    value = value_type(dtype.value_type)
     return is_text(value) if column.type == "bytes" else value == column.element.arrow
 
 
 def _plain(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Without dictionaries, which differ from batch to batch."""
+    """Decode dictionaries, which differ from batch to batch."""
     arrays = [batch.column(column.name).cast(column.arrow) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 

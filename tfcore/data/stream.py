@@ -31,7 +31,7 @@ def live_stacks(
     first_row: int = 0,
     augment: Augment | None = None,
 ) -> Iterator[Batch]:
-    """Stacks as `tfcore.data.pipeline.training_dataset` makes them.
+    """The dataset of stacks of a feed's rows, in the form of `tfcore.data.pipeline.training_dataset`.
 
     Raises:
         DataError: the generator gave what does not fit, or ended.

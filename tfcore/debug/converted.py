@@ -24,7 +24,7 @@ from tfcore.private_api import converting
 
 @dataclass(frozen=True)
 class Converted:
-    """A function that AutoGraph converted."""
+    """A function that AutoGraph converted, and the code that it made."""
 
     name: str
     place: str
@@ -44,7 +44,7 @@ class Converted:
 
 @contextmanager
 def conversions(files: Sequence[Path]) -> Iterator[list[Callable[..., Any]]]:
-    """The functions of `files`, or of folders, that are converted within it; each once, in order."""
+    """List the functions of `files` (or folders) that AutoGraph converts within the block; each once, in order."""
     paths = [file.resolve() for file in files]
     converted: dict[Any, Callable[..., Any]] = {}
 

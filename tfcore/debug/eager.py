@@ -24,7 +24,7 @@ ROUNDING = 1e-6
 
 
 def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[str, float]) -> dict[str, Any]:
-    """Run one step on `batch` and put everything back.
+    """Run one step on `batch` eagerly and restore all state afterwards.
 
     Args:
         batch: "numeric" [B, n], "label" [B], "weight" [B], ...: one batch of a stack.
@@ -42,7 +42,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
     trained = list(model.trainable_variables)
     everything = [variable for group in learner.variables().values() for variable in group]
     learner.knobs.assign({name: tf.constant(knobs[name], tf.float32) for name in learner.knobs.variables_by_name})
-    kept = [variable.numpy() for variable in everything]
+    saved = [variable.numpy() for variable in everything]
     weights = [variable.numpy() for variable in trained]
     began = time.perf_counter()
     try:
@@ -51,7 +51,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
             done = learner.train_step.finish(part, learner.train_step.keep())
         after = [variable.numpy() for variable in trained]
     finally:
-        for variable, value in zip(everything, kept, strict=True):
+        for variable, value in zip(everything, saved, strict=True):
             variable.assign(value)
     unreached = learner.train_step.unreached_eagerly
     gradients = [None if v.path in unreached else g for v, g in zip(trained, part.gradients, strict=True)]
@@ -85,11 +85,11 @@ def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float 
 
 
 def _moved(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> bool:
-    """By more than another order of the same sums would."""
+    """Whether a variable changed by more than rounding in another order of the same sums."""
     step = np.abs(after.astype(np.float64) - before.astype(np.float64))
     return bool(np.max(step, initial=0.0) > ROUNDING * np.max(np.abs(before.astype(np.float64)), initial=0.0))
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no form for others."""
+    """The value; None for NaN and infinity, which JSON cannot hold."""
     return value if np.isfinite(value) else None

@@ -31,7 +31,7 @@ def problems(
     still: Sequence[str] = (),
     later: Sequence[str] = (),
 ) -> list[Problem]:
-    """See the module.
+    """List the problems of a step, most important first; see the module.
 
     Args:
         eager: what `eager_step` saw.
@@ -58,12 +58,12 @@ def _problem(kind: str, where: str, problem: str, fix: str | None = None) -> Pro
 
 
 def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where a NaN or an infinity first comes from: inputs, weights, then layers in the order in which they ran."""
+    """The first places with NaN or infinite values: inputs, weights, then layers in the order in which they ran."""
     fed = [row for row in eager["inputs"] if not_finite(row)]
     for row in fed:
         yield _problem("not finite", f"input {row['name']!r}", _how_many(row), "look at the columns' transforms")
-    held = [row for row in eager["variables"] if not_finite(row["weight"])]
-    for row in held:
+    weights = [row for row in eager["variables"] if not_finite(row["weight"])]
+    for row in weights:
         yield _problem("not finite", f"variable {row['name']!r}", f"{_how_many(row['weight'])} before the step")
     bad = [layer for layer in eager["layers"] if any(map(not_finite, layer["outputs"]))]
     if bad:
@@ -76,14 +76,14 @@ def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
         calls = len(bad) - 1
         later = f"; {calls} call{'s' * (calls > 1)} after it give{'s' * (calls == 1)} some too" if calls else ""
         if large > LARGE:
-            fix = "what it is given is too large: lower training.learning_rate, set training.clip_norm, or scale its inputs"
+            fix = "its inputs are too large: lower training.learning_rate, set training.clip_norm, or scale its inputs"
         else:
             fix = "look for a division, log, sqrt or exp in it: tf.math.divide_no_nan, tf.maximum(x, 1e-6)"
         yield _problem(
             "not finite",
             f"layer {first['layer']!r} ({first['type']})",
             f"is the first whose output is not finite: {_how_many(*first['outputs'])}{after}{later}",
-            None if fed or held else fix,
+            None if fed or weights else fix,
         )
     elif eager["loss"] is None:
         yield _problem(
@@ -125,7 +125,7 @@ def _dead(layers: Sequence[Mapping[str, Any]], learning: set[str]) -> Iterator[P
         if summaries and all(row["zeros"] == 1.0 for row in summaries):
             if layer["largest_input"]:
                 fix = "look at its weights and bias; a ReLU that is never above 0 never learns"
-                yield _problem("dead layer", where, "gives zeros only, though it is given others", fix)
+                yield _problem("dead layer", where, "outputs only zeros, though its inputs are not", fix)
         elif (layer["dead"] or 0.0) >= DEAD_SHARE and (layer["weights"] or layer["dead"] > layer["dead_inputs"]):
             yield _problem("dead units", where, f"{layer['dead']:.0%} of its units are 0 in every row of the batch")
 
@@ -197,5 +197,5 @@ def _steps(eager: Mapping[str, Any], losses: Sequence[float | None], applied: Se
                 "eager is not graph",
                 "training",
                 f"the same batch has the loss {eager['loss']:.6g} eagerly and {losses[0]:.6g} compiled",
-                "Python that runs once while it is traced, or random numbers that are drawn anew",
+                "look for Python that runs once while it is traced, or for new random numbers in each call",
             )

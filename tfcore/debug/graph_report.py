@@ -35,7 +35,7 @@ _NAMES = 8
 
 @dataclass(frozen=True)
 class Graph:
-    """See the module."""
+    """A traced graph, and the facts of it that a report shows; see the module."""
 
     definition: Any
     """A GraphDef."""
@@ -50,7 +50,7 @@ class Graph:
 
     @cached_property
     def ops(self) -> dict[str, int]:
-        """{type: nodes}, most first."""
+        """The number of nodes by type of op, most frequent first."""
         # a function is a type of its own where a node names it
         functions = {function.signature.name for function in self.definition.library.function}
         counted = Counter(node.op for node in self.nodes if node.op not in functions)
@@ -61,7 +61,7 @@ class Graph:
         return len(self.definition.library.function)
 
     def copies(self) -> list[dict[str, Any]]:
-        """The kinds of node that run on the host though the step does not: [{op, count, why, names}]."""
+        """The kinds of node that run on the host while the step runs on a device: [{op, count, why, names}]."""
         nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
         for node in self.nodes:
             if node.op in PYTHON_NODES:
@@ -78,7 +78,7 @@ class Graph:
         return sorted(copies, key=lambda entry: (entry["op"] not in PYTHON_NODES, -entry["count"], entry["op"]))
 
     def breaks_xla(self) -> list[dict[str, Any]]:
-        """The kinds of node that no XLA kernel is there for: [{op, count, names}]; empty before XLA was ever asked."""
+        """The kinds of node without an XLA kernel: [{op, count, names}]; empty before XLA compiled anything."""
         if not xla_is_known():
             return []
         nodes: dict[str, list[str]] = defaultdict(list)
@@ -90,12 +90,12 @@ class Graph:
 
 
 def has_gpu_kernels() -> bool:
-    """Whether this build of TensorFlow knows what runs on a GPU."""
+    """Whether this build of TensorFlow has GPU kernels."""
     return any(kernel.device_type == "GPU" for kernel in _kernels("MatMul"))
 
 
 def xla_is_known() -> bool:
-    """XLA registers its kernels when it first compiles something."""
+    """Whether XLA has registered its kernels, which it does when it first compiles something."""
     _kernels.cache_clear()
     return any(kernel.device_type in _XLA for kernel in _kernels("MatMul"))
 
@@ -106,7 +106,7 @@ def _kernels(op: str) -> list[Any]:
 
 
 def _has_kernel(node: Any, devices: tuple[str, ...]) -> bool:
-    """Whether a kernel of one of `devices` takes the node's dtypes; an op with no kernel anywhere is none of ours."""
+    """Whether a kernel of one of `devices` takes the node's dtypes; true for an op without any kernel."""
     every = _kernels(node.op)
     if not every:
         return True

@@ -41,7 +41,7 @@ REPORT = "report.json"
 def debug_step(
     request: DebugRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
 ) -> dict[str, Any]:
-    """See the module.
+    """Inspect one training step and write the report; see the module.
 
     Returns:
         problems: what `tfcore.debug.findings` found, first things first.
@@ -66,7 +66,7 @@ def debug_step(
         steps = min(request.steps, training.total - training.start)  # further there are no knobs
         if not steps:
             where = str(request.checkpoints)
-            raise StoreError(f"the newest is of the training's end, step {training.start:,}", where=where)
+            raise StoreError(f"its newest checkpoint is of the last step, {training.start:,}", where=where)
         monitor.log(f"step {training.start:,} eagerly: {training.request.training.batch_size:,} rows")
         walk = _Walk(training)
         monitor.check()
@@ -102,8 +102,8 @@ def debug_step(
 def _session(
     request: TrainRequest, monitor: Monitor, stager: Stager | None, checkpoints: Path | None
 ) -> Iterator[TrainingSession]:
-    """A training that is inspected and not run, on one device whatever its strategy. The request's checkpoints, summaries and
-    control file are neither read nor written.
+    """Open a training session for inspection only, on one device whatever its strategy. The request's checkpoints,
+    summaries and control file are neither read nor written.
 
     Args:
         checkpoints: a folder of its own to resume from.
@@ -118,7 +118,7 @@ def _session(
 
 
 class _Walk:
-    """The steps from a training's start on, compiled one at a time, with an eager look at the one that matters.
+    """Runs a training's first steps compiled, one at a time, and the most interesting of them eagerly too.
 
     That is the first, unless a later one is the first to be skipped: skipped steps change no weight, so that it can be
     looked at as it was.
@@ -143,7 +143,7 @@ class _Walk:
         self.eager = eager_step(self._learner, self._batch, self.knobs)
 
     def later(self) -> list[str]:
-        """After the compiled steps: the variables whose gradient on the same batch was 0 and is so no longer.
+        """The variables whose gradient on the same batch was 0 and no longer is after the compiled steps.
 
         Nothing learns behind a layer that starts at zero until that layer has made its first step.
         """
@@ -154,7 +154,7 @@ class _Walk:
         return sorted(row["name"] for row in variables if row["name"] in zero and row["gradient"]["zeros"] < 1.0)
 
     def compiled(self, number: int) -> None:
-        """Run step `number` from the start; each once, in order."""
+        """Run step `number`, counted from the start; call it once per step, in order."""
         used = (self._offset + number) % self._learner.stack
         if number and not used:
             self.stack = next(self._stacks)
@@ -182,7 +182,7 @@ class _Walk:
 
 
 class _Listening(Monitor):
-    """Passes everything on, and keeps what was said."""
+    """A monitor that passes everything on and keeps the log lines."""
 
     def __init__(self, inner: Monitor, lines: list[str]):
         super().__init__(inner.stop)

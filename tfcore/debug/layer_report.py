@@ -25,7 +25,7 @@ from tfcore.private_api import flat_layers
 
 @contextmanager
 def watched(model: keras.Model) -> Iterator[list[dict[str, Any]]]:
-    """Within it, every layer and op of `model` notes its calls.
+    """Record the calls of every layer and op of `model` within the block.
 
     Each is {layer, type, depth, outputs (summaries), bad_inputs (values that are not finite), largest_input, dead (share
     of the units that are 0 in every row; None where it means nothing), dead_inputs (the greatest such share of an input),
@@ -52,7 +52,7 @@ def watched(model: keras.Model) -> Iterator[list[dict[str, Any]]]:
 
 
 def _operations(model: keras.Model) -> list[Any]:
-    """Layers, also inside of others, and the plain ops of functional models."""
+    """The layers of a model, nested ones too, and the plain ops of functional models."""
     operations: dict[int, Any] = {}
     for layer in flat_layers(model):
         own = [] if layer is model else [layer]
@@ -104,7 +104,7 @@ def _tensors(nest: Any) -> list[Any]:
 
 
 def _dead(outputs: list[Any]) -> float | None:
-    """The share of the last dimension's units that are 0 for every row and place."""
+    """The share of units in the last dimension that are 0 for every row and place."""
     if len(outputs) != 1 or not isinstance(outputs[0], tf.Tensor):
         return None
     output = outputs[0]

@@ -1,4 +1,4 @@
-"""A few compiled steps, timed, and profiled for TensorBoard.
+"""Times a few compiled steps and profiles them for TensorBoard.
 
 told = profiled(lambda: learner.run(...), steps=5, folder=Path("out/profile"))
 told["files"], told["top"]      # tensorboard --logdir out/profile; the ops that took longest
@@ -61,7 +61,7 @@ def profiled(step: Callable[[int], None], steps: int, folder: Path | None) -> di
 
 
 def _top(files: list[Path]) -> list[dict[str, Any]]:
-    """The ops that took longest by themselves, on all threads and streams."""
+    """The ops with the longest time of their own, over all threads and streams."""
     try:
         from tensorflow.tsl.profiler.protobuf import xplane_pb2
     except ImportError:  # not part of TensorFlow's public face; TensorBoard reads the files all the same
@@ -82,7 +82,7 @@ def _top(files: list[Path]) -> list[dict[str, Any]]:
 
 
 def _own_times(events: Any, names: dict[int, str]) -> Iterator[tuple[str, int]]:
-    """(name, picoseconds without those of the events within it) of the events of one thread."""
+    """(name, picoseconds without those of nested events) of each event of one thread."""
     open_: list[list[Any]] = []  # name, end, own time
     for event in sorted(events, key=lambda event: (event.offset_ps, -event.duration_ps)):
         while open_ and open_[-1][1] <= event.offset_ps:

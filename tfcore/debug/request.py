@@ -14,7 +14,7 @@ from tfcore.train.request import TrainRequest
 
 
 class DebugRequest(Frozen):
-    """A training of which a step is looked at. Its own checkpoints, summaries and control file are left alone."""
+    """A training to inspect one step of. Its own checkpoints, summaries and control file stay untouched."""
 
     train: TrainRequest
     checkpoints: Path | None = Field(default=None, description="a copy of its checkpoints, to go on from the newest")

@@ -1,4 +1,4 @@
-"""A tensor in one line: dtype, shape, the range of its finite values, zeros, and what is not finite.
+"""A tensor in one line: dtype, shape, the range of its finite values, zeros, NaNs and infinities.
 
 summarize(tf.constant([0.0, 2.0, float("nan")]))
 # {"dtype": "float32", "shape": [3], "min": 0.0, "max": 2.0, "mean": 1.0, "zeros": 1 / 3, "nan": 1, "inf": 0}
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def summarize(tensor: Any) -> dict[str, Any]:
-    """Facts of a dense, ragged or sparse tensor, an IndexedSlices, or an array; JSON has a form for all of them.
+    """The facts of a dense, ragged or sparse tensor, an IndexedSlices, or an array, as JSON values.
 
     Returns:
         dtype and shape; of numbers also min, max and mean of the finite values (None where there are none), zeros (the
@@ -49,7 +49,7 @@ def summarize(tensor: Any) -> dict[str, Any]:
 
 
 def not_finite(facts: dict[str, Any]) -> int:
-    """How many values are not finite."""
+    """The number of values that are not finite."""
     return int(facts.get("nan", 0)) + int(facts.get("inf", 0))
 
 

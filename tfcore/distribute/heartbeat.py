@@ -23,7 +23,7 @@ MOST_AT_ONCE = 1.0
 
 @contextlib.contextmanager
 def beating(alive: Callable[[], None]) -> Iterator[None]:
-    """Inside, `alive` is called every BEAT_SECONDS."""
+    """Call `alive` every BEAT_SECONDS within the block."""
     done = threading.Event()
 
     def beat() -> None:
@@ -41,7 +41,7 @@ def beating(alive: Callable[[], None]) -> Iterator[None]:
 
 
 class HeartbeatMonitor:
-    """How long nothing was heard of each of `count` processes; see the module."""
+    """Measures how long each of `count` processes has been silent; see the module."""
 
     def __init__(self, count: int, *, clock: Callable[[], float] = time.monotonic):
         self.seconds = [0.0] * count
@@ -49,7 +49,7 @@ class HeartbeatMonitor:
         self._clock, self._looked = clock, clock()
 
     def look(self, messages: Sequence[int]) -> list[float]:
-        """Seconds, by process, given how many messages have come of each so far."""
+        """The seconds of silence of each process, given the number of its messages so far."""
         now = self._clock()
         passed, self._looked = min(now - self._looked, MOST_AT_ONCE), now
         for number, count in enumerate(messages):

@@ -28,7 +28,7 @@ _KEPT: list[tf.distribute.Strategy] = []
 
 @dataclass(frozen=True)
 class Choice:
-    """What `training.strategy` comes to on this machine."""
+    """The devices and processes that `training.strategy` means on this machine."""
 
     name: Name
     replicas: int = 1
@@ -39,13 +39,13 @@ class Choice:
 
     @property
     def apart(self) -> bool:
-        """Whether it needs processes of its own: what it sets cannot be set in one that has computed already."""
+        """Whether it needs new processes: one that has computed already cannot change these settings."""
         return self.logical or self.name == "multi_worker"
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the model lies. Without a strategy, one device does it all."""
+    """The devices that hold the model; without a strategy, one device."""
 
     choice: Choice
     strategy: tf.distribute.Strategy | None = None
@@ -54,7 +54,7 @@ class Placement:
 
     @property
     def chief(self) -> bool:
-        """Whether this process writes what the training writes."""
+        """Whether this process writes the training's output."""
         return self.worker == 0
 
     @property
@@ -63,26 +63,26 @@ class Placement:
 
     @property
     def several(self) -> bool:
-        """Whether there are other workers beside this one."""
+        """Whether there are other workers."""
         return self.choice.name == "multi_worker"
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Around everything that makes or changes variables."""
+        """The context of everything that makes or changes variables."""
         if self.strategy is not None:
             return self.strategy.scope()
         return self.device_scope()
 
     def device_scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Around everything that computes."""
+        """The context of everything that computes."""
         return tf.device(self.device) if self.device else contextlib.nullcontext()
 
     def facts(self) -> dict[str, Any]:
-        """For a training's result."""
+        """The facts of the placement for a training's result."""
         return {"strategy": self.choice.name, "replicas": self.replicas, "workers": self.choice.workers}
 
 
 def place(choice: Choice, *, worker: int = 0, gpus: int = 0) -> Placement:
-    """Take the devices; in a process that must not have computed yet where the choice is `apart`."""
+    """Set up the chosen devices; where the choice is `apart`, in a process that has not computed yet."""
     if choice.name == "mirrored":
         kind = "GPU" if gpus else "CPU"
         if not gpus:
@@ -107,7 +107,7 @@ def _multi_worker(gpus: int) -> tf.distribute.Strategy:
 
 
 def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
-    """(the workers' addresses, which of them this is) of a TF_CONFIG; ConfigError for one that names no workers."""
+    """(the workers' addresses, the number of this worker) from TF_CONFIG; ConfigError if it names no workers."""
     where, fix = "TF_CONFIG", '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
     cluster, task = tf_config.get("cluster"), tf_config.get("task")
     if not isinstance(cluster, dict) or not isinstance(task, dict):

@@ -1,4 +1,4 @@
-"""Processes that train together: each runs one call, and when one fails, all end with one error.
+"""Processes that train together: each runs the same call, and when one fails, all end with one error.
 
     results = run_together("tfcore.train.member:member", requests, out, monitor, environments)
 
@@ -50,7 +50,7 @@ def run_together(
     remedy: Callable[[], str] = lambda: "run again",
     timeout: float = 30.0,
 ) -> dict[str, Any]:
-    """Run "module:function"(request, out, monitor) once in each of some new processes, all at the same time.
+    """Run "module:function"(request, out, monitor) once in each of several new processes, all at the same time.
 
     Args:
         requests: one for each process.
@@ -170,7 +170,7 @@ class _Watch:
         return running and self.silence.seconds[number] > seconds
 
     def _error(self) -> HeadwayError:
-        """The error of the member that failed first of its own accord: the others lost it, and failed of that."""
+        """The error of the member that failed by itself; the others failed because they lost it."""
         failures = self.failures
         if failures and self.monitor.cancelled() and all(error is None for error in failures.values()):
             return Cancelled("stopped on request, before the first step")
@@ -206,8 +206,8 @@ class _Watch:
 
 @contextlib.contextmanager
 def ending_with_parent() -> Iterator[None]:
-    """Inside, the process ends by itself when its parent does or says something, even where native code keeps Python from
-    running: waiting for other workers does."""
+    """End this process when its parent ends or says so, even while native code keeps Python from running, as waiting
+    for other workers does."""
     pipe = lifeline()
     if pipe is None:
         yield

@@ -22,7 +22,7 @@ PLACE = "place"
 
 
 def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
-    """From whole stacks to a worker's rows of each batch, one after another."""
+    """A function from whole stacks to this worker's contiguous slice of each batch."""
 
     def sliced(stack: Batch) -> Batch:
         count, batch = stack["weight"].shape
@@ -35,7 +35,7 @@ def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
 
 
 def compact(workers: int, multiple: int = 1) -> Callable[[Batch], Batch]:
-    """From whole stacks with holes to the rows of each batch that are there.
+    """A function from stacks with zeros for other workers' rows to the rows of each batch that this worker owns.
 
     Args:
         multiple: of what the rows are to be, a divisor of a batch: they are cut into so many micro-batches.
@@ -48,10 +48,10 @@ def compact(workers: int, multiple: int = 1) -> Callable[[Batch], Batch]:
         counts = tf.math.count_nonzero(own, axis=1, dtype=tf.int32)
         room = tf.minimum(batch, -(-tf.maximum(tf.reduce_max(counts), 1) // unit) * unit)
         order = tf.argsort(tf.cast(~own, tf.int32), axis=1, stable=True)[:, :room]
-        there = tf.range(room) < counts[:, None]
+        filled = tf.range(room) < counts[:, None]
         # a row of zeros might be one that the model makes no number of
-        places = tf.where(there, order, order[:, :1])
+        places = tf.where(filled, order, order[:, :1])
         rows = {name: tf.gather(value, places, batch_dims=1) for name, value in stack.items() if name != OWN}
-        return rows | {"weight": tf.where(there, rows["weight"], 0.0), PLACE: places}
+        return rows | {"weight": tf.where(filled, rows["weight"], 0.0), PLACE: places}
 
     return compacted

@@ -11,11 +11,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headway.config import Frozen
+from headway.metrics.user import MetricSpec
 from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 2
+VERSION = 3
 """Raised by whoever changes what evaluation writes for the same request."""
 
 
@@ -48,4 +49,5 @@ class EvaluateRequest(Frozen):
     slice_min_rows: int = Field(default=1, ge=1, description="slices with fewer rows are left out of the report")
     group: str | None = Field(default=None, description="column whose equal values belong together")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
+    metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     batch_size: int = Field(default=4096, ge=1)

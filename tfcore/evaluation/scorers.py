@@ -16,15 +16,15 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import StoreError
-from headway.evaluation.tasks import Task
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.evaluation.request import TrainedModel
 from tfcore.export.metadata import describe_model
-from tfcore.export.signatures import COMPARED_OUTPUT, of_companions, tensor_names
+from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.graph.function import GraphFunction
+from tfcore.heads.base import Head
+from tfcore.heads.table import label_head
 from tfcore.models import build
-from tfcore.models.linear import sigmoid, softmax
 from tfcore.transform.parameters import LabelParameters, TransformParameters
 from tfcore.transform.raw_column import DTYPES
 
@@ -36,17 +36,13 @@ class Incompatible(Exception):
 
 
 class Scores:
-    """One batch's `predictions` as the model gave them (float32), `exact` in float64."""
+    """One batch's `predictions` as the model gave them (float32), `exact` in float64: from the model's outputs where they
+    are at hand, so that rows that float32 probabilities cannot tell apart are no ties."""
 
-    def __init__(self, task: Task, predictions: Any, logits: Any = None):
+    def __init__(self, head: Head, predictions: Any, outputs: Any = None):
         self.predictions: NDArray[np.float32] = np.asarray(predictions, np.float32)
-        exact = np.asarray(self.predictions if logits is None else logits, np.float64)
-        self.exact: NDArray[np.float64] = exact if logits is None else _from_logits(task, exact)
-
-
-def _from_logits(task: Task, logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities from float32 logits in float64: no ties between rows that float32 probabilities cannot tell apart."""
-    return sigmoid(logits) if task == "binary" else softmax(logits) if task == "multiclass" else logits
+        exact = None if outputs is None else head.exact(np.asarray(outputs, np.float64))
+        self.exact: NDArray[np.float64] = self.predictions.astype(np.float64) if exact is None else exact
 
 
 class TrainedScorer:
@@ -57,7 +53,7 @@ class TrainedScorer:
     transforms = True
 
     def __init__(self, trained: TrainedModel, parameters: TransformParameters):
-        self._task: Task = parameters.label.task
+        self._head = label_head(parameters.label)
         self._inputs = tuple(parameters.inputs())
         self._model = build.build(trained.config, parameters, seed=trained.seed, module=trained.module)
         build.load_weights(self._model, trained.path / build.WEIGHTS)
@@ -74,11 +70,11 @@ class TrainedScorer:
             # not compiled: the exported graph is not either, and predictions are compared with its
             self._predict = GraphFunction(self._outputs, {"inputs": specs})
         output, predictions = self._predict(inputs=inputs)
-        return Scores(self._task, predictions, output[:, 0] if self._task != "multiclass" else output)
+        return Scores(self._head, predictions, output)
 
     def _outputs(self, inputs: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         output = tf.cast(self._model(inputs, training=False), tf.float32)
-        return output, build.to_predictions(self._task, output)
+        return output, self._head.predictions(output)
 
 
 class SavedModelScorer:
@@ -98,18 +94,19 @@ class SavedModelScorer:
     traces = 1
 
     def __init__(self, path: Path, label: LabelParameters, columns: Sequence[Column]):
-        self._label = label
+        self._label, self._head = label, label_head(label)
+        self._task = self._head.task
         self._function = _signature(path)
         self._inputs = _match(self._function, path, {column.name: column for column in columns})
         self.raw = tuple(dict.fromkeys(column for column, _ in self._inputs.values()))
         self._nullable = {column for column, part in self._inputs.values() if part == "present"}
         names = self._function.structured_outputs
-        self._output = COMPARED_OUTPUT[label.task]
+        self._output = self._task.output
         if self._output not in names:
             raise Incompatible(f"it has no output {self._output!r} for a {label.task} label; it has {', '.join(names)}")
         width = names[self._output].shape.as_list()[1:]
         classes = len(label.classes or ())
-        if label.task == "multiclass" and width != [classes]:
+        if self._task.per_class and width != [classes]:
             raise Incompatible(f"it has {width[0] if width else 1} classes, and the label has {classes}")
 
     def __call__(self, batch: Batch) -> Scores:
@@ -127,10 +124,10 @@ class SavedModelScorer:
         except tf.errors.OpError as error:
             raise Incompatible(f"it fails on these rows: {error.message.splitlines()[0]}") from None
         predictions = outputs[self._output].numpy()
-        if self._label.task == "multiclass":
+        if self._task.per_class:
             self._check_classes(predictions, outputs.get("class"), batch["valid"].numpy())
-        logits = outputs.get("logit") if self._label.task == "binary" else None
-        return Scores(self._label.task, predictions, None if logits is None else logits.numpy())
+        logits = outputs.get("logit")
+        return Scores(self._head, predictions, None if logits is None else logits.numpy()[:, None])
 
     def _check_classes(self, scores: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
         """The class it names for the likeliest probability has to be ours at that place."""

@@ -25,16 +25,17 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
-from headway.evaluation.tasks import Task
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import column_yaml, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
+from headway.tasks.base import Task
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.data.source import Feed
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.graph.retrace import RetraceGuard
+from tfcore.heads.table import label_task
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
@@ -91,7 +92,7 @@ def _predict(
     shards.ahead()
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)
-    task = request.transform.label.task
+    task = label_task(request.transform.label)
     try:
         scorer = _scorer(request, shards)
         with RetraceGuard(scorer, action="warn", log=monitor.log):
@@ -110,6 +111,7 @@ def _predict(
         min_rows=request.slice_min_rows,
         group=request.group,
         ndcg_at=request.ndcg_at,
+        own=request.metrics,
     )
     (out / METRICS).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return {
@@ -133,8 +135,8 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
         raise ConfigError(
             "there are no groups to rank in", where="evaluation.ndcg_at", fix=column_yaml("NAME", "group")
         )
-    if request.ndcg_at is not None and request.transform.label.task == "multiclass":
-        raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
+    if request.ndcg_at is not None and label_task(request.transform.label).wide:
+        raise ConfigError("several numbers per row have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]
     reserved = {"row", "label", "weight", PREDICTION}
     for what, columns in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
@@ -181,7 +183,7 @@ def _tables(
         scores = scorer(batch)
         # only the last batch is padded, and only at its end
         valid = int(np.count_nonzero(batch["valid"]))
-        table = _table(request.transform.label.task, batch, scores, texts, rows, valid)
+        table = _table(label_task(request.transform.label), batch, scores, texts, rows, valid)
         tables.setdefault(PREDICTIONS, []).append(table)
         if linear is not None:
             predicted = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
@@ -206,7 +208,7 @@ def _table(
     label = batch["label"].numpy()[:count]
     columns: dict[str, Any] = {
         "row": pa.array(np.arange(start, start + count)),
-        "label": pa.array(label.astype(np.float64 if task == "regression" else np.int64)),
+        "label": pa.array(label.astype(np.int64 if task.has_classes else np.float64)),
         "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
         PREDICTION: _predictions(scores.exact[:count]),
     }

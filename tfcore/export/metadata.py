@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError
 
 from headway.config import Frozen
 from headway.errors import StoreError
-from headway.evaluation.tasks import Task
 from headway.schema.columns import Column
+from headway.tasks.table import TaskName
 
 FILE = Path("assets.extra") / "columns.json"
 
@@ -23,7 +23,7 @@ FILE = Path("assets.extra") / "columns.json"
 class ModelMetadata(Frozen):
     columns: tuple[Column, ...]
     """The raw columns, as they are coerced before they go in."""
-    task: Task
+    task: TaskName
     inputs: dict[str, str] = Field(default_factory=dict)
     """The names of the signatures' tensors, where they are not those of the columns."""
     classes: tuple[str | int, ...] = ()

@@ -25,6 +25,8 @@ from headway.process import owned
 from headway.process_tuning import uncollected
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
+from headway.tasks.table import task_of
+from headway.tasks.user import OWN_OUTPUT
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.runtime.tf_import import startup
@@ -77,8 +79,8 @@ class Predictor:
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Predictions, a row for each row of `batch`.
 
-        binary: prediction (float32, the probability); regression: prediction (float32); multiclass: prediction (the
-        class, string or int64) and probabilities (float32 [classes]).
+        prediction is the probability (binary), the class (multiclass, string or int64) or the number, float32. Beside it
+        stand probabilities (multiclass, float32 [classes]) or quantiles (float32 [levels]).
         """
         inputs = [_Input(batch.column(c.name), c, self._names[c.name]) for c in self._described.columns]
         parts = []
@@ -91,18 +93,27 @@ class Predictor:
         return self._as_arrow(joined)
 
     def _as_arrow(self, outputs: dict[str, NDArray[Any]]) -> pa.RecordBatch:
-        task = self._described.task
-        if task != "multiclass":
-            name = "probability" if task == "binary" else "prediction"
-            values = outputs.get(name, np.zeros(0, np.float32))
-            return pa.RecordBatch.from_arrays([pa.array(values, pa.float32())], names=["prediction"])
-        classes = self._described.classes
-        probabilities = outputs.get("probabilities", np.zeros((0, len(classes)), np.float32))
-        flat = pa.FixedSizeListArray.from_arrays(pa.array(probabilities.reshape(-1), pa.float32()), len(classes))
-        kind = pa.string() if isinstance(classes[0], str) else pa.int64()
-        # the class is looked up here: as text out of TensorFlow it would be a Python object a row
-        best = pa.array(classes, kind).take(pa.array(probabilities.argmax(1)))
-        return pa.RecordBatch.from_arrays([best, flat], names=["prediction", "probabilities"])
+        shapes = {name: tensor.shape.as_list()[1:] for name, tensor in self._signature.structured_outputs.items()}
+        empty = {name: np.zeros((0, *shape), np.float32) for name, shape in shapes.items() if None not in shape}
+        values, described = empty | outputs, self._described
+        output = OWN_OUTPUT if ":" in described.task else task_of(described.task).output
+        if output == "probabilities":
+            kind = pa.string() if isinstance(described.classes[0], str) else pa.int64()
+            # the class is looked up here: as text out of TensorFlow it would be a Python object per row
+            best = pa.array(described.classes, kind).take(pa.array(values[output].argmax(1)))
+            columns = {"prediction": best, output: _column(values[output])}
+        elif output == "quantiles":
+            columns = {"prediction": _column(values["prediction"]), output: _column(values[output])}
+        else:
+            columns = {"prediction": _column(values[output])}
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _column(values: NDArray[Any]) -> pa.Array:
+    """float32 [rows] as it is, [rows, width] as lists of one length."""
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
 
 
 class _Input:

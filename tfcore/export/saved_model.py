@@ -22,17 +22,17 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from headway.config import Frozen
 from headway.errors import HeadwayError
-from headway.evaluation.tasks import Task
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 from tfcore.export.metadata import ModelMetadata, write_description
 from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
 from tfcore.export.request_columns import of_examples, of_tensors
 from tfcore.export.signatures import (
     Signature,
     Tensor,
-    classify_argument,
     describe,
     nullable_inputs,
     output_names,
@@ -40,7 +40,9 @@ from tfcore.export.signatures import (
 )
 from tfcore.graph.python_errors import python_functions
 from tfcore.graph.retrace import RetraceGuard
-from tfcore.models.build import build, load_weights, to_predictions
+from tfcore.heads.base import Head
+from tfcore.heads.table import head_of, label_head
+from tfcore.models.build import build, load_weights
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
@@ -54,7 +56,7 @@ SILENT_SECONDS = 3.0
 
 Tensors = dict[str, tf.Tensor]
 Predict = Callable[[Tensors], Tensors]
-"""Model inputs {"numeric", "categorical"} -> the named outputs of `tfcore.export.signatures.prediction_outputs`."""
+"""Model inputs {"numeric", "categorical"} -> the named outputs of `headway.tasks.base.Task.outputs`."""
 
 
 class Served(tf.Module):
@@ -75,7 +77,7 @@ class Served(tf.Module):
         predict: Predict,
         columns: Sequence[Column],
         variables: Sequence[tf.Variable],
-        task: Task = "regression",
+        task: Head | Task | str = "regression",
         classes: Sequence[str | int] | None = None,
     ):
         super().__init__(name="served")
@@ -83,7 +85,7 @@ class Served(tf.Module):
         self.model_variables = list(variables)
         self._predict = predict
         self._columns = tuple(columns)
-        self._task, self._classes = task, tuple(classes or ())
+        self._head = head_of(task, classes)
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
         """A tf.function for each signature; it takes and gives the tensors as `tfcore.export.packed_inputs` packs them."""
@@ -131,9 +133,9 @@ class Served(tf.Module):
         return sorted(gathered, key=lambda tensor: tensor.name)
 
     def _classified(self, tensors: Tensors, columns: Mapping[str, RawColumn]) -> Tensors:
-        argument = classify_argument(self._task)
-        assert argument is not None
-        return classified(self._task, self.predict(columns), tensors[argument.name], self._classes)
+        classify = self._head.task.classify(self._head.classes)
+        assert classify is not None
+        return self._head.decided(self.predict(columns), tensors[classify.argument.name])
 
 
 def _named_function(body: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
@@ -156,7 +158,7 @@ def save(
     predict: Predict,
     variables: Sequence[tf.Variable],
     columns: Sequence[Column],
-    task: Task,
+    task: Task | str,
     classes: Sequence[str | int] | None = None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, Signature]:
@@ -196,7 +198,9 @@ def save(
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
     renamed = {column: name for column, name in tensor_names(columns).items() if name != column}
-    described = ModelMetadata(columns=tuple(columns), task=task, inputs=renamed, classes=tuple(classes or ()))
+    described = ModelMetadata(
+        columns=tuple(columns), task=task_of(task).name, inputs=renamed, classes=tuple(classes or ())
+    )
     write_description(path, described)
     return signatures
 
@@ -237,7 +241,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     signatures = save(
         path,
         transform=transform_of(request.transform, request.preprocess),
-        predict=predictor(model, label.task, label.classes),
+        predict=predictor(model, label_head(label)),
         variables=[variable.value for variable in model.variables],
         columns=request.transform.raw,
         task=label.task,
@@ -254,36 +258,10 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     }
 
 
-def classified(task: Task, predictions: Tensors, argument: tf.Tensor, classes: Sequence[str | int]) -> Tensors:
-    """What `tfcore.export.signatures.classify_outputs` names, by a threshold or the number of classes wanted; a scalar."""
-    if task == "binary":
-        probability = predictions["probability"]
-        return {"decision": probability >= argument, "probability": probability}
-    in_range = tf.debugging.Assert(
-        (argument >= 1) & (argument <= len(classes)), [f"top_k must be from 1 to {len(classes)}, not", argument]
-    )
-    with tf.control_dependencies([in_range]):
-        likely, places = tf.math.top_k(predictions["probabilities"], tf.identity(argument))
-    return {"classes": tf.gather(_names(classes), places), "probabilities": likely}
-
-
-def _names(classes: Sequence[str | int]) -> tf.Tensor:
-    return tf.constant(list(classes), tf.string if isinstance(classes[0], str) else tf.int64)
-
-
-def predictor(model: Any, task: Task, classes: Sequence[str | int] | None = None) -> Predict:
-    """Model inputs -> the named outputs of a Keras model's task, in inference mode and float32."""
-
-    def predict(inputs: Tensors) -> Tensors:
-        output = tf.cast(model(inputs, training=False), tf.float32)
-        prediction = to_predictions(task, output)
-        if task == "binary":
-            return {"probability": prediction, "logit": output[:, 0]}
-        if task == "regression":
-            return {"prediction": prediction}
-        return {"probabilities": prediction, "class": tf.gather(_names(classes or ()), tf.argmax(prediction, axis=1))}
-
-    return predict
+def predictor(model: Any, head: Head | str, classes: Sequence[str | int] | None = None) -> Predict:
+    """Model inputs -> the named outputs of a Keras model's head, in inference mode and float32."""
+    known_head = head_of(head, classes)
+    return lambda inputs: known_head.served(tf.cast(model(inputs, training=False), tf.float32))
 
 
 def _described(name: str, tensor: Any) -> Tensor:

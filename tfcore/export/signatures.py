@@ -30,9 +30,10 @@ from collections.abc import Container, Sequence
 from typing import Literal
 
 from headway.config import Frozen
-from headway.evaluation.tasks import Task
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT, tensor_name
+from headway.tasks.base import Output, Task
+from headway.tasks.table import task_of
 
 DEFAULT, NULLABLE = "serving_default", "serving_nullable"
 
@@ -104,57 +105,28 @@ def output_names(names: Sequence[str]) -> dict[str, str]:
     return tensor_names([Column(name=name, type="float32", nullable=False) for name in names])
 
 
-def prediction_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:
-    """The outputs of `serving_default`, `serving_nullable` and `serve_examples`."""
-    if task == "binary":
-        return (Tensor(name="probability", dtype="float32"), Tensor(name="logit", dtype="float32"))
-    if task == "regression":
-        return (Tensor(name="prediction", dtype="float32"),)
-    if not classes:
-        raise ValueError("a multiclass model needs its classes")
-    kind: Literal["int64", "string"] = "string" if isinstance(classes[0], str) else "int64"
-    return (
-        Tensor(name="probabilities", dtype="float32", shape=(None, len(classes))),
-        Tensor(name="class", dtype=kind),
-    )
-
-
-def classify_argument(task: Task) -> Tensor | None:
-    """What a request may tell `classify`; None where there is no such signature."""
-    if task == "binary":
-        return Tensor(name="threshold", dtype="float32", shape=(), default=0.5)
-    return Tensor(name="top_k", dtype="int32", shape=(), default=1) if task == "multiclass" else None
-
-
-def classify_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:
-    """The outputs of `classify`."""
-    if task == "binary":
-        return (Tensor(name="decision", dtype="bool"), Tensor(name="probability", dtype="float32"))
-    kind: Literal["int64", "string"] = "string" if isinstance((classes or ("",))[0], str) else "int64"
-    return (
-        Tensor(name="classes", dtype=kind, shape=(None, None)),
-        Tensor(name="probabilities", dtype="float32", shape=(None, None)),
-    )
-
-
-COMPARED_OUTPUT: dict[str, str] = {"binary": "probability", "multiclass": "probabilities", "regression": "prediction"}
-"""The output that holds what evaluation calls the prediction."""
+def _tensor(output: Output) -> Tensor:
+    return Tensor(name=output.name, dtype=output.dtype, shape=(None, *output.shape))
 
 
 def describe(
     columns: Sequence[Column],
-    task: Task,
+    task: Task | str,
     classes: Sequence[str | int] | None = None,
     transformed: Sequence[Tensor] = (),
 ) -> dict[str, Signature]:
     """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
-    inputs, outputs = nullable_inputs(columns), prediction_outputs(task, classes)
+    task = task_of(task)
+    inputs, outputs = nullable_inputs(columns), tuple(map(_tensor, task.outputs(classes or ())))
     signatures = {
         DEFAULT: Signature(inputs=raw_inputs(columns), outputs=outputs),
         NULLABLE: Signature(inputs=inputs, outputs=outputs),
         "serve_examples": Signature(inputs=(Tensor(name="examples", dtype="string"),), outputs=outputs),
         "transform": Signature(inputs=inputs, outputs=tuple(transformed)),
     }
-    if (argument := classify_argument(task)) is not None:
-        signatures["classify"] = Signature(inputs=(*inputs, argument), outputs=classify_outputs(task, classes))
+    if (classify := task.classify(classes or ())) is not None:
+        argument = Tensor(
+            name=classify.argument.name, dtype=classify.argument.dtype, shape=(), default=classify.default
+        )
+        signatures["classify"] = Signature(inputs=(*inputs, argument), outputs=tuple(map(_tensor, classify.outputs)))
     return signatures

@@ -51,7 +51,8 @@ _REFUSALS = (
 
 
 class GraphFunction:
-    """See the module. `trace_seconds` is how long tracing took; `mode` is "jit" or "graph" after a call.
+    """A function that is traced once and checks its arguments; see the module. `trace_seconds` is how long tracing
+    took; `mode` is "jit" or "graph" after a call.
 
     Under XLA a call in another context (a device, a strategy), or with another size where the signature leaves one open,
     compiles the program once more, which takes seconds, and TensorFlow says nothing: each counts as a trace, and a
@@ -92,7 +93,7 @@ class GraphFunction:
 
     @property
     def traces(self) -> int:
-        """How often the body was traced, or compiled for another context or another shape."""
+        """The number of times that the body was traced, or compiled for another context or another shape."""
         contexts = (function.experimental_get_tracing_count() for function in self.compiled)
         return max([self._bodies, *contexts]) + self.shapes.further
 
@@ -119,7 +120,7 @@ class GraphFunction:
         return dict(zip(names, positional, strict=False)) | named
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
-        """The traced body, un-jitted: for looking at its graph, or for a SavedModel. Traces it if need be."""
+        """The traced function, un-jitted, to look at its graph or to save it. Traces it if need be."""
         with self._first:
             if self._graph is None:
                 specs = leaves(self.signature)
@@ -159,7 +160,7 @@ class GraphFunction:
         return (self._call or graph)(*flat)
 
     def _first_jitted(self, graph: Callable[..., Any], flat: list[Any]) -> list[Any]:
-        """What the call gave; nothing where XLA refuses."""
+        """The result of the first compiled call; nothing where XLA refuses."""
         specs = leaves(self.signature)
         jitted = tf.function(lambda *tensors: graph(*tensors), input_signature=specs, jit_compile=True, autograph=False)
         try:
@@ -198,7 +199,7 @@ def graph_function(
 
 
 def _check_names(name: str, accepted: list[str], signed: list[str]) -> None:
-    """SignatureError unless the body takes just what the signature names, in its order."""
+    """Raise SignatureError unless the body takes exactly the names of the signature, in its order."""
     if accepted == signed:
         return
     fix = f"name {', '.join(accepted) or 'nothing'}, in this order"
@@ -208,7 +209,7 @@ def _check_names(name: str, accepted: list[str], signed: list[str]) -> None:
 
 
 def refusal(error: BaseException) -> str:
-    """The telling part of XLA's message, on one line."""
+    """The informative part of XLA's message, on one line."""
     text = " ".join(str(error).split())
     start = text.find(" on XLA_")
     cut = text.find("{{", start)

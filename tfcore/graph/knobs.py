@@ -1,4 +1,4 @@
-"""Knobs inside a graph: one float32 variable each, which the compiled step sets and everything in it reads.
+"""Knobs in a graph: one float32 variable each, which the compiled step sets and any layer or loss reads.
 
     variables = KnobVariables(["dropout", "margin"])
     with variables.offered():
@@ -39,7 +39,7 @@ _KINDS: dict[type, type] = {}
 
 
 class KnobVariables(tf.Module):
-    """The knobs of one training, by name."""
+    """The variables of a training's knobs, by name."""
 
     def __init__(self, names: Sequence[str] = ()):
         super().__init__(name="knobs")
@@ -55,7 +55,7 @@ class KnobVariables(tf.Module):
 
     @contextmanager
     def offered(self) -> Iterator[None]:
-        """`knob(name)` finds these inside."""
+        """Let `knob(name)` find these variables within the block."""
         token = _OFFERED.set(self)
         try:
             yield
@@ -86,7 +86,7 @@ def knob(name: str, default: float | None = None) -> tf.Variable | tf.Tensor:
 
 
 def is_knob(variable: Any) -> bool:
-    """Whether `knob` gave it: a training keeps it, whoever holds it."""
+    """Whether the variable came from `knob`: such a variable belongs to the training, whoever refers to it."""
     return type(variable) in _KINDS.values()
 
 
@@ -103,7 +103,7 @@ def _variable(name: str) -> tf.Variable:
 
 
 def _refusing(kind: type, conversion: str) -> Any:
-    """The conversion to a Python or NumPy value, which is an error where the graph would keep that value."""
+    """A conversion to a Python or NumPy value that raises where the graph would keep that value."""
     plain = getattr(kind, conversion, None)
 
     def convert(self: Any, *arguments: Any, **named: Any) -> Any:

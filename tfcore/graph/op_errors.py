@@ -47,14 +47,14 @@ Frame = tuple[str, int, str]
 
 
 def reason(error: tf.errors.OpError) -> str:
-    """The reason alone, with the op: "indices[0] = 105 is not in [0, 3) (op rare/GatherV2)"."""
+    """The reason and the op: "indices[0] = 105 is not in [0, 3) (op rare/GatherV2)"."""
     op = op_of(error)
     return f"{why(error)} (op {op})" if op else why(error)
 
 
 def explained(error: tf.errors.OpError) -> HeadwayError | None:
-    """The error that names the user's line; None where no line of a user's leads to the op, or it is not the
-    op that failed."""
+    """The error that names the user's line; None where no user's line leads to the op, or the cause came from outside,
+    such as a lost worker."""
     if isinstance(error, _FROM_OUTSIDE):
         return None
     text = str(error.message)
@@ -73,7 +73,7 @@ def explained(error: tf.errors.OpError) -> HeadwayError | None:
 
 
 def _theirs(frames: Iterable[Frame]) -> Iterable[Frame]:
-    """Frames that are neither Headway's nor a library's."""
+    """The frames that belong neither to Headway nor to a library."""
     for frame in frames:
         file = frame[0]
         if Path(file).is_file() and not file.startswith((*_OURS, *_LIBRARIES)) and "/site-packages/" not in file:
@@ -94,7 +94,7 @@ def op_of(error: tf.errors.OpError) -> str | None:
 
 
 def why(error: tf.errors.OpError) -> str:
-    """The reason without the op."""
+    """The reason, without the op."""
     text = str(error.message)
     if raised := python_text(error):
         return raised

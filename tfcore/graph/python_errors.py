@@ -1,4 +1,4 @@
-"""The exception of a Python function that a graph calls, recovered on the far side of TensorFlow.
+"""Recovers the exception of a Python function that a graph calls from the text that TensorFlow makes of it.
 
     with python_errors():
         for batch in dataset.map(op):            # op is a tfcore.graph.python_op
@@ -38,35 +38,35 @@ _NUMBER = re.compile(r"\[python failure (\d+)\]")
 
 
 class PythonOpError(HeadwayError):
-    """A Python function in a graph raised (see `__cause__`), or returned what was not declared."""
+    """A Python function in a graph raised (see `__cause__`), or returned a value unlike its declaration."""
 
 
 class NoGradientError(PythonOpError):
-    """A gradient was asked for that nobody has given."""
+    """A gradient was asked of a Python op that declares none."""
 
 
 class Failures:
-    """Exceptions on their way through TensorFlow."""
+    """Keeps exceptions while TensorFlow passes only their text on."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, HeadwayError] = OrderedDict()
+        self._failures: OrderedDict[int, HeadwayError] = OrderedDict()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
     def send(self, error: HeadwayError) -> NoReturn:
-        """Raise what TensorFlow may turn into text. RuntimeError: it maps StopIteration, for one, to an end of data."""
+        """Raise what TensorFlow may turn into text: a RuntimeError, as it maps StopIteration to an end of data."""
         with self._lock:
             number = next(self._numbers)
-            self._kept[number] = error
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            self._failures[number] = error
+            while len(self._failures) > _KEPT:
+                self._failures.popitem(last=False)
         raise RuntimeError(f"[python failure {number}] {error}") from None
 
     def receive(self, error: BaseException) -> HeadwayError | None:
-        """The failure that an error of TensorFlow's tells of, once; None if it tells of none."""
+        """The kept exception that a TensorFlow error refers to, once; None if it refers to none."""
         match = _NUMBER.search(str(error))
         with self._lock:
-            return self._kept.pop(int(match[1]), None) if match else None
+            return self._failures.pop(int(match[1]), None) if match else None
 
 
 FAILURES = Failures()
@@ -74,8 +74,8 @@ FAILURES = Failures()
 
 @contextmanager
 def python_errors() -> Iterator[None]:
-    """Within it, a failing python_op or numpy_op raises PythonOpError from the function's own exception, or, where the
-    function raised a HeadwayError, that one itself."""
+    """Within the block a failing python_op or numpy_op raises PythonOpError from the function's own exception, or the
+    function's own HeadwayError."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -84,14 +84,14 @@ def python_errors() -> Iterator[None]:
 
 
 def reraise(error: tf.errors.OpError) -> None:
-    """Raise the Python failure that `error` tells of, if it does."""
+    """Raise the kept exception that `error` refers to, if there is one."""
     failure = FAILURES.receive(error)
     if failure is not None:
         raise failure from failure.__cause__
 
 
 def failed(function: Callable[..., Any], error: Exception, *, skip: str) -> HeadwayError:
-    """`error`, raised by `function`, as what the user is shown: with the function's own frames, not those of `skip`."""
+    """The error that a user sees for `error` of `function`: with the function's frames, without those of `skip`."""
     if isinstance(error, HeadwayError):
         return error
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != skip]
@@ -103,7 +103,7 @@ def failed(function: Callable[..., Any], error: Exception, *, skip: str) -> Head
 
 
 def python_text(error: tf.errors.OpError) -> str | None:
-    """ "ValueError: ..." where a bare tf.py_function or tf.numpy_function raised; None for any other error."""
+    """The text "ValueError: ..." of an exception in a plain tf.py_function or tf.numpy_function; else None."""
     before, trace, after = str(error.message).partition("Traceback (most recent call last)")
     if not trace:
         return None
@@ -114,13 +114,13 @@ def python_text(error: tf.errors.OpError) -> str | None:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """ "module:qualname (file.py:12)" of a function, a method, a partial or a callable object."""
+    """The name "module:qualname (file.py:12)" of a function, a method, a partial or a callable object."""
     inner: Any = function
     while True:
-        bare = inner.func if isinstance(inner, functools.partial) else inspect.unwrap(inner)
-        if bare is inner:
+        unwrapped = inner.func if isinstance(inner, functools.partial) else inspect.unwrap(inner)
+        if unwrapped is inner:
             break
-        inner = bare
+        inner = unwrapped
     code = getattr(inner, "__code__", None)
     if code is None:
         code = getattr(vars(type(inner)).get("__call__"), "__code__", None)
@@ -134,17 +134,17 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def python_functions(graph: Any) -> list[str]:
-    """The Python functions that a GraphDef calls, also in the functions of its library: names as of `name_of`."""
+    """The names (see `name_of`) of the Python functions that a GraphDef and its library's functions call."""
     return sorted({_name_of_node(node) for node in all_nodes(graph) if node.op in PYTHON_NODES})
 
 
 def all_nodes(graph: Any) -> list[Any]:
-    """The NodeDefs of a GraphDef, and those of each function of its library once however often it is called."""
+    """The NodeDefs of a GraphDef and of its library's functions, each function once."""
     return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
 
 
 def _name_of_node(node: Any) -> str:
-    """As well as TensorFlow's registry still tells."""
+    """The name of the Python function of a node, as far as TensorFlow's registry still has it."""
     token = node.attr["token"].s.decode()
     try:
         return name_of(python_function_of(token))

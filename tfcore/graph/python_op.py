@@ -1,4 +1,4 @@
-"""A Python function as an op of a graph: what it returns is declared and checked, and it has a gradient or says no.
+"""A Python function as an op of a graph: its result is declared and checked, and its gradient is given or refused.
 
     rank = numpy_op(lambda scores: scores.argsort().argsort().astype(np.int32), tf.TensorSpec([None], tf.int32))
     dataset.batch(4096).map(lambda row: {**row, "rank": rank(row["score"])})
@@ -68,11 +68,15 @@ __all__ = [
 
 Gradient = Literal["refuse", "stop", "traced"] | Callable[..., Any]
 ROW_CALLS = 1000
-"""So many calls with nothing but scalars, and a warning says what batching would save."""
+"""After so many calls with scalars only, a warning says what batching would save."""
+_SLOW = (
+    f"{{name}} was called {ROW_CALLS} times with a single row each: call it on batches "
+    "(dataset.batch(n).map(op), not dataset.map(op).batch(n)); the price of a call is the same for 4,096 rows"
+)
 
 
 class PythonOp:
-    """See the module. A call takes tensors and nests of them, and gives tensors structured as the signature.
+    """A Python function as an op; see the module. It takes nests of tensors, and returns what the signature says.
 
     Args:
         arrays: the function is given NumPy arrays (of bytes objects for strings), not eager tensors.
@@ -176,7 +180,7 @@ class PythonOp:
                 with self._lock:
                     calls += 1
                     if by_row and calls == ROW_CALLS:
-                        warnings.warn(_slow(self.name), stacklevel=2)
+                        warnings.warn(_SLOW.format(name=self.name), stacklevel=2)
                     returned = call(*leaves)
                     return [_own(leaf) for leaf in returned] if self._arrays and not eager else returned
             except Exception as error:
@@ -206,7 +210,7 @@ class PythonOp:
     def _differentiable(
         self, arguments: Any, flat: list[tf.Tensor], results: list[tf.Tensor], floating: list[int]
     ) -> list[tf.Tensor]:
-        """`results` with this op's gradient in the place of whatever TensorFlow would find."""
+        """The `results` with this op's gradient instead of the one that TensorFlow would find."""
 
         @tf.custom_gradient
         def attached(*flat: tf.Tensor) -> Any:
@@ -240,7 +244,7 @@ class PythonOp:
         return list(attachment) if isinstance(attachment, list | tuple) else [attachment]
 
     def _refuse(self, variables: Sequence[tf.Variable]) -> None:
-        """Trainable variables that the function has read: their gradient would be None, and they would never learn."""
+        """Raise for trainable variables that the function read: their gradient would be None, they never learn."""
         if variables:
             names = sorted({f"{variable.name.removesuffix(':0')} {variable.shape.as_list()}" for variable in variables})
             raise NoGradientError(
@@ -250,7 +254,7 @@ class PythonOp:
             )
 
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
-        """The function once more, under a tape."""
+        """The gradient, by a second call of the function under a tape."""
         inputs = [leaves[i] for i in floating]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
@@ -298,20 +302,13 @@ numpy_op = functools.partial(PythonOp, arrays=True)
 
 
 def _lend(leaves: Sequence[Any]) -> None:
-    """Arguments are lent, not given: in a graph an array is the tensor's own memory, which others read too (the caller,
-    rows of a cache, a variable)."""
+    """Make arguments read-only: in a graph an array is the tensor's own memory, which others read too (the caller, rows
+    of a cache, a variable)."""
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):
             leaf.flags.writeable = False
 
 
 def _own(result: Any) -> Any:
-    """A copy: TensorFlow may take the array's memory as it is, and the function may keep it and write to it again."""
+    """Copy a result: TensorFlow may take the array's memory as it is, and the function may write to it again."""
     return result if result.dtype == object else np.array(result)
-
-
-def _slow(name: str) -> str:
-    return (
-        f"{name} was called {ROW_CALLS} times with a single row each: call it on batches "
-        "(dataset.batch(n).map(op), not dataset.map(op).batch(n)); the price of a call is the same for 4,096 rows"
-    )

@@ -1,4 +1,4 @@
-"""A guard that counts how often graph functions are traced, and names the argument that made it so.
+"""A guard that counts the traces of graph functions, and names the argument that caused another one.
 
     with RetraceGuard(step, evaluate):                    # in a test: RetraceError at the end of the block
         for batch in batches:
@@ -32,10 +32,10 @@ from tfcore.graph.specs import describe, dims
 from tfcore.private_api import concrete_functions
 
 _ADVICE = {
-    "value": "pass it as a tensor (tf.constant, np.float32): each new Python value is a graph of its own",
+    "value": "pass it as a tensor (tf.constant, np.float32): each new Python value needs a new graph",
     "shape": "give it a tf.TensorSpec with None there (input_signature), or pad it to one shape",
     "dtype": "convert it before the call",
-    "structure": "give it one structure, with every key there each time",
+    "structure": "pass the same structure, with the same keys, in each call",
     "object": "pass tensors: objects are compared by identity, not by what they hold",
     "compiled": "pad it to one shape, or to few, or leave jit off: XLA compiles a program for each",
     "context": "call it in one context: under one strategy, device and mode",
@@ -43,12 +43,12 @@ _ADVICE = {
 
 
 class RetraceError(HeadwayError):
-    """A graph function was traced more often than was allowed: the argument that changed, and how."""
+    """A graph function was traced more often than allowed; names the argument that changed, and how."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What differs between two traces of a function."""
+    """The difference between two traces of a function."""
 
     argument: str
     """ "batch['x']", or "" where no argument differs."""
@@ -67,7 +67,7 @@ class Change:
 
 
 class Shapes:
-    """The shapes that a compiled program met, of its arguments whose spec leaves them open: each is a compilation.
+    """The shapes that a compiled program met in arguments with open dimensions: each is a compilation.
 
     Args:
         names: of the arguments.
@@ -80,19 +80,19 @@ class Shapes:
 
     @property
     def further(self) -> int:
-        """How many beside the first."""
+        """The number of shapes beyond the first."""
         return max(0, len(self._contexts) - 1)
 
     def see(self, tensors: Sequence[tf.Tensor], function: Any) -> None:
-        """What `function` was called with. Within another graph it is that one's shapes that are compiled."""
+        """Record the arguments of a call of `function`, unless another graph makes it: that one is compiled."""
         if tf.executing_eagerly():
             shapes = tuple([tuple(tensors[i].shape) for i, _ in self.open])
             if shapes not in self._contexts:
                 self._contexts[shapes] = function.experimental_get_tracing_count()
 
     def changes(self) -> list[tuple[int, list[Change]]]:
-        """For each after the first: in how many contexts there was a program by then, and what differs from the earlier
-        shapes most like it."""
+        """For each shape after the first: the number of contexts that had a program by then, and its differences from
+        the most similar earlier shape."""
         shapes_seen = list(self._contexts.items())
         changes = []
         for number, (shapes, contexts) in enumerate(shapes_seen[1:], 1):
@@ -109,7 +109,7 @@ class Shapes:
 
 
 class RetraceGuard:
-    """See the module.
+    """Raises or warns when a graph function is traced again; see the module.
 
     Args:
         functions: each a tf.function, or anything with an int `traces`, whose `compiled` are tf.functions to explain it.
@@ -143,11 +143,11 @@ class RetraceGuard:
 
     @property
     def traces(self) -> dict[str, int]:
-        """By the functions' names."""
+        """The number of traces, by the functions' names."""
         return {_name(function): traces(function) for function in self.functions}
 
     def check(self) -> None:
-        """Compare counts, which costs a microsecond where nothing was traced.
+        """Compare the counts, which costs a microsecond where nothing was traced.
 
         Raises:
             RetraceError: with action "fail"; once for each excess of traces.
@@ -164,13 +164,13 @@ class RetraceGuard:
 
 
 def traces(function: Any) -> int:
-    """How often a tf.function, or what counts its own `traces`, was traced."""
+    """The number of traces of a tf.function, or of an object that counts its own `traces`."""
     own = getattr(function, "traces", None)
     return own if isinstance(own, int) else int(function.experimental_get_tracing_count())
 
 
 def changes(function: Any) -> list[list[Change]]:
-    """For each trace of a tf.function after the first: what differs from the earlier trace most like it.
+    """For each trace of a tf.function after the first: its differences from the most similar earlier trace.
 
     TensorFlow forgets the traces of what was collected as garbage, so there may be fewer than were counted.
     """
@@ -204,7 +204,7 @@ def _name(function: Any) -> str:
 
 
 def _arguments(concrete: Any) -> dict[str, Any]:
-    """{argument: what it was traced with}: TensorSpecs in their structure, and Python values."""
+    """The arguments of a trace by name: TensorSpecs in their structure, and Python values."""
     positional, named = concrete.structured_input_signature
     names = [name for name in concrete.function_type.parameters if name not in named]
     names += [str(i) for i in range(len(names), len(positional))]
@@ -236,7 +236,7 @@ def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
         changes = []
         if before.dtype != after.dtype:
             changes.append(Change(path, "dtype", before.dtype.name, after.dtype.name))
-        if not _same_shape(before.shape, after.shape):
+        if dims(before.shape) != dims(after.shape):
             changes.append(Change(path, "shape", dims(before.shape), dims(after.shape)))
         return changes
     if _plain(before) and _plain(after):
@@ -247,10 +247,6 @@ def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
     if _plain(before) or _plain(after):
         return [Change(path, "value", _text(before), _text(after))]
     return [] if before == after else [Change(path, "structure", _text(before), _text(after))]
-
-
-def _same_shape(before: tf.TensorShape, after: tf.TensorShape) -> bool:
-    return before.rank == after.rank and (before.rank is None or before.as_list() == after.as_list())
 
 
 def _plain(value: Any) -> bool:

@@ -24,7 +24,7 @@ _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
 @contextlib.contextmanager
 def saving(folder: Path, what: str = "") -> Iterator[None]:
-    """Failures to write, Python's and TensorFlow's, as a StoreError with the folder, `what`, the reason and the fix."""
+    """Raise failures to write, Python's or TensorFlow's, as StoreErrors with the folder, `what`, reason and fix."""
     try:
         yield
     except (OSError, tf.errors.OpError) as error:

@@ -1,4 +1,4 @@
-"""State that several graph functions share: one name for each thing, one checkpoint for all of it.
+"""State that several graph functions share: each object under one name, all of them in one checkpoint.
 
     state = SharedState()
     seen = state.counter("seen")
@@ -57,12 +57,12 @@ _BIG = 1024
 
 
 class SharingError(HeadwayError):
-    """What was to be shared would be copied, or cannot be read twice."""
+    """An object cannot be shared: it would be copied, or cannot be read twice."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What `SharedState.restore` did, by name."""
+    """The result of `SharedState.restore`, by name."""
 
     restored: tuple[str, ...]
     not_found: tuple[str, ...]
@@ -90,22 +90,22 @@ class Restored:
 
 
 class SharedState(tf.Module):
-    """See the module."""
+    """Objects that graph functions share, by name; see the module."""
 
     def __init__(self) -> None:
         super().__init__(name="shared_state")
-        self._held: dict[str, Any] = {}
+        self._things: dict[str, Any] = {}
 
     def counter(self, name: str, initial: int = 0) -> tf.Variable:
-        """An int64 scalar that functions count up with assign_add."""
+        """Make an int64 scalar that functions increase with assign_add."""
         return self.hold(name, tf.Variable(initial, dtype=tf.int64, trainable=False, name=name.replace("/", "_")))
 
     def knob(self, name: str, initial: float) -> tf.Variable:
-        """A float32 scalar that is set from outside and read in graphs."""
+        """Make a float32 scalar that is set from outside and read in graphs."""
         return self.hold(name, tf.Variable(initial, dtype=tf.float32, trainable=False, name=name.replace("/", "_")))
 
     def hold(self, name: str, thing: Any) -> Any:
-        """Share `thing` under `name`, and return it.
+        """Share the object `thing` under `name`, and return it.
 
         Args:
             thing: a variable or a sequence of them, a Keras model, layer, optimizer or metric whose variables exist, a
@@ -115,32 +115,32 @@ class SharedState(tf.Module):
             SharingError: the name is taken, also by a part of what is held, or `thing` is not state: the message says what
                 to share in its place.
         """
-        if name in self._held:
+        if name in self._things:
             raise SharingError(f"{name!r} is held already", where="shared state", fix="give each thing its own name")
         if (other := instead(thing)) is not None:
             raise SharingError(f"{name!r} is {kind_of(thing)}", where="shared state", fix=other)
-        self._held[name] = thing
+        self._things[name] = thing
         try:
             self._names()
         except SharingError:
-            del self._held[name]
+            del self._things[name]
             raise
         return thing
 
     def __getitem__(self, name: str) -> Any:
         try:
-            return self._held[name]
+            return self._things[name]
         except KeyError:
             raise SharingError(
-                f"holds no {name!r}", where="shared state", fix=f"there is: {', '.join(self._held)}"
+                f"holds no {name!r}", where="shared state", fix=f"there is: {', '.join(self._things)}"
             ) from None
 
     def groups(self) -> dict[str, list[tf.Variable]]:
-        """The variables of each thing that is held, in its own order; of Keras' things those that Keras lists."""
-        return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._held.items()}
+        """The variables of each held object, in its own order; of Keras objects those that Keras lists."""
+        return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._things.items()}
 
     def named(self) -> dict[str, tf.Variable]:
-        """Every variable by its name: "model/hidden_0/kernel"; of several with one name in one thing the later get a number.
+        """Every variable by its name, "model/hidden_0/kernel"; a repeated name in one object gets a number.
 
         Raises:
             SharingError: parts of two things have one name; `hold` refuses those it sees.
@@ -148,18 +148,18 @@ class SharedState(tf.Module):
         return self._names()[0]
 
     def tables(self) -> dict[str, Any]:
-        """The mutable lookup tables that are held, by name, also within modules."""
+        """The mutable lookup tables, by name, also those within modules."""
         return self._names()[1]
 
     def iterators(self) -> dict[str, Any]:
-        """The iterators of datasets that are held, by name, also within modules."""
+        """The iterators of datasets, by name, also those within modules."""
         return self._names()[2]
 
     def _names(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Variables, tables and iterators."""
+        """The names of variables, tables and iterators."""
         kinds: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         owners: dict[str, str] = {}
-        for name, thing in self._held.items():
+        for name, thing in self._things.items():
             for kind, parts in zip(
                 kinds, (all_variables_of(thing), tables_of(thing), iterators_of(thing)), strict=True
             ):
@@ -179,7 +179,7 @@ class SharedState(tf.Module):
         return kinds
 
     def save(self, folder: Path) -> None:
-        """Write everything into `folder`, which must not exist yet: one checkpoint, and names.json that says what is in it.
+        """Write everything into a new `folder`: one checkpoint, and names.json, the list of its content.
 
         Raises:
             StoreError: the folder is there already, or cannot be written; nothing is left behind then.
@@ -187,27 +187,27 @@ class SharedState(tf.Module):
         """
         if folder.exists():
             raise StoreError("is there already", where=str(folder), fix="save into a new folder")
-        aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+        temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
         try:
             with saving(folder.parent):
-                aside.mkdir(parents=True)
-                self._save(aside)
-                aside.rename(folder)
+                temporary.mkdir(parents=True)
+                self._save(temporary)
+                temporary.rename(folder)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def _save(self, folder: Path) -> None:
         variables, tables, iterators = self._names()
-        kept = {f"v{i}": variable for i, variable in enumerate(variables.values())}
+        stored = {f"v{i}": variable for i, variable in enumerate(variables.values())}
         for i, table in enumerate(tables.values()):
-            kept |= {f"t{i}_{j}": tf.Variable(array) for j, array in enumerate(entries(table))}
-        tf.train.Checkpoint(**{_PREFIX: tf.train.Checkpoint(**kept)}).write(str(folder / _PREFIX))
+            stored |= {f"t{i}_{j}": tf.Variable(array) for j, array in enumerate(entries(table))}
+        tf.train.Checkpoint(**{_PREFIX: tf.train.Checkpoint(**stored)}).write(str(folder / _PREFIX))
         for i, (name, iterator) in enumerate(iterators.items()):
             try:
                 tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
             except tf.errors.FailedPreconditionError as error:
                 raise SharingError(
-                    f"the place of iterator {name!r} cannot be kept: {why(error)}",
+                    f"the position of iterator {name!r} cannot be saved: {why(error)}",
                     where="shared state",
                     fix="leave Python functions out of its dataset, or hold the dataset and a counter, and skip()",
                 ) from None
@@ -219,7 +219,7 @@ class SharedState(tf.Module):
         write_synced(folder / NAMES, json.dumps(facts, indent=1) + "\n")
 
     def restore(self, folder: Path) -> Restored:
-        """Fill what is held from `folder`, by name. What does not fit stays as it was, and the answer names it.
+        """Fill the held objects from `folder`, by name. Those that do not fit stay, and the result names them.
 
         Everything is read before anything is changed: it takes the memory of a second copy for that while.
 
@@ -230,7 +230,7 @@ class SharedState(tf.Module):
         try:
             facts = json.loads((folder / NAMES).read_text(encoding="utf-8"))
             stored = self._read(folder, facts, variables, tables, iterators)
-            there = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
+            saved_names = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
             raise StoreError(f"is not a shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
         # the only ones that tell by trying: a place fits one pipeline, not all of one element_spec
@@ -245,8 +245,8 @@ class SharedState(tf.Module):
         named = {*variables, *tables, *iterators}
         return Restored(
             restored=tuple(name for name, fit in fits.items() if fit),
-            not_found=tuple(sorted(named - there)),
-            not_used=tuple(sorted(there - named)),
+            not_found=tuple(sorted(named - saved_names)),
+            not_used=tuple(sorted(saved_names - named)),
             different=tuple(sorted(name for name, fit in fits.items() if not fit)),
         )
 
@@ -258,7 +258,7 @@ class SharedState(tf.Module):
         tables: Mapping[str, Any],
         iterators: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """What a checkpoint has for each name that is held; None where it is of another dtype or shape."""
+        """The checkpoint's value for each held name; None where its dtype or shape differs."""
         reader = tf.train.load_checkpoint(str(folder / _PREFIX))
         keys_of = _keys(reader)
         stored: dict[str, Any] = {}
@@ -266,7 +266,7 @@ class SharedState(tf.Module):
             if (variable := variables.get(name)) is not None:
                 stored[name] = reader.get_tensor(keys_of[f"v{number}"]) if _kind(variable) == kind else None
                 if stored[name] is not None and not variable.shape.is_compatible_with(stored[name].shape):
-                    raise ValueError(f"{NAMES} and the tensor of {name} are of two checkpoints")
+                    raise ValueError(f"{NAMES} and the tensor of {name} are from different checkpoints")
         for number, name in enumerate(facts["tables"]):
             if (table := tables.get(name)) is not None:
                 keys, values = (reader.get_tensor(keys_of[f"t{number}_{j}"]) for j in (0, 1))
@@ -279,27 +279,27 @@ class SharedState(tf.Module):
 
 
 def _kind(variable: tf.Variable) -> list[Any]:
-    """Its dtype and shape, as JSON has them; the shape of unknown rank is null."""
+    """The dtype and shape of a tensor as JSON; the shape is null where the rank is unknown."""
     return [variable.dtype.name, None if variable.shape.rank is None else variable.shape.as_list()]
 
 
 def _keys(reader: Any) -> dict[str, str]:
-    """Where a checkpoint has the tensor of each variable of its bag: one that was held twice is there once."""
+    """The checkpoint's key of each variable; a variable that was held twice is saved once."""
     nodes = TrackableObjectGraph.FromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")).nodes
     (bag,) = (child.node_id for child in nodes[0].children if child.local_name == _PREFIX)
     return {child.local_name: nodes[child.node_id].attributes[0].checkpoint_key for child in nodes[bag].children}
 
 
 def captured_values(function: tf.types.experimental.ConcreteFunction, state: SharedState | None = None) -> list[str]:
-    """What a traced function holds by value though it came from outside: tensors it closed over, and large constants.
+    """The values that a traced function copied from outside: tensors it closed over, and large constants.
 
     Nothing that another function writes reaches it. An empty list: everything comes in as an argument, a variable or a
     table. Constants are also found in the bodies of loops and branches and in the functions that it calls, and are named
     once, in however many copies. What the tables of `state` answer for words they do not have is theirs, and does not
     count.
     """
-    held = [] if state is None else state._held.values()
-    defaults = {id(answer) for thing in held for answer in answers_of(thing)}
+    things = [] if state is None else state._things.values()
+    defaults = {id(answer) for thing in things for answer in answers_of(thing)}
     texts = [
         f"{tensor.dtype.name} {dims(tensor.shape)}"
         for tensor, _ in function.graph.captures

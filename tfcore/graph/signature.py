@@ -39,11 +39,11 @@ _TENSORS = (tf.Tensor, np.ndarray, np.generic, tf.Variable, keras.Variable)
 
 
 class SignatureError(HeadwayError):
-    """Arguments do not fit the signature: which ones, what was expected, what was given."""
+    """Arguments do not fit the signature: names them, what was expected and what was given."""
 
 
 class Binder:
-    """See the module. `trace_seconds` is told in what a Python number would cost, once it is known."""
+    """Checks and orders a call's arguments; see the module. `trace_seconds` says what a Python number would cost."""
 
     def __init__(self, name: str, signature: Mapping[str, Spec], scalars: Scalars = "refuse"):
         self.name, self.signature, self.scalars = name, signature, scalars
@@ -98,17 +98,17 @@ class Binder:
             return Misfit(path, describe(spec), f"{describe(value)}: {str(error).splitlines()[0]}")
 
     def _cost(self, value: bool | int | float, spec: tf.TensorSpec, exact: bool) -> str:
-        """What a Python number in the place of a tensor would cost in a plain tf.function, and what to pass."""
+        """The cost of a Python number instead of a tensor in a plain tf.function, and what to pass."""
         took = f" ({self.trace_seconds:.2g} s here)" if self.trace_seconds else ""
         name = spec.dtype.name
         instead = f"np.{name}({value!r})" if hasattr(np, name) else f"tf.constant({value!r}, tf.{name})"
         if not exact:  # a cast would make another number of it
             instead = f"pass a tensor or an array of {describe(spec)}"
-        return f"{instead}: a tf.function would trace a graph anew for each value it gets{took}"
+        return f"{instead}: a tf.function would trace a new graph for each value{took}"
 
 
 def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
-    """SignatureError unless every leaf of `signature` is a tf.TensorSpec."""
+    """Raise SignatureError unless every leaf of `signature` is a tf.TensorSpec."""
     wrong = [
         Misfit(path, "a tf.TensorSpec, or a dict, list or tuple of them", _spec_text(spec), _spec_instead(spec))
         for path, spec in walk(signature)
@@ -119,18 +119,18 @@ def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
 
 
 def paths(signature: Mapping[str, Spec]) -> list[str]:
-    """What each leaf is called: "rate", "batch['x']"."""
+    """The name of each leaf: "rate", "batch['x']"."""
     return [path for path, _ in walk(signature)]
 
 
 def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
-    """In the signature's order, each under a name of its own."""
+    """The leaves in the signature's order, each with a unique name."""
     named = ((re.sub(r"\W+", "_", path).strip("_"), spec) for path, spec in walk(signature))
     return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in named]
 
 
 def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
-    """One error of them all."""
+    """One error that lists all arguments that do not fit."""
     fixes = "; ".join(dict.fromkeys(misfit.fix for misfit in wrong if misfit.fix)) or None
     if len(wrong) == 1:
         (misfit,) = wrong
@@ -141,7 +141,7 @@ def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
-    """What to do about a value that is not a tensor."""
+    """The fix for a value that is not a tensor."""
     for kind, parts in _PARTS.items():
         if isinstance(value, kind):
             return parts

@@ -27,7 +27,7 @@ Spec = Any
 
 @dataclass(frozen=True)
 class Misfit:
-    """A value beside what it should have been."""
+    """A value and its expectation, which it does not meet."""
 
     path: str
     expected: str
@@ -40,7 +40,7 @@ class Misfit:
 
 
 def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(its place, such as "batch['x']"; a leaf) of a nest."""
+    """(path, such as "batch['x']"; leaf) of each leaf of a nest."""
     if isinstance(spec, Mapping | list | tuple):
         for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
             yield from walk(inner, f"{path}[{key!r}]" if path else str(key))
@@ -49,7 +49,7 @@ def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def pairs(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Any, Any] | Misfit]:
-    """(its place, a leaf of `spec`, what stands there in `value`), or the Misfit of another structure."""
+    """(path, leaf of `spec`, leaf of `value`) of each leaf; a Misfit where the structures differ."""
     if isinstance(spec, Mapping):
         if not isinstance(value, Mapping) or set(value) != set(spec):
             yield Misfit(path, _keys(spec), _keys(value) if isinstance(value, Mapping) else value_text(value))
@@ -68,7 +68,7 @@ def pairs(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Any, Any] | 
 
 
 def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
-    """`leaves` in the structure of `spec`; a list becomes a tuple."""
+    """Arrange `leaves` in the structure of `spec`; a list becomes a tuple."""
     if isinstance(spec, Mapping):
         return {key: pack(inner, leaves) for key, inner in spec.items()}
     if isinstance(spec, list | tuple):
@@ -78,13 +78,13 @@ def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
 
 
 def dims(shape: Any) -> str:
-    """ "[None, 3]", or "[...]" for any shape."""
+    """The text of a shape: "[None, 3]", or "[...]" for any shape."""
     shape = tf.TensorShape(shape)
     return "[...]" if shape.rank is None else str(shape.as_list())
 
 
 def describe(value: Any) -> str:
-    """dtype and shape of a spec, tensor or array: "float32 [None, 3]"; the type's name of anything else."""
+    """The text of a spec, tensor or array: "float32 [None, 3]"; the type's name of anything else."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {describe(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, tuple) and value and all(isinstance(inner, tf.TensorSpec) for inner in value):
@@ -97,13 +97,13 @@ def describe(value: Any) -> str:
 
 
 def side_by_side(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Lines of what was expected and what was found of each of several."""
+    """Lines that show what was expected and what was given for each of several values."""
     first, second = (max(len(row[i]) for row in rows) for i in range(2))
     return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {actual}" for name, expected, actual in rows)
 
 
 def value_text(value: Any) -> str:
-    """A tensor or array by dtype and shape; anything else by its type and what it is."""
+    """The text of a value: a tensor or array by dtype and shape, anything else by its type and value."""
     plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
     return f"{describe(value)} {value!r:.40}" if plain else describe(value)
 
@@ -113,7 +113,7 @@ def _keys(value: Mapping[Any, Any]) -> str:
 
 
 def checked(where: str, spec: Spec, value: Any) -> list[Any]:
-    """The leaves of what the function `where` returned; PythonOpError where it is not what was declared."""
+    """The leaves of a result of the function `where`; PythonOpError where it is not as declared."""
     if value is None and isinstance(spec, list | tuple) and not spec:
         return []  # what a function for its effects returns
     leaves = []
@@ -127,7 +127,7 @@ def checked(where: str, spec: Spec, value: Any) -> list[Any]:
 
 
 def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
-    """`value` as an array or tensor of just this dtype and a shape that fits; PythonOpError otherwise."""
+    """Convert `value` to an array or tensor of exactly this dtype and a shape that fits; PythonOpError otherwise."""
     dtype, shape = tf.as_dtype(dtype), tf.TensorShape(shape)
     declared = f"{dtype.name} {dims(shape)}"
 
@@ -144,7 +144,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
     elif isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         refuse(f"a {type(value).__name__}", "return its parts, or to_tensor() or tf.sparse.to_dense() of it")
     elif isinstance(value, np.ma.MaskedArray):
-        refuse("a masked array", "say what stands where it is masked: filled(...)")
+        refuse("a masked array", "fill the masked values: filled(...)")
     elif isinstance(value, tf.IndexedSlices):
         value = tf.convert_to_tensor(value)
     elif hasattr(value, "to_numpy") and hasattr(value, "dtype"):
@@ -163,7 +163,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
         try:
             return _encoded(np.asarray(value))
         except UnicodeEncodeError as error:
-            refuse(f"text that UTF-8 has no form for, {_short(str(error.object))}")
+            refuse(f"text that UTF-8 cannot encode, {_short(str(error.object))}")
         except TypeError as error:
             refuse(f"an object array with {error}", "make every element str or bytes")
     # TensorFlow takes the bytes as they lie, in a graph
@@ -171,7 +171,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
 
 
 def dtype_of(dtype: Any) -> tf.DType | None:
-    """TensorFlow's dtype; None where it has none, as for dates and structured rows."""
+    """TensorFlow's dtype of a value; None where it has none, as for dates and structured rows."""
     try:
         return tf.as_dtype(dtype)
     except TypeError:
@@ -179,13 +179,13 @@ def dtype_of(dtype: Any) -> tf.DType | None:
 
 
 def _of_kind(value: Any, dtype: tf.DType) -> bool:
-    """Whether numbers such as this Python number become a `dtype`: an int also a float, a bool nothing else."""
+    """Whether a Python number may become a `dtype`: an int may become a float, a bool stays a bool."""
     kinds = {bool: dtype.is_bool, int: dtype.is_integer or dtype.is_floating, float: dtype.is_floating}
     return bool(kinds.get(type(value), False))
 
 
 def holds(value: float, dtype: tf.DType) -> bool:
-    """Whether a Python number is still there as a `dtype`: as it is, or a float as the nearest that is finite, not 0."""
+    """Whether a `dtype` can hold a Python number: exactly, or a float as the nearest one that is finite and not 0."""
     if dtype.is_bool or not _of_kind(value, dtype):
         return _of_kind(value, dtype)
     if dtype.is_integer:
@@ -201,7 +201,7 @@ def holds(value: float, dtype: tf.DType) -> bool:
 
 
 def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Strings as bytes: a graph takes no others. UnicodeEncodeError, or TypeError of what is neither str nor bytes."""
+    """Encode strings as bytes, a graph's only strings. UnicodeEncodeError, or TypeError for neither str nor bytes."""
     if text.dtype.kind == "U":
         return np.char.encode(text, "utf-8")
     if text.dtype != object or set(map(type, text.flat)) <= {bytes}:

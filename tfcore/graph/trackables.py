@@ -1,8 +1,8 @@
-"""The objects that graph functions can share, and what a checkpoint keeps of them.
+"""The objects that graph functions can share, and the state of each that a checkpoint keeps.
 
 variables_of(model)          # (path within it, variable), in its own order
 tables_of(module)            # (path within it, mutable lookup table)
-instead(0.5)                 # "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
+instead(0.5)                 # "each graph would keep its own copy: hold a tf.Variable, and assign to it"
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KERAS = keras.Layer | keras.optimizers.Optimizer | keras.metrics.Metric
 
 
 def variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
-    """(path within the thing, variable); the path of a lone variable is empty."""
+    """(path within the object, variable) of each variable; the path of a lone variable is empty."""
     if isinstance(thing, tf.Variable):
         yield "", thing
     elif isinstance(thing, keras.Variable):
@@ -41,7 +41,7 @@ def variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
 
 
 def all_variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
-    """`variables_of`, and after them those tf.Variables of a Keras layer that Keras does not list as its own."""
+    """`variables_of`, then the tf.Variables of Keras layers that Keras does not list as the layer's own."""
     seen = set()
     for path, variable in variables_of(thing):
         seen.add(id(variable))
@@ -53,7 +53,7 @@ def all_variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
 
 
 def _of_module(module: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
-    """A tf.Module knows its tf.Variables only: what is within Keras' objects and others that it has follows after."""
+    """The variables of a tf.Module: its own tf.Variables, then those within Keras and other objects in it."""
     seen = set()
     for path, variable in _within(module, lambda v: isinstance(v, tf.Variable)):
         seen.add(id(variable))
@@ -72,13 +72,13 @@ def _keras_within(module: tf.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _within(module: tf.Module, predicate: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
-    """(path, attribute) of a module, also of modules, lists and dicts within it."""
+    """(path, attribute) of a module's attributes, also within modules, lists and dicts."""
     for path, thing in module._flatten(predicate=predicate, with_path=True):
         yield "/".join(map(str, path)), thing
 
 
 def _reached(root: Any) -> Iterator[tuple[str, Any]]:
-    """What TensorFlow's own checkpoints would find: such as the variable of a tf.random.Generator."""
+    """The variables that TensorFlow's own checkpoints would find, such as the one of a tf.random.Generator."""
     waiting, seen = [("", root)] if hasattr(root, "_trackable_children") else [], {id(root)}
     for path, parent in waiting:  # which grows
         for name, child in tf.train.TrackableView.children(parent).items():
@@ -91,7 +91,7 @@ def _reached(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
-    """(path within the thing, mutable lookup table); the path of a lone table is empty.
+    """(path within the object, mutable lookup table) of each table; the path of a lone table is empty.
 
     A table that cannot be written to is filled by its initializer, and has nothing to keep.
     """
@@ -103,7 +103,7 @@ def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def answers_of(thing: Any) -> Iterator[Any]:
-    """What the lookup tables within it, also those of Keras layers, answer for what they do not have."""
+    """The default values of the lookup tables within an object, also of those in Keras layers."""
     for inner in [thing, *(inner for _, inner in _reached(thing))]:
         if is_table(inner):
             table = getattr(inner, "_table", None) or inner  # a StaticVocabularyTable is around another
@@ -111,7 +111,7 @@ def answers_of(thing: Any) -> Iterator[Any]:
 
 
 def iterators_of(thing: Any) -> Iterator[tuple[str, Any]]:
-    """(path within the thing, iterator of a dataset); the path of a lone iterator is empty."""
+    """(path within the object, iterator of a dataset) of each iterator; the path of a lone iterator is empty."""
     if is_iterator(thing):
         yield "", thing
     elif isinstance(thing, tf.Module):
@@ -134,7 +134,7 @@ def entries(table: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def fill(table: Any, keys: Any, values: Any) -> None:
-    """Make these the entries of a mutable table, and no others."""
+    """Replace all entries of a mutable table by these."""
     old = entries(table)[0]
     if len(old):
         table.remove(old)
@@ -143,7 +143,7 @@ def fill(table: Any, keys: Any, values: Any) -> None:
 
 
 def takes(table: Any, keys: Any, values: Any) -> bool:
-    """Whether these can be its entries: dtypes and shapes are its own, and no key is one that it reserves."""
+    """Whether a table can hold these entries: dtypes and shapes are its own, and no key is one that it reserves."""
     dtypes = [tf.string if a.dtype.kind in "OSU" else tf.as_dtype(a.dtype) for a in (keys, values)]
     if dtypes != [table.key_dtype, table.value_dtype]:
         return False
@@ -157,13 +157,13 @@ def takes(table: Any, keys: Any, values: Any) -> bool:
 
 
 def stored_place(prefix: str) -> tf.Tensor:
-    """Where an iterator stood, from what `tf.train.Checkpoint(iterator=it).write(prefix)` wrote."""
+    """The position of an iterator in a checkpoint that `tf.train.Checkpoint(iterator=it).write(prefix)` wrote."""
     key = "iterator/.ATTRIBUTES/ITERATOR_STATE"
     return tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[tf.variant])[0]
 
 
 def go_to(iterator: Any, place: tf.Tensor) -> bool:
-    """Let an iterator stand at a stored place; False where that is none of its dataset, and it stands where it stood."""
+    """Move an iterator to a stored position; False, without a move, where the position is not one of its dataset."""
     resource = iterator._iterator_resource
     try:  # one that refuses a place has lost its own by then
         before = tf.raw_ops.SerializeIterator(resource_handle=resource, external_state_policy=_FAIL)
@@ -178,18 +178,18 @@ def go_to(iterator: Any, place: tf.Tensor) -> bool:
 
 
 def is_iterator(thing: Any) -> bool:
-    """Of tf.data, which graphs read from; one of Python's is read while they are traced."""
+    """Whether it is an iterator of tf.data, which graphs read from; they read a Python iterator only while traced."""
     return isinstance(thing, tf.data.Iterator)
 
 
 def instead(thing: Any) -> str | None:
-    """What to share in place of what is not state; None where it is."""
+    """The fix for an object that cannot be shared; None for one that can."""
     if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
-        return "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
+        return "each graph would keep its own copy: hold a tf.Variable, and assign to it"
     if isinstance(thing, tf.data.Dataset) or is_iterator(thing):
         return None
     if hasattr(thing, "__next__"):
-        return "a graph asks it once, while it is traced: hold iter() of a tf.data.Dataset, which graphs read from"
+        return "a graph reads it once, while it is traced: hold iter() of a tf.data.Dataset instead"
     if isinstance(thing, KERAS) and (first := _build_first(thing)):
         return first
     if isinstance(thing, tf.Module):
@@ -205,16 +205,16 @@ def instead(thing: Any) -> str | None:
 
 
 def _build_first(thing: Any) -> str | None:
-    """How to make the variables that do not exist yet; None where they do. Made later, no restore would find them."""
+    """How to make variables that do not exist yet; None where they do. A restore would miss later ones."""
     if isinstance(thing, keras.optimizers.Optimizer):
-        there, how = thing.built, "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
+        built, how = thing.built, "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
     elif isinstance(thing, keras.Layer):
-        there, how = thing.built, "its weights do not exist yet: call it on a batch first"
+        built, how = thing.built, "its weights do not exist yet: call it on a batch first"
     else:
         # R2Score has one variable from the start, and its others from the first update on
-        there = bool(thing.variables) and getattr(thing, "_built", True)
+        built = bool(thing.variables) and getattr(thing, "_built", True)
         how = "its variables do not exist yet: call update_state on a batch once, then reset_state"
-    return None if there else how
+    return None if built else how
 
 
 def is_table(thing: Any) -> bool:
@@ -222,6 +222,6 @@ def is_table(thing: Any) -> bool:
 
 
 def kind_of(thing: Any) -> str:
-    """ "an Adam", "a tensor"."""
+    """The name of an object's type with its article: "an Adam", "a tensor"."""
     kind = type(thing).__name__
     return "a tensor" if isinstance(thing, tf.Tensor) else f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"

@@ -18,7 +18,7 @@ _INTENDED: ContextVar[bool] = ContextVar("xla", default=False)
 
 @contextmanager
 def intended(yes: bool = True) -> Iterator[None]:
-    """What is traced within will be compiled later, which TensorFlow cannot know yet."""
+    """Tell `compiling` that a trace within the block will be compiled later, which TensorFlow cannot know yet."""
     token = _INTENDED.set(yes)
     try:
         yield
@@ -27,7 +27,7 @@ def intended(yes: bool = True) -> Iterator[None]:
 
 
 def compiling() -> bool:
-    """Whether a `tf.function(jit_compile=True)` is being traced, or what `intended` says."""
+    """Whether a `tf.function(jit_compile=True)` is being traced, or the answer that `intended` set."""
     if _INTENDED.get():
         return True
     return traced_for_xla()

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headway.errors import ConfigError
-from headway.evaluation.tasks import Task
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 
 
 def class_weights(
     setting: str | Mapping[str, float] | None,
     classes: Sequence[str],
     counts: Mapping[str, int] | None,
-    task: Task = "binary",
+    task: Task | str = "binary",
 ) -> list[float] | None:
     """The loss weight of each class, or None for no weights.
 
@@ -27,8 +28,8 @@ def class_weights(
     """
     if setting is None:
         return None
-    if task == "regression":
-        raise ConfigError("a regression's label has no classes", where="training.class_weights")
+    if not task_of(task).has_classes:
+        raise ConfigError(f"a {task_of(task).name} label has no classes", where="training.class_weights")
     if isinstance(setting, str):
         if not counts:
             raise ConfigError("balanced needs the label's counts", where="training.class_weights")

@@ -11,7 +11,6 @@ TransformParameters: which numeric and categorical inputs there are, and what th
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tfcore.graph.knobs import KnobVariables, knob
+from tfcore.heads.table import label_head
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip
 from tfcore.models.precision import computing_in
@@ -67,20 +67,8 @@ def build(
     knobs = knobs or KnobVariables()
     with seeded(seed), knobs.offered(), computing_in(precision):
         if config.user_defined:
-            return user_model(config, layout, module, outputs(layout))
+            return user_model(config, layout, module, label_head(layout.label))
         return _built_in(config, layout, seed, step)
-
-
-def outputs(layout: Layout) -> int:
-    """Columns of the model's output: the number of classes for a multiclass label, else one."""
-    return len(layout.label.classes) if layout.label.task == "multiclass" else 1
-
-
-def to_predictions(task: str, output: tf.Tensor) -> tf.Tensor:
-    """Model output -> what is predicted: probability [rows], probabilities [rows, classes], or numbers [rows]."""
-    if task == "binary":
-        return tf.sigmoid(output[:, 0])
-    return tf.nn.softmax(output) if task == "multiclass" else output[:, 0]
 
 
 @contextmanager
@@ -115,7 +103,7 @@ def _wide(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int
     With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
     by about the learning rate, so that the linear model is there first and the hidden layers learn what it leaves.
     """
-    count = outputs(layout)
+    count = label_head(layout.label).outputs
     speed = LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32) if config.linear else 1.0
     # the penalty is that of the weight as it counts
     penalty = _l2(config.linear_l2 * speed**2)
@@ -199,7 +187,7 @@ def _deep(
         if isinstance(rate, tf.Variable) or rate:
             x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
     return keras.layers.Dense(
-        outputs(layout),
+        label_head(layout.label).outputs,
         kernel_initializer="zeros" if config.linear else keras.initializers.GlorotUniform(seed=seed),
         kernel_regularizer=penalty,
         bias_initializer=_bias(config, layout),
@@ -230,30 +218,16 @@ def _list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> L
 
 
 def _bias(config: ModelConfig, layout: Layout) -> Any:
-    """Where the output starts: at the logits of how often each class occurs, so that no step is spent on that."""
-    counts = getattr(layout.label, "counts", None)
-    if not config.base_rate_bias or not counts:
-        return "zeros"
-    share = np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4)
-    if layout.label.task == "binary":
-        return keras.initializers.Constant(math.log(share[1] / share[0]))
-    start = np.log(share).astype(np.float32)
-    return lambda shape, dtype=None: tf.constant(start, dtype)
+    """Where the output starts: at the distribution of the train labels, so that no step is spent on that."""
+    start = label_head(layout.label).start(layout.label) if config.base_rate_bias else None
+    return "zeros" if start is None else keras.initializers.Constant(start[0] if len(start) == 1 else start)
 
 
 def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
-    if layout.label.task != "regression":
+    scale, centre = label_head(layout.label).units(layout.label)
+    if (scale, centre) == (1.0, 0.0):
         return x
-    scale, centre = label_scale(layout)
     return keras.layers.Rescaling(scale, offset=centre, dtype="float32", name="label_units")(x)
-
-
-def label_scale(layout: Layout) -> tuple[float, float]:
-    """(standard deviation, mean) of a regression's label in the train split; (1, 0) where they are not known."""
-    std, mean = getattr(layout.label, "std", None), getattr(layout.label, "mean", None)
-    if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
-        return 1.0, 0.0
-    return float(std), float(mean)
 
 
 def save_weights(model: keras.Model, prefix: Path) -> None:

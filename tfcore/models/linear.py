@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.tasks import Task
+from headway.tasks.builtin import sigmoid, softmax
+from headway.tasks.table import task_of
 
 FILE = "linear.npz"
 NAME = "linear"
@@ -39,7 +40,7 @@ def cheap(rows: int, columns: int) -> bool:
 class LinearModel:
     """See the module; `weights` is [columns, outputs]."""
 
-    task: Task
+    task: str
     sizes: tuple[int, ...]
     centre: Floats
     scale: Floats
@@ -54,7 +55,7 @@ class LinearModel:
         weight: NDArray[Any],
         *,
         sizes: Sequence[int],
-        task: Task,
+        task: str,
         classes: int = 1,
     ) -> LinearModel:
         """The model of the rows.
@@ -74,16 +75,15 @@ class LinearModel:
         scale = np.sqrt(np.average((numbers - centre) ** 2, axis=0, weights=weight))
         scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(centre)), scale, np.inf)  # a constant says nothing
         columns = _columns(numeric, categorical, sizes, centre, scale)
-        solve = _ridge if task == "regression" else _logistic
-        weights, bias = solve(columns, label, weight, classes if task == "multiclass" else 1)
+        kind = task_of(task)
+        solve = {"ridge": _ridge, "logistic": _logistic}[kind.linear or "ridge"]
+        weights, bias = solve(columns, label, weight, classes if kind.per_class else 1)
         return LinearModel(task, tuple(sizes), centre, scale, weights, bias)
 
     def predict(self, numeric: NDArray[Any], categorical: NDArray[Any]) -> Floats:
         """Probability of class 1 [rows], probabilities [rows, classes], or the number [rows]."""
         output = _columns(numeric, categorical, self.sizes, self.centre, self.scale) @ self.weights + self.bias
-        if self.task == "multiclass":
-            return softmax(output)
-        return sigmoid(output[:, 0]) if self.task == "binary" else output[:, 0]
+        return task_of(self.task).from_output(output)
 
     def save(self, path: Path) -> None:
         arrays = {name: getattr(self, name) for name in ("centre", "scale", "weights", "bias")}
@@ -148,13 +148,3 @@ def _logistic(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int
         if np.abs(step).max() < _CLOSE:
             break
     return now[:-1], now[-1]
-
-
-def sigmoid(output: Floats) -> Floats:
-    small = np.exp(-np.abs(output))
-    return np.where(output >= 0, 1.0, small) / (1.0 + small)
-
-
-def softmax(output: Floats) -> Floats:
-    powers = np.exp(output - output.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)

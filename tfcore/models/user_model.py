@@ -19,11 +19,12 @@ import keras
 import tensorflow as tf
 
 from headway.errors import ConfigError
+from headway.user_code.loading import line_of, load_function
 from tfcore.graph.knobs import is_knob
 from tfcore.graph.python_errors import PythonOpError
+from tfcore.heads.base import Head
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import flat_layers
-from tfcore.runtime.user_code import line_of, load_function
 
 METHODS = {
     "train_step": "the training step",
@@ -42,8 +43,8 @@ _KNOWN = ("keras", "tfcore")
 """Layers of these packages know what they hold."""
 
 
-def user_model(config: ModelConfig, layout: Any, module: Path | None, outputs: int) -> keras.Model:
-    """The model that a function of the user's file makes; it gives `outputs` numbers per row."""
+def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:
+    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row."""
     name = config.name
     if module is None:
         raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
@@ -56,11 +57,11 @@ def user_model(config: ModelConfig, layout: Any, module: Path | None, outputs: i
         ) from error
     if not isinstance(model, keras.Model):
         raise ConfigError(f"returned a {type(model).__name__}, not a keras.Model", where=name)
-    _check(model, name, layout, outputs)
+    _check(model, name, layout, head)
     return model
 
 
-def _check(model: keras.Model, name: str, layout: Any, outputs: int) -> None:
+def _check(model: keras.Model, name: str, layout: Any, head: Head) -> None:
     _check_own_training(model, name)
     rows = 2
     example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
@@ -81,14 +82,13 @@ def _check(model: keras.Model, name: str, layout: Any, outputs: int) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
     shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
-    expected_shape = [rows, outputs]
+    expected_shape = [rows, head.outputs]
     if shape != expected_shape or not result.dtype.is_floating:
         what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
-        meaning = {"binary": "one logit", "multiclass": "one logit for each class", "regression": "one number"}
         raise ConfigError(
             f"the model's output is {what}",
             where=name,
-            fix=f"give float32 of shape ['rows', {expected_shape[1]}]: {meaning[layout.label.task]} for each row",
+            fix=f"give float32 of shape ['rows', {expected_shape[1]}]: {head.meaning} for each row",
         )
     _check_raw_variables(model, name)
     if not model.trainable_variables:

@@ -1,4 +1,4 @@
-"""Classic tf.Examples as dense columns: by an op in C++ where it is built, else by TensorFlow's own; the same tensors.
+"""Classic tf.Examples as dense columns, by a C++ op where it is built, else by TensorFlow's ops; the same tensors.
 
 `python -m tfcore.ops.compile` compiles it with g++, and the op behind `tfcore.losses` too. Nothing needs them, and no exported
 model contains one.

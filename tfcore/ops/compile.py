@@ -21,7 +21,7 @@ from tfcore.ops.library import BUILT, OPTIONS, expected, sources, tensorflow_ver
 
 
 def build(*, force: bool = False) -> Path:
-    """The library; it appears whole, and older ones for this TensorFlow go.
+    """Compile the library, atomically, and remove older ones for this TensorFlow.
 
     Raises:
         ConfigError: there is no compiler, or the folder cannot be written.
@@ -38,8 +38,8 @@ def build(*, force: bool = False) -> Path:
         )
     import tensorflow as tf
 
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
-    command = [*compiler, *OPTIONS, *tf.sysconfig.get_compile_flags(), *map(str, sources()), "-o", str(aside)]
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    command = [*compiler, *OPTIONS, *tf.sysconfig.get_compile_flags(), *map(str, sources()), "-o", str(temporary)]
     try:
         BUILT.mkdir(exist_ok=True)
         done = subprocess.run([*command, *tf.sysconfig.get_link_flags()], capture_output=True, text=True, check=False)
@@ -50,7 +50,7 @@ def build(*, force: bool = False) -> Path:
                 where=str(sources()[0].parent),
                 fix="use g++ 9 or newer; Headway works without them",
             )
-        aside.replace(target)
+        temporary.replace(target)
     except OSError as error:
         raise ConfigError(
             f"cannot be written: {(error.strerror or str(error)).lower()}",
@@ -58,7 +58,7 @@ def build(*, force: bool = False) -> Path:
             fix="build as the user who installed headway",
         ) from None
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     for old in BUILT.glob(f"headway_ops-{tensorflow_version()}-*.so"):
         if old != target:
             old.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def main() -> int:
     options = argparse.ArgumentParser(
         prog="python -m tfcore.ops.compile", description="Compile Headway's TensorFlow ops."
     )
-    options.add_argument("--force", action="store_true", help="also where it is built already")
+    options.add_argument("--force", action="store_true", help="compile even if the library exists")
     arguments = options.parse_args()
     try:
         print(build(force=arguments.force))

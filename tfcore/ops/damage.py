@@ -1,4 +1,4 @@
-"""Errors for damaged records, as the C++ op raises them: tf.errors.DataLossError with the record's place.
+"""Errors of damaged records, as the C++ op raises them: tf.errors.DataLossError with the record's place.
 
 Of a record that is not a tf.Example TensorFlow's parser gives InvalidArgumentError, and quotes the bytes, which Python often
 cannot read: what arrives is a UnicodeDecodeError. No graph can catch an error, so it is translated where Python runs: in an
@@ -26,18 +26,18 @@ Parse = Callable[[tf.Tensor], Any]
 
 
 def may_be_damage(error: Exception) -> bool:
-    """Whether TensorFlow's error may mean a record that is not a tf.Example, rather than one of other columns."""
+    """Whether TensorFlow's error may mean a record that is not a tf.Example, rather than one with other columns."""
     return is_damage(error) or _UNSURE in str(getattr(error, "message", ""))
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether it surely means damage."""
+    """Whether TensorFlow's error certainly means damage."""
     message = str(getattr(error, "message", ""))
     return isinstance(error, UnicodeDecodeError) or any(words in message for words in _SURE)
 
 
 def in_records(
-    some: Sequence[bytes],
+    records: Sequence[bytes],
     parse: Parse,
     name: str | None = None,
     first: int = 0,
@@ -50,12 +50,12 @@ def in_records(
         first: the number of the first of them there.
         begins: the bytes at which they begin there.
     """
-    begin, end = 0, len(some)
+    begin, end = 0, len(records)
     while end - begin > 1:  # some are refused when one of them is
         middle = (begin + end) // 2
-        begin, end = (begin, middle) if _refused(some[begin:middle], parse) else (middle, end)
-    error = _refused(some[begin:end], parse) if some else None
-    if error is None or not _is_damaged(some[begin], error, parse):
+        begin, end = (begin, middle) if _refused(records[begin:middle], parse) else (middle, end)
+    error = _refused(records[begin:end], parse) if records else None
+    if error is None or not _is_damaged(records[begin], error, parse):
         return None
     place = _place(first + begin, None if begins is None else begins[begin])
     return tf.errors.DataLossError(None, None, f"{name + ': ' if name else ''}not a tf.train.Example {place}")
@@ -82,7 +82,7 @@ def _is_damaged(record: bytes, error: Exception, parse: Parse) -> bool:
 
 
 def in_files(paths: Sequence[str], parse: Parse) -> tf.errors.DataLossError | None:
-    """The same, of TFRecord files, and of such as are cut off or damaged: they are read again to find it."""
+    """The error for damaged or truncated TFRecord files, which are read again to find the place."""
     for path in paths:
         read: list[tuple[int, bytes]] = []
         first = 0
@@ -111,7 +111,7 @@ def _place(number: int, at: int | None) -> str:
 
 
 def translated(dataset: tf.data.Dataset, paths: Sequence[str], parse: Parse) -> tf.data.Dataset:
-    """`dataset`, whose own iteration says of damage what the op would say."""
+    """`dataset` with its errors of damage in the words of the C++ op."""
     plain = type(dataset)
 
     def iterate(self: Any) -> Any:
@@ -123,7 +123,7 @@ def translated(dataset: tf.data.Dataset, paths: Sequence[str], parse: Parse) -> 
 
 
 class _Iterator:
-    """A dataset's iterator, and everything that it can."""
+    """A dataset's iterator with all its methods."""
 
     def __init__(self, inner: Any, damage: Callable[[], Exception | None]):
         self._inner, self._damage = inner, damage
@@ -149,7 +149,7 @@ class _Iterator:
 
 
 def _line(error: Exception) -> str:
-    """What it says, without where in TensorFlow it was said."""
+    """The error's message without the place in TensorFlow that raised it."""
     for line in str(getattr(error, "message", "")).splitlines():
         if NOT_WHOLE in line or CUT_OFF in line:
             return line.removeprefix("ValueError: ")

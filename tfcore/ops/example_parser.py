@@ -1,4 +1,4 @@
-"""Classic tf.Examples, one row a record, as columns.
+"""Classic tf.Examples, one row per record, as columns.
 
     read_examples(paths, columns)                 # a dataset of chunks of rows
     read_runs(paths, first, count, columns)       # given records of given files; the op in C++
@@ -39,7 +39,7 @@ def read_examples(
     cycle: int = 8,
     native: bool | None = None,
 ) -> tf.data.Dataset:
-    """TFRecord files of classic tf.Examples, plain or GZIP, as chunks of columns (see the module).
+    """Read TFRecord files of classic tf.Examples, plain or GZIP, as chunks of columns (see the module).
 
     Args:
         paths: files, or folders whose *.tfrecord* files are meant, in the order of their names.
@@ -88,7 +88,7 @@ def _parallel(yes: bool) -> dict[str, Any]:
 
 
 def read_runs(paths: tf.Tensor, first: tf.Tensor, count: tf.Tensor, columns: Sequence[Column]) -> Chunk:
-    """Records first[i] to first[i] + count[i] of file paths[i] for every i; int64 and string vectors of one length.
+    """Read records first[i] to first[i] + count[i] of file paths[i] for all i; int64 and string vectors of one length.
 
     Raises:
         tf.errors.DataLossError: a file is damaged or holds fewer records; it names file, record and byte.
@@ -129,7 +129,7 @@ def _run(
 
 
 def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
-    """Serialized tf.Examples, string [rows], as columns.
+    """Parse serialized tf.Examples, string [rows], to columns.
 
     Raises:
         tf.errors.DataLossError: a record is not a tf.Example. In a graph, which cannot catch TensorFlow's own error, that is
@@ -146,7 +146,7 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
 
 
 def columns_of(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = True) -> Chunk:
-    """As `parse_examples`, whose errors are TensorFlow's own.
+    """Parse like `parse_examples`, with TensorFlow's own errors.
 
     Args:
         stored: a nullable list says by `c/present` whether it is there; else only one that is empty has to.
@@ -167,8 +167,8 @@ def columns_of(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = 
             chunk[name], chunk[f"{name}/lengths"] = value.flat_values, value.row_lengths()
             if column.nullable:
                 marks = parsed[f"{name}/present"]
-                there = marks != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
-                chunk[f"{name}/present"] = there
+                present = marks != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
+                chunk[f"{name}/present"] = present
         elif not column.nullable:
             chunk[name] = value
         elif column.shape:
@@ -177,7 +177,7 @@ def columns_of(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = 
 
 
 def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:
-    """Columns of none or one value for each row, those of one dtype in one go: `c` [rows], 0 or "" for null, and `c/present`."""
+    """Columns of at most one value per row, all of one dtype at once: `c` [rows], 0 or "" for null, and `c/present`."""
     kinds: dict[tf.DType, list[str]] = {}
     for name, value in ragged.items():
         kinds.setdefault(value.dtype, []).append(name)
@@ -207,11 +207,11 @@ def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Ten
     message = f"feature {column.name!r} holds another number of values than {size}"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message], name="fits")]):
         present = lengths > 0
-    held = tf.reshape(value.flat_values, [-1, size])
+    rows = tf.reshape(value.flat_values, [-1, size])
     # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
-    held = tf.concat([held, tf.zeros([1, *held.shape[1:]], held.dtype)], 0)
-    null = tf.shape(held, tf.int64)[0] - 1
-    return tf.gather(held, tf.where(present, value.row_starts() // size, null)), present
+    rows = tf.concat([rows, tf.zeros([1, *rows.shape[1:]], rows.dtype)], 0)
+    null = tf.shape(rows, tf.int64)[0] - 1
+    return tf.gather(rows, tf.where(present, value.row_starts() // size, null)), present
 
 
 def _check(columns: Sequence[Column]) -> None:

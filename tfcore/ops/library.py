@@ -1,4 +1,4 @@
-"""The compiled ops: where their library lies, and loading it.
+"""The library of compiled ops: its path, and loading it.
 
     library()            # the module with the ops, or None: not built for these sources and this TensorFlow
     expected().exists()  # the same question without importing TensorFlow
@@ -30,7 +30,7 @@ def sources() -> list[Path]:
 
 
 def tensorflow_version() -> str:
-    """Of the installed TensorFlow, without importing it; "none" when there is none."""
+    """The version of the installed TensorFlow, found without importing it; "none" when there is none."""
     for name in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
         try:
             return metadata.version(name)
@@ -41,7 +41,7 @@ def tensorflow_version() -> str:
 
 @lru_cache(maxsize=1)
 def expected() -> Path:
-    """The library that these sources give with this TensorFlow, built or not."""
+    """The path of the library for these sources and this TensorFlow, built or not."""
     digest = hashlib.sha256(" ".join(OPTIONS).encode())
     for path in sorted([*sources(), *FOLDER.glob("*.h")]):
         data = path.read_bytes()
@@ -55,7 +55,7 @@ def enabled() -> bool:
 
 
 def library() -> Any | None:
-    """The module with the ops; None when they are not built, switched off, or do not load, which is warned of once."""
+    """The module with the ops; None when they are not built, switched off, or do not load (warned of once)."""
     return _load(expected()) if enabled() and expected().exists() else None
 
 

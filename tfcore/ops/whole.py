@@ -26,7 +26,7 @@ _BROKEN_GZIP = (OSError, EOFError, zlib.error)  # an OSError is BadGzipFile
 
 
 def is_gzip(path: str) -> bool:
-    """Whether it begins as a gzip file does and not as a TFRecord file."""
+    """Whether the file begins like a gzip file and not like a TFRecord file."""
     with tf.io.gfile.GFile(path, "rb") as file:
         head = file.read(_HEADER)
     plain = len(head) == _HEADER and masked(head[:8]) == int.from_bytes(head[8:], "little")
@@ -34,7 +34,7 @@ def is_gzip(path: str) -> bool:
 
 
 def only_of_a_whole_file(batches: tf.data.Dataset, path: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
-    """`batches` of all records of a file, string [rows]; at their end an error when the file does not end there.
+    """Yield `batches` of all records of a file, string [rows]; raise at their end if the file is cut off there.
 
     In a graph that is an InvalidArgumentError, whose message holds the file, and NOT_WHOLE or CUT_OFF.
     """
@@ -43,7 +43,7 @@ def only_of_a_whole_file(batches: tf.data.Dataset, path: tf.Tensor, compression:
         total += tf.reduce_sum(tf.cast(tf.strings.length(batch), tf.int64) + _AROUND)
         return total, (batch, total)
 
-    def some(batch: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+    def not_empty(batch: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
         def checked() -> tf.Tensor:
             # not stateful: a dataset's iterator can still be saved in a checkpoint
             return tf.numpy_function(_ends, [path, compression, total], tf.bool, stateful=False)
@@ -52,11 +52,11 @@ def only_of_a_whole_file(batches: tf.data.Dataset, path: tf.Tensor, compression:
 
     end = tf.data.Dataset.from_tensors(tf.constant([], tf.string))
     counted = batches.concatenate(end).scan(tf.constant(0, tf.int64), so_far)
-    return counted.filter(some).map(lambda batch, total: batch)
+    return counted.filter(not_empty).map(lambda batch, total: batch)
 
 
 def _ends(path: bytes, compression: bytes, total: np.int64) -> np.bool_:
-    """False: an empty batch, which is passed over."""
+    """Raise ValueError unless the file ends after `total` bytes; False drops the empty batch that asked."""
     name = path.decode()
     try:
         # more than a header would have been a record: it was appended since
@@ -80,7 +80,7 @@ def _size(name: str, zipped: bool) -> int:
 
 
 def records(path: str) -> Iterator[tuple[int, bytes]]:
-    """(byte at which it begins, record) of a file, of the inflated bytes where it is gzip.
+    """(offset, record) of each record of a file; of its inflated bytes where it is gzip.
 
     Raises:
         NotWhole: it is cut off or damaged.

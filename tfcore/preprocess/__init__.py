@@ -1,1 +1,1 @@
-"""The stage that analyses a user's preprocess over the train rows."""
+"""The stage that analyses the user's preprocess function over the train rows."""

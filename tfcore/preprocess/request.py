@@ -14,7 +14,7 @@ VERSION = 1
 
 
 class AnalyseRequest(Frozen):
-    """The train split, and the function that its columns go through."""
+    """The train split, and the preprocess function to analyse on it."""
 
     examples: tuple[Examples, ...] = Field(min_length=1)
     file: Path

@@ -1,4 +1,4 @@
-"""Analyses the user's preprocess function: which columns it gives, and their train statistics.
+"""Analyses the user's preprocess function: the columns it returns, and their train statistics.
 
     analyse(AnalyseRequest(examples=..., file=Path("features.py"), function="features:preprocess"), out, monitor)
 
@@ -40,14 +40,14 @@ _HIDDEN = ("label", "weight")
 
 
 def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The stored columns that a preprocess function may look at."""
+    """The stored columns that a preprocess function may read."""
     return tuple(column for column in columns if column.role not in _HIDDEN)
 
 
 def analyse(
     request: AnalyseRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
 ) -> dict[str, Any]:
-    """See the module.
+    """Run the preprocess function over the train rows and write its statistics; see the module.
 
     Args:
         remote: how shards that are in a bucket yet come here while others are read.
@@ -102,7 +102,7 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
 
 
 def _python() -> list[str]:
-    """Python functions that the graph at hand calls so far."""
+    """The Python functions that the current graph calls so far."""
     return python_functions(tf.compat.v1.get_default_graph().as_graph_def())
 
 
@@ -127,14 +127,10 @@ def _arrow(tensors: Mapping[str, Any], columns: tuple[Column, ...]) -> pa.Record
         present = tensors.get(f"{column.name}/present")
         flat = pa.array(np.ravel(values), column.element.arrow, from_pandas=False)
         if not column.shape:
-            arrays.append(flat if present is None else _masked(flat, present))
+            arrays.append(flat if present is None else pc.if_else(pa.array(present), flat, pa.scalar(None, flat.type)))
             continue
         lengths = np.full(len(values), column.length) if lengths is None else lengths
         present = np.ones(len(lengths), np.bool_) if present is None else present
         flat = flat.filter(pa.array(np.repeat(present, lengths)))
         arrays.append(join(flat, np.where(present, lengths, 0), present, column))
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-
-
-def _masked(values: pa.Array, present: Any) -> pa.Array:
-    return pc.if_else(pa.array(present), values, pa.scalar(None, values.type))

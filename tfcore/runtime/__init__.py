@@ -1,1 +1,1 @@
-"""The process that runs TensorFlow: devices, imports, a user's code, a worker that serves requests."""
+"""The process that runs TensorFlow: devices, imports, the user's code, a worker that serves requests."""

@@ -1,4 +1,4 @@
-"""TensorFlow's threads and determinism: set once a process, before anything runs, and only where the process is Headway's.
+"""TensorFlow's threads and determinism, set once per process before any op runs, and only in Headway's own processes.
 
 own()                         # headway.process: in the process's entry point
 threads = prepare(2)          # 2, or what this process was already running with
@@ -15,7 +15,7 @@ from headway.process import owned
 
 
 def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: None) -> int:
-    """Make ops deterministic and set the thread counts; returns the threads that compute.
+    """Make ops deterministic and set the thread counts; return the number of threads that compute.
 
     TensorFlow fixes its threads when it first computes something: a later wish for others is logged, not met. In a process
     that is not Headway's own nothing is changed, and a training there resumes exactly only if the caller makes ops
@@ -42,5 +42,5 @@ def _threads_there_are(threads: int | None, log: Callable[[str], None]) -> int:
 
 
 def _cores() -> int:
-    """Cores this process may run on: what TensorFlow takes by default."""
+    """The number of cores that this process may run on, TensorFlow's own default."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

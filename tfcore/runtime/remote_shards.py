@@ -1,4 +1,4 @@
-"""Fetches shards of a bucket while a stage runs: each is on the disk when it is read.
+"""Fetches shards from a bucket while a stage runs: each is on the disk before it is read.
 
 with staged(remote, monitor, open_files=64) as stager:      # None when all files are here already
     shards = Shards.of(parts, stager)
@@ -20,7 +20,7 @@ from headway.storage.prefetch import OPEN_FILES, RemoteFiles, Stager
 
 @contextlib.contextmanager
 def staged(remote: RemoteFiles | None, monitor: Monitor, *, open_files: int = OPEN_FILES) -> Iterator[Stager | None]:
-    """The stager of a stage; says at the end what came and how long the stage waited for it."""
+    """The stager of a stage; logs at the end what it fetched and how long the stage waited for it."""
     if remote is None:
         yield None
         return
@@ -34,7 +34,7 @@ def staged(remote: RemoteFiles | None, monitor: Monitor, *, open_files: int = OP
 
 
 def here(paths: tf.Tensor, stager: Stager | None) -> tf.Tensor:
-    """The paths, string [] or [n], once their files are on this disk. What `ensure` raises is kept in `stager.error`."""
+    """The paths, string [] or [n], once their files are on this disk. `stager.error` keeps what `ensure` raises."""
     if stager is None:
         return paths
 

@@ -17,7 +17,7 @@ from headway.process_tuning import uncollected
 
 @contextlib.contextmanager
 def without_scikit_learn() -> Iterator[None]:
-    """Keras, imported inside, does without the wrappers for scikit-learn: importing that takes over a second."""
+    """Import Keras within the block without its wrappers for scikit-learn, whose import takes over a second."""
     if "sklearn" in sys.modules:
         yield
         return
@@ -30,7 +30,7 @@ def without_scikit_learn() -> Iterator[None]:
 
 @contextlib.contextmanager
 def startup() -> Iterator[None]:
-    """File descriptor 2 goes nowhere while TensorFlow is imported and looks for devices; what fails is raised anyway.
+    """Send file descriptor 2 nowhere while TensorFlow is imported and looks for devices; failures are raised anyway.
 
     With TF_CPP_MIN_LOG_LEVEL at 0 or 1, with TensorFlow imported already, or in a process that is not Headway's own,
     nothing is changed.
@@ -42,13 +42,14 @@ def startup() -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         with uncollected(), without_scikit_learn():
             yield
-        sys.modules["tensorflow"].config.list_physical_devices()
+        if "tensorflow" in sys.modules:  # a user's module may do without
+            sys.modules["tensorflow"].config.list_physical_devices()
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
         os.close(nowhere)

@@ -1,4 +1,4 @@
-"""The one process that imports TensorFlow: it runs stage functions for a parent that never does.
+"""The one process that imports TensorFlow: it runs stage functions for a parent process that does not.
 
     python -P -u -m tfcore.runtime.worker tensorflow keras      # the modules to import before the first request
 
@@ -48,7 +48,7 @@ PROGRESS_SECONDS = 0.1
 
 
 class Answers:
-    """JSON lines to the parent, whole even when several threads answer."""
+    """Writes JSON lines to the parent, each whole even when several threads answer."""
 
     def __init__(self, descriptor: int):
         self._file = os.fdopen(descriptor, "wb")
@@ -76,11 +76,11 @@ def _plain(value: Any) -> Any:
         return value.decode("utf-8", "replace")
     if isinstance(value, bool | int | float | str | list):
         return value
-    raise TypeError(f"a stage's answer holds a {type(value).__name__}, which JSON has no form for")
+    raise TypeError(f"a stage's answer holds a {type(value).__name__}, which JSON cannot hold")
 
 
 class RelayMonitor(Monitor):
-    """A stage's progress and log lines, sent to the parent's monitor."""
+    """Sends a stage's progress and log lines to the parent's monitor."""
 
     def __init__(self, answers: Answers, call: int, stop: threading.Event):
         super().__init__(stop)
@@ -100,7 +100,7 @@ class RelayMonitor(Monitor):
 
 
 class Requests:
-    """The reader thread: queues calls, sets the stop of the newest one, ends the process with the pipe."""
+    """The reader thread: queues calls, stops the newest one on request, ends the process when the pipe closes."""
 
     def __init__(self, descriptor: int):
         self.queue: queue.Queue[tuple[dict[str, Any], threading.Event]] = queue.Queue()
@@ -121,7 +121,7 @@ class Requests:
 
 
 def resolve(call: str) -> Callable[..., Any]:
-    """The function that "package.module:function" names; HeadwayError when there is none."""
+    """The function that "package.module:function" names; HeadwayError when it does not exist."""
     module, _, name = call.partition(":")
     try:
         with uncollected():
@@ -136,7 +136,7 @@ def resolve(call: str) -> Callable[..., Any]:
 
 
 def run(request: dict[str, Any], monitor: Monitor) -> Any:
-    """Call the stage that a request names, its JSON validated into the types the function asks for."""
+    """Call the stage that a request names, with its JSON validated into the function's parameter types."""
     function = resolve(request["call"])
     hints = typing.get_type_hints(function)
     first = next(iter(inspect.signature(function).parameters))
@@ -151,8 +151,8 @@ def run(request: dict[str, Any], monitor: Monitor) -> Any:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as JSON: a HeadwayError keeps its kind, anything else is one line and a traceback. What fails in an op
-    that a line of the user's made is told as a HeadwayError of that line."""
+    """An exception as JSON: a HeadwayError keeps its kind, others become one line and a traceback. The failure of an op
+    that a user's line created becomes a HeadwayError that names the line."""
     failed_op = None
     error = storage_error(error) or error
     if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
@@ -169,7 +169,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def preload(modules: list[str]) -> dict[str, Any] | None:
-    """Import `modules`; the error that every call will be answered with, or None."""
+    """Import `modules`; the error that answers every call if that fails, or None."""
     try:
         with uncollected(keep=True), without_scikit_learn():
             for module in modules:

@@ -1,4 +1,4 @@
-"""For tests, a user's own as well as Headway's: the laws of graph functions as assertions, and spans without Beam.
+"""Test helpers for users and for Headway: the laws of graph functions as assertions, and ingested spans without Beam.
 
     with assert_no_retrace(step): ...                  # one trace, whatever it is called with in the block
     assert_same_bytes(first, second)                   # bit for bit: tensors, nests of them, files, folders

@@ -11,8 +11,8 @@ import pyarrow as pa
 import tensorflow as tf
 
 
-def assert_same_bytes(found: Any, expected: Any) -> None:
-    """AssertionError unless both are the same bits.
+def assert_same_bytes(actual: Any, expected: Any) -> None:
+    """Raise AssertionError unless both values have the same bits.
 
     Args:
         found: a tensor, variable, array, number, text, Arrow table, ragged tensor, Path of a file or folder, or a dict,
@@ -23,74 +23,75 @@ def assert_same_bytes(found: Any, expected: Any) -> None:
         AssertionError: with the first places that differ.
     """
     wrong: list[str] = []
-    _compare("", found, expected, wrong)
+    _compare("", actual, expected, wrong)
     if wrong:
         others = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise AssertionError("not the same bytes:\n  " + "\n  ".join(wrong[:10]) + others)
 
 
-def _compare(path: str, found: Any, expected: Any, wrong: list[str]) -> None:
+def _compare(path: str, actual: Any, expected: Any, wrong: list[str]) -> None:
     where = path or "value"
-    if isinstance(expected, Path) and isinstance(found, Path):
-        _compare_paths(found, expected, wrong)
-    elif isinstance(expected, pa.Table | pa.RecordBatch) and isinstance(found, pa.Table | pa.RecordBatch):
-        _compare(path, _parts(found), _parts(expected), wrong)
-    elif isinstance(expected, Mapping) and isinstance(found, Mapping):
-        if set(found) != set(expected):
-            wrong.append(f"{where}: the keys {sorted(found)}, expected {sorted(expected)}")
-        for key in expected.keys() & found.keys():
-            _compare(f"{path}[{key!r}]", found[key], expected[key], wrong)
-    elif isinstance(expected, list | tuple) and isinstance(found, list | tuple):
-        if len(found) != len(expected):
-            wrong.append(f"{where}: {len(found)} values, expected {len(expected)}")
-        for i, (one, other) in enumerate(zip(found, expected, strict=False)):
+    if isinstance(expected, Path) and isinstance(actual, Path):
+        _compare_paths(actual, expected, wrong)
+    elif isinstance(expected, pa.Table | pa.RecordBatch) and isinstance(actual, pa.Table | pa.RecordBatch):
+        _compare(path, _parts(actual), _parts(expected), wrong)
+    elif isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        if set(actual) != set(expected):
+            wrong.append(f"{where}: the keys {sorted(actual)}, expected {sorted(expected)}")
+        for key in expected.keys() & actual.keys():
+            _compare(f"{path}[{key!r}]", actual[key], expected[key], wrong)
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        if len(actual) != len(expected):
+            wrong.append(f"{where}: {len(actual)} values, expected {len(expected)}")
+        for i, (one, other) in enumerate(zip(actual, expected, strict=False)):
             _compare(f"{path}[{i}]", one, other, wrong)
-    elif isinstance(expected, tf.RaggedTensor) and isinstance(found, tf.RaggedTensor):
-        _compare(f"{path}.values", found.flat_values, expected.flat_values, wrong)
-        _compare(f"{path}.splits", list(found.nested_row_splits), list(expected.nested_row_splits), wrong)
+    elif isinstance(expected, tf.RaggedTensor) and isinstance(actual, tf.RaggedTensor):
+        _compare(f"{path}.values", actual.flat_values, expected.flat_values, wrong)
+        _compare(f"{path}.splits", list(actual.nested_row_splits), list(expected.nested_row_splits), wrong)
     else:
-        _compare_arrays(where, _array(found), _array(expected), wrong)
+        _compare_arrays(where, _array(actual), _array(expected), wrong)
 
 
-def _compare_arrays(where: str, found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], wrong: list[str]) -> None:
-    shapes = [f"{array.dtype} {list(array.shape)}" for array in (found, expected)]
+def _compare_arrays(where: str, actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], wrong: list[str]) -> None:
+    shapes = [f"{array.dtype} {list(array.shape)}" for array in (actual, expected)]
     if shapes[0] != shapes[1]:
         wrong.append(f"{where}: {shapes[0]}, expected {shapes[1]}")
         return
-    if found.dtype == object:
-        different = np.array([a != b for a, b in zip(found.ravel(), expected.ravel(), strict=True)], bool)
+    if actual.dtype == object:
+        different = np.array([a != b for a, b in zip(actual.ravel(), expected.ravel(), strict=True)], bool)
     else:
-        sizes = (found.size, found.dtype.itemsize)
+        sizes = (actual.size, actual.dtype.itemsize)
         bits = [
-            np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).reshape(sizes) for array in (found, expected)
+            np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).reshape(sizes)
+            for array in (actual, expected)
         ]
         different = (bits[0] != bits[1]).any(axis=1)
     if different.any():
         first = int(different.argmax())
-        place = [int(i) for i in np.unravel_index(first, found.shape)]
-        values = [array.ravel()[first] for array in (found, expected)]
+        place = [int(i) for i in np.unravel_index(first, actual.shape)]
+        values = [array.ravel()[first] for array in (actual, expected)]
         wrong.append(
-            f"{where}: {int(different.sum())} of {found.size} differ, first at {place}: "
+            f"{where}: {int(different.sum())} of {actual.size} differ, first at {place}: "
             f"{values[0]!r}, expected {values[1]!r}"
         )
 
 
-def _compare_paths(found: Path, expected: Path, wrong: list[str]) -> None:
-    if found.is_dir() and expected.is_dir():
-        names = [{p.relative_to(folder) for p in folder.rglob("*") if p.is_file()} for folder in (found, expected)]
-        wrong += [f"{found / name}: is not in {expected}" for name in sorted(names[0] - names[1])]
-        wrong += [f"{found / name}: is missing" for name in sorted(names[1] - names[0])]
+def _compare_paths(actual: Path, expected: Path, wrong: list[str]) -> None:
+    if actual.is_dir() and expected.is_dir():
+        names = [{p.relative_to(folder) for p in folder.rglob("*") if p.is_file()} for folder in (actual, expected)]
+        wrong += [f"{actual / name}: is not in {expected}" for name in sorted(names[0] - names[1])]
+        wrong += [f"{actual / name}: is missing" for name in sorted(names[1] - names[0])]
         for name in sorted(names[0] & names[1]):
-            _compare_paths(found / name, expected / name, wrong)
+            _compare_paths(actual / name, expected / name, wrong)
         return
-    lacking = [path for path in (found, expected) if not path.is_file()]
+    lacking = [path for path in (actual, expected) if not path.is_file()]
     if lacking:
         wrong.append(f"{lacking[0]}: is not a file")
         return
-    one, other = found.read_bytes(), expected.read_bytes()
+    one, other = actual.read_bytes(), expected.read_bytes()
     if one != other:
         at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-        wrong.append(f"{found}: {len(one)} bytes, differs at byte {at} from the {len(other)} bytes of {expected}")
+        wrong.append(f"{actual}: {len(one)} bytes, differs at byte {at} from the {len(other)} bytes of {expected}")
 
 
 def _parts(table: pa.Table | pa.RecordBatch) -> dict[str, Any]:

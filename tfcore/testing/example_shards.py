@@ -1,4 +1,4 @@
-"""A table in memory as an ingested span, without Beam: real shards, statistics and a manifest's result.
+"""Writes a table in memory as an ingested span, without Beam: real shards, statistics and a manifest's result.
 
 examples = write_examples(folder, {"train": table, "eval": other}, columns)
 """
@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.evaluation.tasks import Task
 from headway.records.classic import encode_classic
 from headway.records.encode import encode
 from headway.records.grouping import pieces, record_parts
@@ -27,7 +26,7 @@ from tfcore.transform.parameters import TransformParameters, fit_parameters
 
 @dataclass(frozen=True)
 class Written:
-    """A span as the ingest stage would have left it."""
+    """An ingested span, as the ingest stage would have written it."""
 
     folder: Path
     result: dict[str, Any]
@@ -38,9 +37,9 @@ class Written:
         return Examples(path=self.folder, split=split, result=self.result)
 
     def fit(
-        self, transforms: Mapping[str, ColumnTransform] | None = None, task: Task | None = None
+        self, transforms: Mapping[str, ColumnTransform] | None = None, task: str | None = None
     ) -> TransformParameters:
-        """Transform parameters from the train split's statistics."""
+        """Fit transform parameters on the train split's statistics."""
         return fit_parameters(self.columns, transforms or {}, self.statistics["train"], task=task or "auto")[0]
 
 

@@ -23,7 +23,7 @@ def assert_gradient(
     coordinates: int = COORDINATES,
     graph: bool = True,
 ) -> None:
-    """AssertionError unless the tape's gradient of `function` is that of central differences.
+    """Raise AssertionError unless the tape's gradient of `function` agrees with central differences.
 
     The outputs (float, any number and structure) are summed with fixed random weights, and that sum is differentiated
     by each float argument. Differences are taken a cube root of the dtype's precision wide, so float64 arguments give
@@ -75,7 +75,7 @@ def assert_gradient(
 
 
 class _Differences:
-    """Central differences of the summed outputs by one argument, place by place."""
+    """Central differences of the summed outputs by one argument, element by element."""
 
     def __init__(self, i: int, tensors: list[tf.Tensor], value: Callable[..., Any], precision: float):
         self.i, self.at, self._tensors, self._value = i, tensors[i].numpy(), tensors, value
@@ -83,7 +83,7 @@ class _Differences:
         self._precision = max(precision, float(np.finfo(self.at.dtype).eps))
 
     def __call__(self, place: int) -> tuple[float, float]:
-        """The difference, and how much of it may be the outputs' rounding."""
+        """The difference, and the part of it that may be rounding of the outputs."""
         outputs, ends = [], []
         for sign in (1, -1):
             moved = np.array(self.at)
@@ -105,7 +105,7 @@ class _Differences:
 def _compare(
     i: int, gradient: np.ndarray[Any, Any], differences: _Differences, tolerance: float, coordinates: int
 ) -> None:
-    """One argument, place by place."""
+    """Compare the gradient of one argument, element by element."""
     at = differences.at
     if gradient.shape != at.shape:
         raise AssertionError(f"argument {i}: the gradient has the shape {gradient.shape}, the argument {at.shape}")
@@ -134,8 +134,8 @@ def _compare(
 
 def _hidden(i: int, size: float, noise: float) -> NoReturn:
     raise AssertionError(
-        f"argument {i}: differences say nothing of a gradient of {size:.3g}, as the outputs' rounding alone makes up to "
-        f"{noise:.3g}; give float64 arguments, or outputs that are less large"
+        f"argument {i}: finite differences cannot check a gradient of {size:.3g}, since rounding of the outputs alone "
+        f"makes up to {noise:.3g}; give float64 arguments, or smaller outputs"
     )
 
 

@@ -1,4 +1,4 @@
-"""Asserts how often a graph function is traced, and its inputs and outputs."""
+"""Asserts on graph functions: the number of traces, and their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcore.graph.specs import dims, side_by_side
 
 @contextmanager
 def assert_no_retrace(*functions: Any, allowed: int = 1) -> Iterator[RetraceGuard]:
-    """AssertionError when one of `functions` is traced more than `allowed` times within the block.
+    """Raise AssertionError when one of `functions` is traced more than `allowed` times within the block.
 
     Args:
         functions: tf.functions, or what counts its own `traces` (GraphFunction, Learner).
@@ -38,7 +38,7 @@ def assert_signature(
     *,
     signature: str = "serving_default",
 ) -> None:
-    """AssertionError unless `function` takes and gives just these tensors.
+    """Raise AssertionError unless `function` takes and returns exactly these tensors.
 
     Args:
         function: a SavedModel's folder, a GraphFunction, a tf.function with an input_signature, or a concrete function.
@@ -118,9 +118,9 @@ def _below(path: str, key: Any) -> str:
     return f"{path}{key}" if str(key).startswith("[") else f"{path}[{key!r}]" if path else str(key)
 
 
-def _differences(kind: str, found: Mapping[str, str], expected: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _differences(kind: str, actual: Mapping[str, str], expected: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return [
-        (f"{kind} {name!r}", expected.get(name, "nothing"), found.get(name, "nothing"))
-        for name in dict.fromkeys([*expected, *found])
-        if expected.get(name) != found.get(name)
+        (f"{kind} {name!r}", expected.get(name, "nothing"), actual.get(name, "nothing"))
+        for name in dict.fromkeys([*expected, *actual])
+        if expected.get(name) != actual.get(name)
     ]

@@ -21,7 +21,7 @@ def assert_resumes_exactly(
     stops: Sequence[int],
     folder: Path,
 ) -> Training:
-    """AssertionError unless a resumed training ends at the same bits. Returns the one that was never stopped.
+    """Raise AssertionError unless a resumed training ends with the same bits. Returns the uninterrupted one.
 
     For each of `stops`, one training runs up to it and is saved as Headway saves checkpoints; another, which ran one
     step of its own, is given that checkpoint and runs to the end. What a checkpoint leaves out (a generator's state, a
@@ -56,10 +56,10 @@ def assert_resumes_exactly(
 
 
 def _names(variables: Variables) -> list[str]:
-    """Each with its place: Keras numbers the layers of a second model on, so that its names are others."""
-    return [f"{group}/{i} {variable.name}" for group, some in variables.items() for i, variable in enumerate(some)]
+    """The names of variables with their places, since Keras numbers the layers of a second model on."""
+    return [f"{group}/{i} {variable.name}" for group, listed in variables.items() for i, variable in enumerate(listed)]
 
 
 def _values(variables: Variables, names: Sequence[str]) -> dict[str, object]:
-    values = [variable.numpy() for some in variables.values() for variable in some]
+    values = [variable.numpy() for listed in variables.values() for variable in listed]
     return dict(zip(names, values, strict=True))

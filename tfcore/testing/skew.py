@@ -1,4 +1,4 @@
-"""Asserts that a SavedModel predicts in a process of its own what the training process predicted."""
+"""Asserts that a SavedModel predicts in another process exactly what the training process predicted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def assert_no_skew(
     output: str,
     bound: float = 1e-5,
 ) -> None:
-    """AssertionError unless a moved copy of `saved_model` predicts `expected` for the rows of a split.
+    """Raise AssertionError unless a moved copy of `saved_model` predicts `expected` for the rows of a split.
 
     A fresh process that has TensorFlow and NumPy, and neither Keras nor Headway, reads the shards and asks
     `serving_default`, `serving_nullable` and `serve_examples`.
@@ -66,7 +66,7 @@ def assert_no_skew(
         except HeadwayError as error:
             raise AssertionError(str(error)) from None
     if "error" in answer:
-        raise AssertionError(f"{saved_model} could not be asked: {answer['error']}")
+        raise AssertionError(f"{saved_model} could not be run: {answer['error']}")
     if not answer["ok"]:
         worst = answer["worst"]
         raise AssertionError(

@@ -28,6 +28,7 @@ class TrainRequest(Frozen):
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     seed: int = Field(default=0, ge=0, lt=2**31)
     module: Path | None = Field(default=None, description="the user's Python file, for module:function models")
+    loss: Path | None = Field(default=None, description="the user's Python file, for a module:function loss")
     preprocess: Path | None = Field(default=None, description="the user's Python file, for a preprocess function")
     checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
     summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.errors import Cancelled
+from headway.errors import Cancelled, ConfigError
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import Stager
@@ -31,6 +31,8 @@ from tfcore.distribute.placement import Choice, Placement
 from tfcore.graph.function import Jit
 from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.retrace import RetraceGuard
+from tfcore.heads.losses import with_loss
+from tfcore.heads.table import label_head, label_task
 from tfcore.losses.class_weights import class_weights
 from tfcore.models import build
 from tfcore.models.precision import LossScale
@@ -141,7 +143,10 @@ class TrainingSession:
         self.total = self.data.total_steps()
         self.stack = self.data.stack(min(config.steps_per_call, self.total))
         self.knobs = Knobs(config.all_knobs(request.model.dropout), self.total)
-        check_knobs(config.knobs, request.transform.label.task, user=request.model.user_defined)
+        check_knobs(config.knobs, label_task(request.transform.label), user=request.model.user_defined)
+        if config.loss is not None and "label_smoothing" in config.knobs:
+            problem = f"the loss {config.loss} does not read label_smoothing"
+            raise ConfigError(problem, where="training.knobs.label_smoothing", fix="leave it out")
         self.checkpoints = (
             Checkpoints(request.checkpoints, keep=config.keep_checkpoints, keep_best=config.keep_best, log=monitor.log)
             if request.checkpoints
@@ -184,6 +189,12 @@ class TrainingSession:
 
     def _learner(self) -> Learner:
         request, config, label = self.request, self.request.training, self.request.transform.label
+        head = label_head(label)
+        if config.loss is not None:
+            head = with_loss(head, config.loss, request.loss)
+        if head.train_step is not None and (config.micro_batches > 1 or self.placement.several):
+            problem = "a train_step of a task's own takes whole batches"
+            raise ConfigError(problem, where="training", fix="leave out micro_batches, replicas and workers")
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         knobs = KnobVariables(self.knobs.names)
         self.model = build.build(
@@ -200,12 +211,12 @@ class TrainingSession:
             kind = functools.partial(DistributedLearner, placement=self.placement)
         return kind(
             model=self.model,
-            task=label.task,
+            head=head,
             step=step,
             specs=self.data.specs(self.stack),
             optimizer=config.optimizer,
             knobs=knobs,
-            label_std=build.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
+            label_std=head.units(label)[0],
             offsets=self._offsets(),
             micro_batches=config.micro_batches > 1,
             scale=LossScale() if config.precision == "float16" else None,

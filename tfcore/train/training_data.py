@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import named_for
 from headway.storage.prefetch import Stager
+from headway.tasks.table import task_of
 from tfcore.augment.rows import Augment
 from tfcore.data.decode import Labeler
 from tfcore.data.examples import Examples
@@ -44,6 +45,7 @@ from tfcore.data.source import Feed
 from tfcore.data.stream import live_stacks
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
+from tfcore.heads.table import label_head, label_task
 from tfcore.models.linear import LinearModel, cheap
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig
@@ -131,7 +133,7 @@ class TrainingData:
         if training.ranking is not None:
             self._whole_groups(training.batch_size)
         ranking, task = training.ranking, parameters.label.task
-        if ranking is not None and ranking.kind == "lambdarank" and task == "regression":
+        if ranking is not None and ranking.kind == "lambdarank" and not task_of(task).has_classes:
             ranking.check_gains(least_label(self._shards, self._labeler))
         self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
         self.rows = (
@@ -218,7 +220,7 @@ class TrainingData:
         several = self._placement.several
         # a worker has some rows of each batch
         shape = [stack, None if several else self._training.batch_size]
-        label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
+        label = label_head(self._parameters.label).label_dtype
         inputs = {
             name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
         }
@@ -317,7 +319,13 @@ class TrainingData:
         layout = self._parameters
         sizes = [entry.size for entry in layout.categorical]
         images = any(fitted.pixels is not None for fitted in layout.fitted)
-        if self._live is not None or images or not cheap(self._shards.total, len(layout.numeric) + sum(sizes)):
+        no_linear = label_task(layout.label).linear is None
+        if (
+            no_linear
+            or self._live is not None
+            or images
+            or not cheap(self._shards.total, len(layout.numeric) + sum(sizes))
+        ):
             return None
         rows = self._all_rows(("numeric", "categorical", "label", "weight"))
         return LinearModel.fit(

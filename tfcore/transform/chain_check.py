@@ -17,7 +17,7 @@ _WORDS = ("vocabulary", "hash")
 
 
 def check_all(columns: Sequence[Column], transforms: Mapping[str, ColumnTransform], *, where: str) -> None:
-    """ConfigError for the first feature whose operations do not go with its type."""
+    """Raise ConfigError for the first feature whose operations do not go with its type."""
     for column in columns:
         config = transforms.get(column.name)
         if column.is_feature and config is not None and config.transform != "auto":
@@ -25,7 +25,7 @@ def check_all(columns: Sequence[Column], transforms: Mapping[str, ColumnTransfor
 
 
 def check(column: Column, chain: Sequence[Op], *, where: str) -> None:
-    """ConfigError when an operation does not go with the column's type, or with those beside it."""
+    """Raise ConfigError for an operation that does not go with the column's type, or with its neighbours."""
     if isinstance(chain[-1], DateParts):
         _check_parts(column, chain[-1], where)
         return
@@ -70,7 +70,7 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
 
 
 def fitting(column: Column) -> list[str]:
-    """The operations that a column of this type may go through."""
+    """The operations that a column of this type may use."""
     if column.type == "bytes":
         return [*_WORDS] if column.shape else [*_WORDS, "image"]
     numeric = [name for name in OPS if name not in (*CATEGORICAL, "image", "date_parts")] + ["bucketize"]

@@ -19,7 +19,6 @@ A function of the user's may compute columns from the raw ones:
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Annotated, Any, Literal
 
@@ -31,6 +30,7 @@ from pydantic import (
 )
 
 from headway.config import Frozen, Grown
+from headway.messages import did_you_mean
 from headway.schema.calendar_days import Part
 from headway.schema.columns import Column
 
@@ -80,14 +80,14 @@ class Clip(Frozen):
 
 
 class Bucketize(Frozen):
-    """Which of `buckets` equally full train buckets, or between which given boundaries."""
+    """The number of a value's bucket: one of `buckets` equally full train buckets, or between the given boundaries."""
 
     op: Literal["bucketize"] = "bucketize"
     buckets: int | None = Field(default=None, ge=2, le=10_000)
     boundaries: tuple[float, ...] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Bucketize:
+    def _not_both(self) -> Bucketize:
         if self.buckets is not None and self.boundaries is not None:
             raise ValueError("give buckets or boundaries, not both")
         if self.boundaries is not None and (
@@ -98,7 +98,7 @@ class Bucketize(Frozen):
 
 
 class Vocabulary(Frozen):
-    """The place of a value among the most frequent train values; others share the out-of-vocabulary buckets by hash."""
+    """A value's rank among the most frequent train values; others share the out-of-vocabulary buckets by hash."""
 
     op: Literal["vocabulary"] = "vocabulary"
     top_k: int | None = Field(default=None, ge=1)
@@ -136,7 +136,7 @@ class DateParts(Frozen):
 
 
 class Identity(Frozen):
-    """The number as it is."""
+    """The number, unchanged."""
 
     op: Literal["identity"] = "identity"
 
@@ -151,7 +151,7 @@ CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
 LAST = CATEGORICAL | {"image"}
 
 
-def _one(value: Any) -> Any:
+def _operation(value: Any) -> Any:
     if isinstance(value, Frozen):
         return value
     settings: Any
@@ -165,8 +165,7 @@ def _one(value: Any) -> Any:
     else:
         raise ValueError(f"{value!r} is not an operation; write its name, or {{name: {{setting: value}}}}")
     if name not in OPS:
-        close = difflib.get_close_matches(str(name), OPS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there is: auto, {', '.join(OPS)}"
+        hint = did_you_mean(name, OPS, f"there is: auto, {', '.join(OPS)}")
         raise ValueError(f"there is no operation {name!r}; {hint}")
     if name == "date_parts" and isinstance(settings, str | list | tuple):
         settings = {"parts": [settings] if isinstance(settings, str) else list(settings)}
@@ -178,7 +177,7 @@ def _one(value: Any) -> Any:
 def _chain(value: Any) -> Any:
     if value is None or value == "auto":
         return "auto"
-    chain = [_one(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    chain = [_operation(item) for item in (value if isinstance(value, list | tuple) else [value])]
     if not chain:
         raise ValueError("names no operation; say 'auto', or give the column the role ignore")
     names = [item["op"] if isinstance(item, dict) else item.op for item in chain]
@@ -199,7 +198,7 @@ TransformConfig = Annotated[Literal["auto"] | tuple[Op, ...], BeforeValidator(_c
 
 
 class ImputeConfig(Frozen):
-    """What stands in for a missing number. Categories need none: null is an id of its own."""
+    """The replacement of a missing number. Categories need none: null has its own id."""
 
     strategy: Literal["mean", "median", "zero", "value"] = "mean"
     value: float | None = None
@@ -234,7 +233,7 @@ POOL: PoolConfig = ("mean", "min", "max", "length")
 
 
 class ColumnTransform(Grown):
-    """Everything fitting needs to know of one column."""
+    """The config of one column, with everything that fitting needs."""
 
     newer = ("max_length", "pool")
 
@@ -245,7 +244,7 @@ class ColumnTransform(Grown):
 
 
 class PreprocessConfig(Frozen):
-    """A function of the user's module, and what becomes of the columns that it gives."""
+    """A function of the user's module, and the config of the columns that it returns."""
 
     function: str
     columns: dict[str, ColumnTransform] = Field(default_factory=dict)
@@ -269,16 +268,16 @@ class PreprocessConfig(Frozen):
             return value
         fields = set(ColumnTransform.model_fields)
 
-        def one(entry: Any) -> Any:
+        def transform_of(entry: Any) -> Any:
             if entry is None or (isinstance(entry, dict) and (not entry or set(entry) & fields)):
                 return entry or {}
             return {"transform": entry} if isinstance(entry, str | list | dict) else entry
 
-        return {name: one(entry) for name, entry in value.items()}
+        return {name: transform_of(entry) for name, entry in value.items()}
 
 
 class DerivedParameters(Frozen):
-    """What the function reads and gives, as its analysis found it."""
+    """The columns that the preprocess function reads and returns, as its analysis found them."""
 
     function: str
     """module:function"""

@@ -1,4 +1,4 @@
-"""Operations with the numbers that were fitted on train, and what the numeric ones do, in NumPy."""
+"""Operations with the numbers that were fitted on train, and the numeric ones in NumPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.schema.columns import Column
 
 
 class FittedOp(Frozen):
-    """One operation with its numbers; which fields are set depends on `op`."""
+    """One operation with its fitted numbers; which fields are set depends on `op`."""
 
     op: str
     mean: float | None = None
@@ -29,7 +29,7 @@ class FittedOp(Frozen):
 
 
 class Fitted(Frozen):
-    """One raw column's way: what fills its gaps, its operations, its outputs."""
+    """The transform of one raw column: the imputed value, its operations, its outputs."""
 
     column: Column
     ops: tuple[FittedOp, ...]
@@ -72,7 +72,7 @@ class Fitted(Frozen):
 
 
 def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One numeric operation on finite float64 values of any shape."""
+    """Apply one numeric operation to finite float64 values of any shape."""
     if op.op == "standardize":
         assert op.mean is not None and op.std is not None
         return (values - op.mean) / op.std

@@ -23,7 +23,7 @@ Pixels = tuple[int, int, int]
 
 
 def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
-    """One file (string, scalar) as uint8 [height, width, channels]; InvalidArgumentError when it cannot be decoded."""
+    """Decode one file (string, scalar) to uint8 [height, width, channels]; InvalidArgumentError for a damaged one."""
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
     image.set_shape([None, None, channels])
@@ -32,17 +32,17 @@ def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
 
 
 def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
-    """What `decode_one` gives, in eager mode: of two ops, and not of 14, whose calls take longer than a small image."""
+    """Decode like `decode_one`, eagerly, with 2 ops instead of 14, whose calls would take longer than a small image."""
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
-    found: NDArray[np.uint8] = image.numpy()
-    if found.shape[:2] == (height, width):
-        return found
+    pixels_of_file: NDArray[np.uint8] = image.numpy()
+    if pixels_of_file.shape[:2] == (height, width):
+        return pixels_of_file
     size = np.array([height, width], np.int32)
     resized = tf.raw_ops.ScaleAndTranslate(  # tf.image.resize(antialias=True)
         images=tf.expand_dims(image, 0),
         size=size,
-        scale=size.astype(np.float32) / np.array(found.shape[:2], np.float32),
+        scale=size.astype(np.float32) / np.array(pixels_of_file.shape[:2], np.float32),
         translation=np.zeros(2, np.float32),
         kernel_type="triangle",
         antialias=True,
@@ -51,18 +51,18 @@ def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
 
 
 def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -> tf.Tensor:
-    """Files (string [rows]) as uint8 [rows, height, width, channels]; zeros where not `present`."""
+    """Decode files (string [rows]) to uint8 [rows, height, width, channels]; zeros where not `present`."""
     present = tf.ones_like(files, tf.bool) if present is None else present
 
-    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    def decode_row(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         return tf.cond(row[1], lambda: decode_one(row[0], pixels), lambda: tf.zeros(pixels, tf.uint8))
 
-    decoded = tf.map_fn(one, (files, present), fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
+    decoded = tf.map_fn(decode_row, (files, present), fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
     return tf.ensure_shape(decoded, [None, *pixels])
 
 
 class Tolerant:
-    """`decode_images` that skips what TensorFlow refuses; for input pipelines, never for an export.
+    """Decodes like `decode_images`, but skips images that TensorFlow refuses; for input pipelines, never for an export.
 
     Args:
         most: more images than this are an error of the pipeline.

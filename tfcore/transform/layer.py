@@ -25,7 +25,7 @@ from tfcore.transform.vocabularies import Vocabularies
 
 
 class Transform(tf.Module):
-    """Raw columns to model inputs.
+    """The layer that turns raw columns into model inputs.
 
     Args:
         parameters: fitted on train statistics.
@@ -49,9 +49,10 @@ class Transform(tf.Module):
         self.vocabularies = Vocabularies(parameters.fitted)
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
-        """{"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the parameters; "lists" too
-        where there are some: int32 [rows, width of all], -1 behind the end of a list; an image's pixels under
-        `image_input` of its column. With `tolerant` and an image, "usable" bool [rows]: false for one that was refused."""
+        """The model inputs {"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the
+        parameters; "lists" too where there are some: int32 [rows, width of all], -1 behind the end of a list; an
+        image's pixels under `image_input` of its column. With `tolerant` and an image, "usable" bool [rows]: false for
+        one that was refused."""
         blocks, named, usable = self._computed(columns)
         rows = next(iter(columns.values())).rows()
         parameters = self._parameters
@@ -95,7 +96,7 @@ class Transform(tf.Module):
         return blocks, outputs, usable
 
     def _numeric(self, blocks: Sequence[Block], named: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """float32 [rows, n] of all numeric inputs, vectors among them."""
+        """All numeric inputs, vectors included; float32 [rows, n]."""
         together = {name for block in blocks for name in block.names}
         parts: list[list[str] | tf.Tensor] = []
         for fitted in self._parameters.fitted:
@@ -121,7 +122,7 @@ class Transform(tf.Module):
         return tf.concat(columns, 1)
 
     def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
-        """uint8 [rows, height, width, channels], zeros for null; and which rows are usable, if that is asked."""
+        """The pixels, uint8 [rows, height, width, channels], zeros for null; and, if asked, which rows are usable."""
         assert fitted.pixels is not None
         name, present = fitted.column.name, column.present
         usable = None
@@ -136,7 +137,7 @@ class Transform(tf.Module):
 
 
 def _outputs(fitted: Fitted) -> list[str]:
-    """Names of what is computed of a column, in the order of the model's inputs; a vector's numbers are one."""
+    """The names of a column's outputs, in the order of the model's inputs; a vector's numbers are one output."""
     name = fitted.column.name
     if fitted.size is not None:
         return [name]
@@ -149,7 +150,7 @@ def _outputs(fitted: Fitted) -> list[str]:
 
 
 def when_missing(fitted: Fitted) -> list[float] | None:
-    """The model's inputs of a column whose value is missing, in their order; None where there is no such thing.
+    """The model's inputs for a missing value of a column, in their order; None for an image, which has none.
 
     A null, also where the train rows had none; a category that has no id for null is out of vocabulary.
     """

@@ -21,7 +21,6 @@ from pydantic import Field
 
 from headway.config import Frozen, Grown
 from headway.errors import ConfigError, DataError
-from headway.evaluation.tasks import Task
 from headway.monitor import Monitor
 from headway.schema.calendar_days import CYCLES, Part, parts_of
 from headway.schema.columns import LABEL, Column, column_yaml, suggest
@@ -29,6 +28,8 @@ from headway.schema.tensor_name import tensor_name
 from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
+from headway.tasks.builtin import Count, Quantiles
+from headway.tasks.table import TaskName, TaskOrAuto, task_of
 from tfcore.transform.chain_check import check
 from tfcore.transform.config import (
     Bucketize,
@@ -78,10 +79,12 @@ class DatePart(Frozen):
     part: Part
 
 
-class LabelParameters(Frozen):
+class LabelParameters(Grown):
     """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
 
-    task: Task
+    newer = ("quantiles", "file")
+
+    task: TaskName
     type: Literal["int64", "float32", "bytes"]
     classes: tuple[str, ...] | tuple[int, ...] | None = None
     counts: tuple[int, ...] | None = None
@@ -89,6 +92,10 @@ class LabelParameters(Frozen):
     base_rate: float | None = None
     mean: float | None = None
     std: float | None = None
+    quantiles: tuple[float, ...] = ()
+    """Of a task that predicts quantiles: the train labels' at its levels."""
+    file: Path | None = None
+    """The Python file of a task of the user's own; a request's to say, not stored."""
 
 
 class TransformParameters(Grown):
@@ -162,7 +169,7 @@ class TransformRequest(Frozen):
     columns: tuple[Column, ...]
     transforms: dict[str, ColumnTransform]
     statistics: Path
-    task: Task | Literal["auto"] = "auto"
+    task: TaskOrAuto = "auto"
     derived: DerivedParameters | None = None
     derived_statistics: Path | None = None
     derived_transforms: dict[str, ColumnTransform] = Field(default_factory=dict)
@@ -195,7 +202,7 @@ def fit_parameters(
     transforms: Mapping[str, ColumnTransform],
     statistics: SplitStatistics,
     *,
-    task: Task | Literal["auto"] = "auto",
+    task: TaskOrAuto = "auto",
 ) -> tuple[TransformParameters, list[str]]:
     """Parameters, and sentences about what was left out or stands out.
 
@@ -455,7 +462,7 @@ def _fill(config: ColumnTransform, stats: ColumnStatistics) -> float:
     return stats.mean if strategy == "mean" else float(stats.quantile([0.5])[0])
 
 
-def _label(stats: ColumnStatistics, task: Task | Literal["auto"]) -> LabelParameters:
+def _label(stats: ColumnStatistics, task: str) -> LabelParameters:
     if not stats.present:
         raise DataError("no train row has a label", where="label")
     if stats.distinct < 2:
@@ -463,27 +470,39 @@ def _label(stats: ColumnStatistics, task: Task | Literal["auto"]) -> LabelParame
         raise DataError(f"every train row has the label {value!r}: there is nothing to learn", where="label")
     if task == "auto":
         task = _infer_task(stats)
-    if task == "regression":
+    kind = task_of(task)
+    if not kind.has_classes:
         if stats.type == "bytes":
-            raise ConfigError("regression needs a number, and the label is text", where="task", fix="task: multiclass")
-        return LabelParameters(task=task, type=stats.type, mean=stats.mean, std=stats.std or 1.0)
+            problem = f"{kind.name} needs a number, and the label is text"
+            raise ConfigError(problem, where="task", fix="task: multiclass")
+        if isinstance(kind, Count) and stats.finite and float(stats.minimum or 0) < 0:
+            raise ConfigError(
+                f"a count is not negative, and the smallest train label is {stats.minimum:g}",
+                where="task",
+                fix="task: regression",
+            )
+        levels = kind.levels if isinstance(kind, Quantiles) else ()
+        quantiles = tuple(float(value) for value in stats.quantile(levels)) if levels else ()
+        return LabelParameters(
+            task=kind.name, type=stats.type, mean=stats.mean, std=stats.std or 1.0, quantiles=quantiles
+        )
     if not stats.complete:
         raise ConfigError(
             f"the label has about {stats.distinct:,} values, too many for classes", where="task", fix="task: regression"
         )
     pairs = sorted(stats.top())
     values, counts = [value for value, _ in pairs], tuple(count for _, count in pairs)
-    if task == "binary":
+    if not kind.per_class:
         if len(values) != 2:
             raise ConfigError(
-                f"binary needs two label values, and there are {len(values)}", where="task", fix="task: multiclass"
+                f"{kind.name} needs two label values, and there are {len(values)}", where="task", fix="task: multiclass"
             )
         classes, base_rate = None if values == [0, 1] else _classes(stats, values), counts[1] / sum(counts)
         return LabelParameters(task=task, type=stats.type, classes=classes, counts=counts, base_rate=base_rate)
     return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values), counts=counts)
 
 
-def _infer_task(stats: ColumnStatistics) -> Task:
+def _infer_task(stats: ColumnStatistics) -> str:
     if stats.complete and stats.distinct == 2:
         return "binary"
     if stats.type == "bytes" or (stats.type == "int64" and stats.complete and stats.distinct <= 20):

@@ -19,7 +19,7 @@ import tensorflow as tf
 from headway.errors import ConfigError
 from headway.schema.columns import LABEL, Column, StoredType, no_column
 from headway.schema.tensor_name import PRESENT
-from tfcore.runtime.user_code import line_of, load_function
+from headway.user_code.loading import line_of, load_function
 from tfcore.transform.images import Tolerant
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import TransformParameters
@@ -31,7 +31,7 @@ SCOPE = "preprocess"
 
 
 def load_preprocess(file: Path, function: str) -> Preprocess:
-    """The function "module:function" of the user's file, converted by AutoGraph; a tf.Module's call as it is.
+    """Load the function "module:function" of the user's file, converted by AutoGraph; a tf.Module's call as it is.
 
     Raises:
         ConfigError: the file or the function does not exist.
@@ -65,7 +65,7 @@ def load_preprocess(file: Path, function: str) -> Preprocess:
 
 
 def _place(error: BaseException, converted: Any, file: Path) -> str:
-    """The line of the user's file; what AutoGraph converted runs from a file of its own, and has the way back."""
+    """The line of the user's file that failed; AutoGraph runs converted code from another file and maps lines back."""
     origins = {
         (place.filename, place.lineno): origin.loc.lineno
         for place, origin in getattr(converted, "ag_source_map", {}).items()
@@ -76,7 +76,7 @@ def _place(error: BaseException, converted: Any, file: Path) -> str:
 
 
 class Reading(dict[str, Any]):
-    """The tensors that a function is given, which notes what it looks at."""
+    """The tensors given to the function; records the ones that it reads."""
 
     def __init__(self, tensors: Mapping[str, Any]):
         super().__init__(tensors)
@@ -106,7 +106,7 @@ class Reading(dict[str, Any]):
 def derive(
     function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
 ) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
-    """(the new columns, what they are, which of `stored` the function looked at).
+    """Run the preprocess function: (the new columns, their specs, which of `stored` it read).
 
     Raises:
         ConfigError: it fails, or gives what no column can be; with the column's name.
@@ -128,7 +128,7 @@ def _derive(
             continue
         if name == LABEL or name in reading or "/" in name or not name:
             raise ConfigError(
-                f"gives a column {name!r}: {'a raw one is called so' if name in reading else 'that name is taken'}",
+                f"gives a column {name!r}: {'a raw column has that name' if name in reading else 'that name is taken'}",
                 where="preprocess",
                 fix="give it another name",
             )
@@ -180,7 +180,7 @@ def _column(name: str, value: Any, present: Any, rows: tf.Tensor) -> tuple[RawCo
 
 
 def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
-    """In its stored type."""
+    """Cast a derived column to its stored type."""
     if value.dtype == tf.string:
         return value, "bytes"
     if value.dtype == tf.bool or value.dtype.is_integer:
@@ -210,9 +210,9 @@ def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant
     def preprocess(columns: Mapping[str, RawColumn]) -> Mapping[str, RawColumn]:
         computed, specs, _ = derive(function, columns, derived.reads)
         if specs != derived.columns:
-            odd = sorted({c.name for c in {*specs} ^ {*derived.columns}})
+            differing = sorted({c.name for c in {*specs} ^ {*derived.columns}})
             raise ConfigError(
-                f"{derived.function} gives other columns than when it was analysed: {', '.join(odd)}",
+                f"{derived.function} gives other columns than when it was analysed: {', '.join(differing)}",
                 where="preprocess",
                 fix="let its columns depend on nothing but the tensors it is given",
             )

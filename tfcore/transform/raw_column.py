@@ -40,7 +40,7 @@ class RawColumn(NamedTuple):
 
 
 def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """A chunk of classic Examples, as `tfcore.ops` gives it, as raw columns."""
+    """Convert a chunk of classic Examples, as `tfcore.ops` returns it, to raw columns."""
     return {
         column.name: RawColumn(
             chunk[column.name], chunk.get(f"{column.name}/present"), None, chunk.get(f"{column.name}/lengths")

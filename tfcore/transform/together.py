@@ -1,4 +1,4 @@
-"""Transforms columns of one kind as one stacked tensor: an op for all of them, not one for each.
+"""Transforms columns of one kind as one stacked tensor: one op for all of them instead of one for each.
 
     blocks, vectors = numbers(fitted, columns)        # float32 [names, rows] each; {column: float32 [rows, n]}
     categories(fitted, columns, vocabularies)         # {column: int32 [rows], or [rows, width] where there are several}
@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
-    """The numeric inputs, but for images: those of one number for each row, and vectors."""
+    """The numeric inputs except images: those of one number per row, and vectors."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None and entry.pixels is None:
@@ -46,7 +46,7 @@ def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple
 
 
 def _kind(op: FittedOp) -> tuple[Any, ...]:
-    """What ops must share to be applied in one: the clip of one side is another op than that of both."""
+    """The key that columns share to be transformed by one op: a clip of one side is another op than of both."""
     return (op.op, op.minimum is None, op.maximum is None)
 
 
@@ -77,34 +77,34 @@ def _numbers(
     if marked := [i for i, entry in enumerate(group) if entry.missing_indicator]:
         blocks.append(_indicator(group, marked, "missing", absent(raw)))
     if finite is not None and (marked := [i for i, entry in enumerate(group) if entry.nan_indicator]):
-        odd = ~finite
+        not_finite = ~finite
         if lengths is not None:
-            odd = (_sums(tf.cast(odd[0], tf.int64), lengths) > 0)[None]
+            not_finite = (_sums(tf.cast(not_finite[0], tf.int64), lengths) > 0)[None]
         elif column.length is not None:
-            odd = tf.reduce_any(odd, 2)
-        blocks.append(_indicator(group, marked, "nan", odd if present is None else present & odd))
+            not_finite = tf.reduce_any(not_finite, 2)
+        blocks.append(_indicator(group, marked, "nan", not_finite if present is None else present & not_finite))
 
 
 def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
-    """bool [columns, rows]: where there is no value, of columns that either all can be null, or none."""
+    """Where values are missing; bool [columns, rows], for columns that either all can be null, or none."""
     present = _present(raw)
     return tf.zeros([len(raw), raw[0].rows()], tf.bool) if present is None else ~present
 
 
 def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where: tf.Tensor) -> Block:
-    """An input that is 1 `where` [columns, rows] it holds, of some of the columns."""
+    """The inputs that are 1 `where` [columns, rows] is true, for the columns at `places`."""
     # TensorFlow's own look at the shape would gather all where all are wanted
-    some = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
-    return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(some, tf.float32))
+    chosen = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
+    return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(chosen, tf.float32))
 
 
 def each(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
-    """A number for each column, to be used with [columns, rows]."""
+    """One number per column, shaped for use with [columns, rows]."""
     return tf.constant(numbers[0], dtype) if len(numbers) == 1 else tf.constant([[n] for n in numbers], dtype)
 
 
 def in_order(blocks: Sequence[Block], names: Sequence[str]) -> tf.Tensor:
-    """float32 [rows, names]"""
+    """The numeric inputs `names`, in their order; float32 [rows, names]."""
     places = {name: place for place, name in enumerate(name for block in blocks for name in block.names)}
     values = blocks[0].values if len(blocks) == 1 else tf.concat([block.values for block in blocks], 0)
     order = [places[name] for name in names]
@@ -122,7 +122,7 @@ def _row_of_each(lengths: tf.Tensor) -> tf.Tensor:
 
 
 def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | None) -> tf.Tensor:
-    """float32 [rows]: one figure of each row's values; 0 for a row without any."""
+    """One figure of each row's values, float32 [rows]; 0 for a row without values."""
     if figure == "length":
         count = tf.cast(lengths, tf.float32)
         return count / float(longest) if longest else count
@@ -137,7 +137,7 @@ def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | N
 
 
 def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
-    """As fitted.apply_numeric: one op on numbers of any shape, or several of a kind, one for each row of `x`."""
+    """Apply operations like fitted.apply_numeric: one op on any shape, or several of a kind, one per row of `x`."""
     op = ops[0]
 
     def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
@@ -164,7 +164,7 @@ def _span(low: float | None, high: float | None) -> float:
 def categories(
     fitted: Iterable[Fitted], columns: Mapping[str, RawColumn], vocabularies: Vocabularies
 ) -> dict[str, tf.Tensor]:
-    """int32 [rows] of each column of one category for each row, int32 [rows, width] of others."""
+    """The categorical inputs: int32 [rows] for a column of one category per row, int32 [rows, width] for others."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None:
@@ -221,13 +221,13 @@ def _categories(group: Sequence[Fitted], raw: Sequence[RawColumn], vocabularies:
 
 
 def _flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """[columns, rows]; of a vector, which is alone, [1, rows * n]."""
+    """Stack to [columns, rows]; a vector, always alone, becomes [1, rows * n]."""
     stacked = tf.stack(tensors)
     return stacked if stacked.shape.rank == 2 else tf.reshape(stacked, [1, -1])
 
 
 def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
-    """int32 [rows, width]: a row's ids, then -1. Null is its own id and nothing else, an empty list nothing at all."""
+    """The ids of each row, then -1; int32 [rows, width]. Null has only its own id, an empty list none."""
     width = fitted.width
     assert width is not None
     if column.lengths is None:
@@ -242,7 +242,7 @@ def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
 
 
 def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> tf.Tensor:
-    """The operations before a bucketize, those of each column; float32 where one of them rounds.
+    """Apply each column's operations before its bucketize; float32 where one of them rounds.
 
     Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
     float64 rounded to float32 puts a value and the boundary made of it on the same number.
@@ -255,13 +255,13 @@ def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> 
 
 
 def _sizes(values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """int32 [tensors]: how many values each has. Some at once: TensorFlow's optimizer takes quadratic time of them."""
+    """The number of values of each tensor; int32 [tensors]. In parts: TensorFlow's optimizer takes quadratic time."""
     shapes = [tf.raw_ops.ShapeN(input=values[begin : begin + 32]) for begin in range(0, len(values), 32)]
-    return tf.concat([shape for some in shapes for shape in some], 0)
+    return tf.concat([shape for several in shapes for shape in several], 0)
 
 
 def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """Each row's id, of the ids of all columns' distinct values one behind the other."""
+    """The id of each row, from the concatenated ids of all columns' distinct values."""
     codes = tf.cast(codes, tf.int32)
     # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
     wrong = (codes < 0) | (codes >= tf.maximum(sizes, 1)[:, None])
@@ -272,16 +272,16 @@ def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
 
 
 def _bucketize(values: tf.Tensor, boundaries: Sequence[Sequence[float]]) -> tf.Tensor:
-    """int32 [columns, rows]: how many of its column's boundaries are at or below each value, which is finite."""
-    longest = max(len(some) for some in boundaries)
+    """The number of its column's boundaries at or below each finite value; int32 [columns, rows]."""
+    longest = max(len(bounds) for bounds in boundaries)
     if not longest:
         return tf.zeros_like(values, tf.int32)
     padded = np.full((len(boundaries), longest), np.inf)
-    for place, some in enumerate(boundaries):
-        padded[place, : len(some)] = some
+    for place, bounds in enumerate(boundaries):
+        padded[place, : len(bounds)] = bounds
     return tf.searchsorted(tf.constant(padded, values.dtype), values, side="right", out_type=tf.int32)
 
 
 def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:
-    """bool [columns, rows]; either all columns of a group can be null, or none."""
+    """Where values are present, bool [columns, rows]; all columns of a group can be null, or none (then None)."""
     return None if raw[0].present is None else tf.stack([column.present for column in raw])

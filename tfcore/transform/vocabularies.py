@@ -25,7 +25,7 @@ SHARED_FROM = 16
 
 
 class Vocabularies(tf.Module):
-    """Ids of the values of columns, of several at once: known values by falling train count, then the out-of-vocabulary
+    """Maps values of one or several columns to ids: known values by falling train count, then the out-of-vocabulary
     buckets, by hash. Exports without files."""
 
     def __init__(self, fitted: Sequence[Fitted]):
@@ -58,13 +58,13 @@ class Vocabularies(tf.Module):
         self._shared = _table(keys, np.concatenate(ids)) if keys else None
 
     def kind(self, name: str) -> tuple[Any, ...]:
-        """What columns must share to be looked up in one call."""
+        """The key that columns must share to be looked up in one call."""
         if name in self._places:
             return ("array", self._places[name][0], self._ops[name].oov_buckets or 1)
         return ("shared", self._ops[name].oov_buckets or 1) if name in self._prefixes else (name,)
 
     def __call__(self, names: Sequence[str], values: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
-        """int64 ids, shape as `values`.
+        """The ids, int64, shape as `values`.
 
         Args:
             names: columns of one kind.
@@ -91,7 +91,7 @@ class Vocabularies(tf.Module):
 
 
 def is_dense(op: FittedOp) -> bool:
-    """Whether a vocabulary is of integers that lie close together: an array takes a tenth of a hash table's time."""
+    """Whether a vocabulary holds integers close together: an array takes a tenth of a hash table's time."""
     return op.words is None and bool(op.integers) and len(_range(op)) <= DENSE
 
 
@@ -109,7 +109,7 @@ def _text(key: str | int) -> bytes:
 
 
 def _unknown(values: tf.Tensor, size: tf.Tensor, buckets: int) -> tf.Tensor:
-    """The id of each value if it is not in the vocabulary of `size` values."""
+    """The out-of-vocabulary id of each value, for a vocabulary of `size` values."""
     if buckets == 1:
         return tf.broadcast_to(size, tf.shape(values))
     text = values if values.dtype == tf.string else tf.strings.as_string(values)
@@ -117,22 +117,22 @@ def _unknown(values: tf.Tensor, size: tf.Tensor, buckets: int) -> tf.Tensor:
 
 
 class _Dense(tf.Module):
-    """Ids of integers in one array, some columns' one behind the other."""
+    """Maps integers to ids by one array, which holds the columns' ranges one after another."""
 
     def __init__(self, integers: Sequence[Sequence[int]]):
         super().__init__(name="dense")
         arrays = []
-        for some in integers:
-            ids = np.full(max(some) - min(some) + 1, -1, np.int64)
-            ids[np.asarray(some, np.int64) - min(some)] = np.arange(len(some))
+        for numbers in integers:
+            ids = np.full(max(numbers) - min(numbers) + 1, -1, np.int64)
+            ids[np.asarray(numbers, np.int64) - min(numbers)] = np.arange(len(numbers))
             arrays.append(ids)
-        self._low = [min(some) for some in integers]
+        self._low = [min(numbers) for numbers in integers]
         self._size = [len(ids) for ids in arrays]
         self._begin = (np.cumsum(self._size) - self._size).tolist()
         self._ids = tf.constant(np.concatenate(arrays))
 
     def lookup(self, values: tf.Tensor, columns: Sequence[int], which: tf.Tensor) -> tf.Tensor:
-        """int64 ids, -1 for unknown; `which` as in Vocabularies, of `columns`."""
+        """The ids, int64, -1 for unknown; `which` as in Vocabularies, among `columns`."""
         low, size, begin = (
             _of_column([numbers[place] for place in columns], which) for numbers in (self._low, self._size, self._begin)
         )
@@ -144,7 +144,7 @@ class _Dense(tf.Module):
 
 
 def _of_column(numbers: Sequence[int], which: tf.Tensor) -> tf.Tensor:
-    """int64: the number of each value's column."""
+    """A number per column for each value, int64."""
     if len(numbers) == 1:
         return tf.constant(numbers[0], tf.int64)
     return tf.gather(tf.constant(numbers, tf.int64), which)

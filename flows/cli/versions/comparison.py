@@ -107,33 +107,26 @@ def _metrics(registry: Registry, side: Side, metrics: Mapping[str, Any]) -> tupl
     table = _predictions(registry, side["evaluated"].get("evaluate"))
     if table is None or side["task"] is None:
         return found, "its predictions are no longer in the store, so there are no intervals"
-    import numpy as np
+    from headway.evaluation.bootstrap import intervals
+    from headway.evaluation.metrics import metrics_of, rows_of
 
-    from headway.evaluation.metrics import columns
-
-    label, prediction, weight = columns(table, side["task"])
-    # the metrics of a prediction without a fault do not vary: what is left is the spread of the model's own
-    perfect = np.eye(prediction.shape[1])[label.astype(int)] if prediction.ndim == 2 else label
-    for name, spread in _paired(side["task"], label, prediction, perfect, weight).items():
-        interval = spread.interval(CONFIDENCE)
-        if name in found and interval is not None and spread.champion is not None:
-            found[name]["interval"] = [bound + spread.champion for bound in interval]
+    task = side["task"]
+    if ":" in task:
+        return found, "its task is one of your own, so there are no intervals"
+    for name, interval in intervals(rows_of(table, task), metrics_of(task), confidence=CONFIDENCE).items():
+        if name in found and interval is not None:
+            found[name]["interval"] = list(interval)
     return found, None
-
-
-def _paired(task: Any, *arrays: Any) -> Any:
-    from headway.evaluation.bootstrap import paired
-    from headway.evaluation.tasks import COMPARED
-
-    return paired(task, *arrays, metrics=COMPARED[task])
 
 
 def _on_the_same_rows(registry: Registry, a: Side, b: Side) -> dict[str, Any] | None:
     """B - A on rows that both scored: of B's run, where A was the champion, or the other way round; None without such."""
+    from headway.evaluation.bootstrap import paired
     from headway.evaluation.gate_checks import check_same_rows
-    from headway.evaluation.metrics import columns
+    from headway.evaluation.metrics import metrics_of, rows_of
 
-    if a["task"] != b["task"] or a["task"] is None:
+    task = a["task"]
+    if task != b["task"] or task is None or ":" in task:
         return None
     for host, guest in ((b, a), (a, b)):
         titles = [f"evaluate {role} {guest['version']}" for role in ("champion", "reference")]
@@ -143,10 +136,11 @@ def _on_the_same_rows(registry: Registry, a: Side, b: Side) -> dict[str, Any] | 
             continue
         check_same_rows(mine, theirs, f"version {guest['version']}'s", other or "")
         tables = {host["version"]: mine, guest["version"]: theirs}
-        (label, ours, weight), (_, before, _) = (columns(tables[s["version"]], a["task"]) for s in (b, a))
+        ours, before = (rows_of(tables[side["version"]], task) for side in (b, a))
+        directed = [metric for metric in metrics_of(task) if metric.higher_is_better is not None]
         compared = {
             name: {"difference": spread.difference, "interval": spread.interval(CONFIDENCE)}
-            for name, spread in _paired(a["task"], label, ours, before, weight).items()
+            for name, spread in paired(ours, before.prediction, metrics=directed).items()
         }
         return {"rows": len(mine), "run": host["run"], "metrics": compared}
     return None

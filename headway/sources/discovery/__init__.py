@@ -1,1 +1,1 @@
-"""Which files a source has: formats, spans, and the spans of a window."""
+"""Finds the files of a source: formats, spans, and the spans of a window."""

@@ -17,7 +17,7 @@ from headway.sources.configured import ConfiguredSource
 
 
 def open_source(config: SourceConfig) -> Source:
-    """The source of a config's format; rows with a cell beyond `max_cell_bytes` come out of it as malformed."""
+    """Open the source of a config's format; rows with a cell beyond `max_cell_bytes` come out as malformed."""
     module, name = FORMATS[config.format].reader.split(".")
     reader = getattr(import_module(f"headway.sources.formats.{module}"), name)
     # images are named by their place below the path

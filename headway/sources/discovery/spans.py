@@ -38,7 +38,7 @@ _MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
 
 
 def spans(config: SourceConfig) -> list[str]:
-    """The spans among the files there are, sorted; one span "all" when the path tells none apart.
+    """The spans of the existing files, sorted; one span "all" when the path has no placeholder.
 
     Raises:
         ConfigError: no file matches.
@@ -67,7 +67,7 @@ def spans(config: SourceConfig) -> list[str]:
 
 
 def _name(match: re.Match[str]) -> str | None:
-    """The span's name; None when the digits are not a date."""
+    """The span's name; None when its digits are not a date."""
     parts = match.groupdict()
     if SPAN[1:-1] in parts:
         return parts["span"]
@@ -79,7 +79,7 @@ def _name(match: re.Match[str]) -> str | None:
 
 
 def _regex(text: str) -> str:
-    """A path's pattern as a regular expression with a group for each placeholder."""
+    """A regular expression for a path's pattern, with a group for each placeholder."""
     parts, names = [], set[str]()
     for i, part in enumerate(_PLACE.split(text)):
         if not i % 2:

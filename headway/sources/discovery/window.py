@@ -31,7 +31,7 @@ Date = np.datetime64
 
 
 def parse_date(name: str) -> Date | None:
-    """The date that a span is called by; None when its name is not one."""
+    """The date that a span's name means; None when it is not a date."""
     try:
         return np.datetime64(name) if _DATE.fullmatch(name) else None
     except ValueError:
@@ -43,7 +43,7 @@ def _resolution(date: Date) -> str:
 
 
 def _before(end: Date, count: int, unit: str) -> Date:
-    """The hour that lies `count` units before `end`.
+    """The hour that is `count` units before `end`.
 
     Months and years follow the calendar. A day that the month does not have is the end of that month: a month before
     31 March is the end of February, which is 1 March, 0:00.
@@ -100,7 +100,7 @@ def _refused(problem: str, fix: str) -> ConfigError:
 
 
 def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
-    """(how many, of which unit)"""
+    """(number, unit) of a window such as 30d."""
     if window is None:
         return None, None
     match = _WINDOW.fullmatch(str(window).strip())
@@ -113,7 +113,7 @@ def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
 
 
 def _dates(spans: Sequence[str]) -> dict[str, Date] | None:
-    """The spans' dates, when all are dates of one kind."""
+    """The spans' dates, when all are dates of one unit; else None."""
     dates = {name: date for name in spans if (date := parse_date(name)) is not None}
     same = len({date.dtype for date in dates.values()}) == 1
     return dates if same and len(dates) == len(spans) else None
@@ -136,7 +136,7 @@ def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps
 
 
 def _coarse(date: Date, dates: dict[str, Date]) -> bool:
-    """Whether `date` is as long as a span, or longer."""
+    """Whether `date` is at least as long as a span."""
     span_date = next(iter(dates.values()))
     return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(span_date))
 
@@ -147,7 +147,7 @@ def _end(dates: dict[str, Date], last: str, until: str) -> Date:
 
 
 def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:
-    """ConfigError that names what `chosen` lacks from `first` to `end`."""
+    """Raise ConfigError that names the spans `chosen` lacks from `first` to `end`."""
     covered = {dates[name] for name in chosen}
     missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in covered]
     if missing:

@@ -1,1 +1,1 @@
-"""Readers of raw files, one module for each format and its helpers."""
+"""Readers of raw files, one module per format, and their helpers."""

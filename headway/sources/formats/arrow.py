@@ -22,7 +22,7 @@ _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
 class ArrowSource:
-    """Start and end of a range are batch numbers."""
+    """Reads Arrow files; the start and end of a range are batch numbers."""
 
     def __init__(self, config: ArrowConfig):
         self._config = config
@@ -95,7 +95,7 @@ def _open(
 
 
 def _source(path: str) -> pa.NativeFile:
-    """A local file is mapped, so that columns that nobody wants cost nothing."""
+    """Memory-map a local file, so that unread columns cost nothing."""
     if storage.is_remote(path):
         return storage.open_file(path)
     with storage.reading(path):
@@ -131,7 +131,7 @@ def _batch(reader: pa.RecordBatchFileReader, number: int, path: str) -> pa.Recor
 
 
 def _rows_at_once(batch: pa.RecordBatch) -> int:
-    """Rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
+    """The rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
     size = batch.get_total_buffer_size()
     return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, size)))
 

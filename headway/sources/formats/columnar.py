@@ -1,4 +1,4 @@
-"""What Parquet and Arrow files share: runs of row groups or batches, first rows, and columns of structs by their leaves.
+"""Code that Parquet and Arrow files share: runs of row groups or batches, first rows, structs as columns of leaves.
 
 leaves(schema)                          # {"id": ("id",), "a.b": ("a", "b")}: a struct `a` with a field `b`
 pick(batch, {"a.b": ("a", "b")}, ["a.b"])
@@ -20,7 +20,7 @@ Way = tuple[str, ...]
 
 
 def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
-    """The columns of a file by their flat names, each with the way to it.
+    """The leaf columns of a file by their flat names, each with its path.
 
     Raises:
         DataError: two have the same name.
@@ -42,7 +42,7 @@ def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
 
 
 def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -> pa.RecordBatch:
-    """The named columns; what lies in a struct that is null is null."""
+    """The named columns; a leaf of a struct that is null is null."""
     arrays = []
     for name in names:
         first, *rest = ways[name]
@@ -52,7 +52,7 @@ def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -
 
 
 def flat(table: pa.Table, path: str) -> pa.Table:
-    """Every leaf as a column."""
+    """A batch with every leaf as a column."""
     ways = leaves(table.schema, path)
     if all(len(way) == 1 for way in ways.values()) and len(ways) == table.num_columns:
         return table
@@ -67,7 +67,7 @@ def first_rows(
     rows: int,
     opened: Callable[[str], AbstractContextManager[tuple[int, Iterator[pa.RecordBatch]]]],
 ) -> Sample:
-    """The first `rows` rows of some files, every leaf of a struct as a column.
+    """The first `rows` rows of some files, with every leaf of a struct as a column.
 
     Args:
         opened: opens a file: (the most rows to take with it, its batches).
@@ -93,7 +93,7 @@ def first_rows(
 
 
 def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
-    """(start, end, rows) of runs of row groups or batches of so many rows: up to `most` rows, or one group that has more."""
+    """(start, end, rows) of runs of row groups or batches: up to `most` rows, or one group that has more."""
     start = total = 0
     for i, count in enumerate(counts):
         if total and total + count > most:

@@ -52,7 +52,7 @@ _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
 class CsvSource:
-    """A range is bytes [start, end) of a file, from the beginning of a line to the end of one."""
+    """Reads CSV files; a range is bytes [start, end) of a file, cut at line ends."""
 
     def __init__(self, config: CsvConfig):
         self._config = config
@@ -61,7 +61,7 @@ class CsvSource:
         return self._header(TextFile(file.path))[0]
 
     def _header(self, text: TextFile) -> tuple[list[str], int]:
-        """Column names, and the offset of the first data line."""
+        """The column names, and the offset of the first data line."""
         line = text.first_line(self._config.quote.encode() if self._config.header else b"")
         size = len(line)
         if b"\r" in line[:-2]:
@@ -90,7 +90,7 @@ class CsvSource:
         return names, size
 
     def _utf8(self, data: bytes, path: str, at: int) -> bytes:
-        """Text of the encoding that the pipeline says as UTF-8."""
+        """Text of the configured encoding as UTF-8."""
         if self._config.encoding == "utf-8" or data.isascii():
             return data
         try:
@@ -117,11 +117,11 @@ class CsvSource:
         names = list(piece.facts["names"])
         check_columns(columns, names, piece.path)
         before = 0
-        odd: tuple[int, bytes] | None = None
+        unbalanced: tuple[int, bytes] | None = None
         for at, data in self._blocks(piece):
             data = self._utf8(data, piece.path, at)
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
-            odd = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
+            unbalanced = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
             del data
             batch = as_batch(table)
             del table  # the pieces go
@@ -132,15 +132,15 @@ class CsvSource:
                 malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
             yield from cut(Chunk(batch, before, positions, tuple(malformed)))
             before += rows
-        if odd and self._left_open(odd[1], names):
-            start = odd[0] + self._last_end(odd[1])
+        if unbalanced and self._left_open(unbalanced[1], names):
+            start = unbalanced[0] + self._last_end(unbalanced[1])
             problem = f"a quote after byte {start} is never closed: all that follows it, to the end, is one value"
             fix = "close it, or double it where it stands inside quotes; csv.quote names another character"
             raise DataError(problem, where=piece.path, fix=fix)
 
     def _left_open(self, data: bytes, names: list[str]) -> bool:
-        """Whether the file ends inside quotes: a line put behind it is then no row of its own. An odd number of quotes
-        alone does not say so, as one in the middle of a value is not a quote."""
+        """Whether the file ends inside quotes, so that a line appended to it would not be a row. An odd number of
+        quotes is not enough: one in the middle of a value does not quote."""
         with_row = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
 
         def rows(text: bytes) -> int:
@@ -152,7 +152,7 @@ class CsvSource:
         return rows(with_row) == rows(data)
 
     def _blocks(self, piece: Range) -> Iterator[tuple[int, bytes]]:
-        """Whole lines, one block at a time in memory."""
+        """Yield whole lines, one block at a time in memory."""
         text = TextFile(piece.path)
         if not piece.facts["quoted"]:
             yield from text.blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end)
@@ -169,7 +169,7 @@ class CsvSource:
         return last_unquoted_line_end(data, self._config.quote.encode(), self._config.delimiter.encode())
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
+        """Sample rows from places spread over the files: the beginning of a sorted file shows one value only."""
         tables = []
         bad: DataError | None = None
         other = 0
@@ -199,8 +199,8 @@ class CsvSource:
         return as_numbers(merged, whole.column_names)
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """A sample in the types that pyarrow finds, but for digits that a number would not keep, which stay text: those beyond
-        int64, which pyarrow would round to doubles, and those that begin with 0."""
+        """A sample in the types that pyarrow finds, except digits that a number would change, which stay text: those
+        beyond int64, which pyarrow would round to doubles, and those that begin with 0."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
         around = re.escape(self._config.delimiter + self._config.quote).encode()
@@ -222,8 +222,8 @@ class CsvSource:
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int
     ) -> tuple[pa.Table, list[Malformed]]:
-        """The range in the wanted types, but for columns with a value that does not fit: those come as text, so that
-        what becomes of a value hangs on its column alone and never on its neighbours."""
+        """Parse the range in the wanted types. A column with a value that does not fit comes as text, so that each
+        value's result depends on its column alone and never on its neighbours."""
         read_as = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
         raw, block, latin = data, _PARSE_BYTES, False
@@ -265,7 +265,7 @@ class CsvSource:
         latin: bool = False,
         skip: bool = True,
     ) -> tuple[pa.Table, list[Malformed]]:
-        """One reading.
+        """Parse the range once, with these column types.
 
         Args:
             latin: `data` was turned from Latin-1 to UTF-8; undo that in what is read. Every byte survives it.
@@ -310,7 +310,7 @@ class CsvSource:
 
 
 def _infinite(table: pa.Table) -> list[str]:
-    """The columns of doubles in which one is infinite."""
+    """The columns of doubles that hold an infinity."""
     return [
         field.name
         for field, column in zip(table.schema, table.columns, strict=True)
@@ -329,11 +329,11 @@ def _no_line(first: Malformed, lines: int, path: str) -> DataError:
     problem = (
         f"none of {lines:,} sampled lines fits the column names: {first.reason}, first {(first.text or '')[:60]!r}"
     )
-    return DataError(problem, where=path, fix="check csv.delimiter and the first line, or end it as the others end")
+    return DataError(problem, where=path, fix="check csv.delimiter, and that the first line ends like the others")
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:
-    """With the byte of the file at which each line begins."""
+    """The malformed lines, with the offset of each in the file in its reason."""
     if not malformed:
         return malformed
     offsets = row_offsets(data, [line.row for line in malformed])
@@ -354,7 +354,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _decoded(value: bytes) -> str:
-    """A text that is UTF-8, or else what Western editors of old wrote: cp1252, which has Latin-1 in it."""
+    """Decode a text as UTF-8, or else as cp1252, which old Western editors wrote and which contains Latin-1."""
     for encoding in ("utf-8", "cp1252"):
         try:
             return value.decode(encoding)
@@ -364,7 +364,7 @@ def _decoded(value: bytes) -> str:
 
 
 def _as_utf8(table: pa.Table) -> pa.Table:
-    """With every text as UTF-8, each value by itself: what becomes of it does not hang on its neighbours."""
+    """Every text as UTF-8, each value by itself, so that its result does not depend on its neighbours."""
     for place, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type) and not pa.types.is_binary(field.type):
             continue
@@ -384,7 +384,7 @@ def _as_utf8(table: pa.Table) -> pa.Table:
 
 
 def _from_latin(table: pa.Table) -> pa.Table:
-    """The bytes that stood in the file, in every column of text."""
+    """Every column of text with the bytes of the file, which was read as Latin-1."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) or pa.types.is_binary(field.type):
             values = pc.cast(table.column(place), pa.binary()).to_pylist()

@@ -1,4 +1,4 @@
-"""Folders of JPEG and PNG images: columns `image` (the file's bytes), `path` (seen from the folder) and `label`.
+"""Folders of JPEG and PNG images as columns `image` (the file's bytes), `path` (relative to the folder) and `label`.
 
 A label is the name of the folder that an image lies in, or stands in a table of file names and labels. Every image is
 decoded once at ingest; one that cannot be goes to the quarantine.
@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from headway.errors import ConfigError, DataError
-from headway.messages import counted, some
+from headway.messages import agree, counted, some
 from headway.schema.columns import suggest
 from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns
 from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
@@ -35,7 +35,7 @@ _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 
 class ImagesSource:
-    """A range is a run of the span's files; a table of labels is the last of them, and in no range."""
+    """Reads folders of images; a range is a run of files. A table of labels is the last file, in no range."""
 
     def __init__(self, config: SourceConfig):
         self._config, self._images = config, config.images
@@ -64,7 +64,7 @@ class ImagesSource:
         return ranges
 
     def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
-        """The images, the label of each, and what is to be told of the table."""
+        """The images, the label of each, and notes about the table."""
         if self._images.table is None:
             folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
             return files, pa.array([folder or None for folder in folders], pa.string()), []
@@ -74,27 +74,29 @@ class ImagesSource:
         if len(rows) != len(listed):
             again = [name for name, times in Counter(listed).items() if times > 1]
             stand = counted(len(again), "file name stands", "file names stand")
-            fix = f"one row a file; of images of one name in several folders: their paths below {_folder(self._config)}"
+            fix = f"write one row per file; name images that share a name by their paths below {_folder(self._config)}"
             raise DataError(f"{stand} in it more than once: {some(again, _SHOWN, repr)}", where=files[-1].path, fix=fix)
         names = [_inside(self._config, file.path) for file in images]
         places = [rows.get(name, rows.get(name.rpartition("/")[2])) for name in names]
         used = {*places} - {None}
         if rows and images and not used:
             raise DataError(
-                f"none of its {counted(len(rows), 'file name')} is that of an image: it has {some(list(rows), _SHOWN, repr)}, "
+                f"none of its {counted(len(rows), 'file name')} is an image's: it has {some(list(rows), _SHOWN, repr)}, "
                 f"and the images are {some(names, _SHOWN, repr)}",
                 where=files[-1].path,
-                fix=f"names with their endings, alone or as paths below {_folder(self._config)}; "
-                "the column they stand in is source.images.file_column",
+                fix=f"write names with their endings, alone or as paths below {_folder(self._config)}; "
+                "their column is source.images.file_column",
             )
         # one table may serve several spans, and images may be without a label: neither is an error
         missed = [name for name, row in rows.items() if row not in used]
-        bare = [name for name, place in zip(names, places, strict=True) if place is None]
+        unlabelled = [name for name, place in zip(names, places, strict=True) if place is None]
+        match = agree(len(missed), "matches", "match")
+        have = agree(len(unlabelled), "has", "have")
         notes = [
-            f"{files[-1].path}: {what} {some(few, _SHOWN, repr)}: {len(few):,} of {of}"
-            for few, of, what in (
-                (missed, counted(len(rows), "name"), "no image of the first span is called"),
-                (bare, counted(len(images), "image"), "no label is for"),
+            f"{files[-1].path}: {len(few):,} of {of}, e.g. {some(few, _SHOWN, repr)}"
+            for few, of in (
+                (missed, f"{counted(len(rows), 'name')} {match} no image of the first span"),
+                (unlabelled, f"{counted(len(images), 'image')} {have} no label"),
             )
             if few
         ]
@@ -131,7 +133,7 @@ class ImagesSource:
                 rows, images, malformed, size, first = [], [], [], 0, row + 1
 
     def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
-        """The file's bytes, and what is wrong with them."""
+        """The file's bytes, and the reason why they are not an image."""
         if size > self._config.max_cell_bytes:
             return b"", f"{size} bytes, more than source.max_cell_bytes: {self._config.max_cell_bytes}"
         with storage.open_file(path) as file, storage.reading(path):
@@ -142,32 +144,32 @@ class ImagesSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         images, labels, notes = self._labelled(files)
-        some = images[: min(rows, _PREFIX_FILES)]
+        sampled = images[: min(rows, _PREFIX_FILES)]
         data = []
-        for file in some:
+        for file in sampled:
             with storage.open_file(file.path) as handle, storage.reading(file.path):
                 data.append(bytes(handle.read(min(file.bytes, 1 << 16))))
-        if not some:
+        if not sampled:
             raise DataError("the folder holds no images", where=self._config.path)
         if not any(head.startswith(_MAGIC) for head in data):
-            why = not_a(some[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=some[0].path)
-            if len(some) > 1:
+            why = not_a(sampled[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=sampled[0].path)
+            if len(sampled) > 1:
                 why = DataError(
-                    f"none of the first {len(some)} files is a JPEG or PNG; this one {why.problem}", where=why.where
+                    f"none of the first {len(sampled)} files is a JPEG or PNG; this one {why.problem}", where=why.where
                 )
             raise why
-        names = [_inside(self._config, file.path) for file in some]
-        arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
+        names = [_inside(self._config, file.path) for file in sampled]
+        arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(sampled))]
         return Sample(pa.Table.from_arrays(arrays, names=_NAMES), tuple(notes))
 
 
 def _folder(config: SourceConfig) -> str:
-    """The folder that names are seen from, as the config says it."""
+    """The folder that paths are relative to, from the config."""
     return "/".join(config.path.rstrip("/").split("/")[: _depth(config)])
 
 
 def undecodable(data: bytes) -> str | None:
-    """Why these bytes are no JPEG or PNG that can be shown; None when they are one."""
+    """The reason why bytes are not a readable JPEG or PNG; None when they are."""
     from PIL import Image
 
     try:
@@ -181,7 +183,7 @@ def undecodable(data: bytes) -> str | None:
 
 
 def table_path(config: SourceConfig, span: str) -> str:
-    """Where the table of labels lies."""
+    """The path of the table of labels."""
     table = (config.images.table or "").replace(SPAN, span)
     if storage.is_remote(table) or table.startswith("/"):
         return table
@@ -194,7 +196,7 @@ def table_path(config: SourceConfig, span: str) -> str:
 
 
 def _depth(config: SourceConfig) -> int:
-    """How many parts of a path lead to the folder that names are seen from: those before the first glob."""
+    """The number of path parts of the folder that names are relative to: those before the first glob."""
     parts = config.path.rstrip("/").split("/")
     for i, part in enumerate(parts):
         if storage.has_magic(part):
@@ -208,7 +210,7 @@ def _inside(config: SourceConfig, path: str) -> str:
 
 
 def _table(path: str, file_column: str, label_column: str) -> pa.Table:
-    """Two columns: file names and labels."""
+    """The two columns of the table of labels: file names and labels."""
     try:
         with storage.open_file(path) as file:
             whole = pq.read_table(file) if path.endswith(".parquet") else pacsv.read_csv(file)

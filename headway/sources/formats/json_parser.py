@@ -1,4 +1,4 @@
-"""A block of JSON lines as one Arrow batch, at Arrow's speed as long as the lines are good.
+"""Parses a block of JSON lines to one Arrow batch, at Arrow's speed as long as the lines are valid.
 
 parser = Parser({"a.b": (("a", "b"), pa.int64())})
 chunk, rows = parser.parse(data, at=0, first=0)
@@ -31,19 +31,19 @@ Way = tuple[str, ...]
 
 
 class _Misfit(Exception):
-    """A cell that no coercion can make anything of."""
+    """A cell that no coercion can convert."""
 
 
 @dataclass
 class _Slow:
-    """Some lines that were read one by one: their rows, and the cells of each column as texts."""
+    """Lines that were read one by one: their rows, and the cells of each column as text."""
 
     rows: list[int]
     cells: dict[str, list[Any]]
 
 
 class Parser:
-    """Reads the columns, each by the way to it and in its type: int64, float64, bool, binary, or a list of those.
+    """Parses the columns, each given by its path and type: int64, float64, bool, binary, or a list of those.
 
     Args:
         numbers: the columns that are to become numbers: true and false are 1 and 0 there, as texts too.
@@ -59,7 +59,7 @@ class Parser:
         )
 
     def parse(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
-        """The chunk, and how many rows it stands for; `at` is the data's place in the file, `first` its first row."""
+        """Parse the lines at offset `at`, of which `first` is the first row: (chunk, number of lines)."""
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         table = self._fast(data)
         if isinstance(table, pa.Table) and table.num_rows == lines:
@@ -67,7 +67,7 @@ class Parser:
         return self._carefully(data, at, first)
 
     def _fast(self, data: bytes) -> pa.Table | int | None:
-        """When a line is broken or a value is of another type, its row if Arrow tells."""
+        """Parse by Arrow; when a line is broken or a value is of another type, the row if Arrow tells it."""
         try:
             return pajson.read_json(
                 pa.BufferReader(data),
@@ -147,7 +147,7 @@ class Parser:
         return slow
 
     def _column(self, name: str, parts: Sequence[pa.RecordBatch | _Slow]) -> pa.Array:
-        """A column of all the parts: in its type if every cell is, else as text."""
+        """A column of all the parts: in its type if every cell fits, else as text."""
         kind = self._columns[name][1]
         arrays = [_typed(part.cells[name], kind) if isinstance(part, _Slow) else part.column(name) for part in parts]
         if all(array is not None for array in arrays):
@@ -183,7 +183,7 @@ def _called(value: Any) -> str:
 
 
 def _cell(value: Any, way: Way, several: bool) -> Any:
-    """What stands at `way` as text or a list of texts; None when it is null or missing."""
+    """The value at `way` as text or a list of texts; None when it is null or missing."""
     for part in way:
         if value is None:
             return None
@@ -198,7 +198,7 @@ def _cell(value: Any, way: Way, several: bool) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Text is bytes; numbers, true and false stay what they are until the column's type is settled."""
+    """A value as text; numbers, true and false stay until the column's type is settled."""
     if isinstance(value, (dict, list)):
         raise _Misfit(as_json(value), f"{_called(value)} where one value is wanted")
     if isinstance(value, str) and not isinstance(value, Number):
@@ -210,7 +210,7 @@ def _text(value: Any) -> Any:
 
 
 def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """None unless every cell is of the type as it stands."""
+    """The column in the type; None unless every cell has it already."""
     element = kind.value_type if pa.types.is_list(kind) else kind
     value_class = bool if pa.types.is_boolean(element) else bytes if _is_text(element) else Number
     flat = [item for cell in cells for item in (cell if isinstance(cell, list) else [cell])]

@@ -1,4 +1,4 @@
-"""What kinds of values some JSON lines hold, and the Arrow type that a column is best read as.
+"""Infers the kinds of values in JSON lines, and the Arrow type to read each column as.
 
 seen_in(b'{"a": {"b": 1}}\\n', path)          # {"a.b": [["a", "b"], "int", "int"]}
 read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
@@ -28,7 +28,7 @@ _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": 
 
 
 class Number(str):
-    """A number as it stands in the file."""
+    """A number in the spelling of the file."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=
 
 
 def decode(line: bytes) -> Any:
-    """A line's value, numbers as they are written.
+    """Decode a line; numbers keep their spelling.
 
     Raises:
         ValueError: it is not JSON.
@@ -56,7 +56,7 @@ def decode(line: bytes) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """What `decode` gave, as JSON again, numbers as they were written; a text by itself without quotes."""
+    """Encode what `decode` returned as JSON, numbers in their spelling; a single text without quotes."""
     return str(value) if isinstance(value, str) else _as_json(value)
 
 
@@ -71,19 +71,19 @@ def _as_json(value: Any) -> str:
 
 
 def seen_in(data: bytes, path: str) -> Kinds:
-    """The columns of some lines; broken lines show none. As `counted_in`."""
+    """The columns of some lines; broken lines show none. Like `counted_in`."""
     return counted_in(data, path)[0]
 
 
 def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Seen]]:
-    """The columns of some lines, and how many values of which form each has.
+    """The columns of some lines, and the number of values of each form.
 
     Raises:
         DataError: the data is one JSON list, or two columns have the same name.
     """
     if data.lstrip()[:1] == b"[":
         raise DataError(
-            "holds a JSON list, not one object a line", where=path, fix="rewrite it: jq -c '.[]' old.json > new.jsonl"
+            "holds a JSON list, not one object per line", where=path, fix="rewrite it: jq -c '.[]' old.json > new.jsonl"
         )
     counts: dict[tuple[str, ...], Counter[str]] = {}
     for line in data.splitlines():
@@ -142,19 +142,19 @@ def _kind(value: Any) -> str:
 
 
 def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
-    """With a kind that columns have for the large integers: they are odd integers where they are few, else floats."""
+    """Settle the kind of large integers: exceptional integers where they are few, else floats."""
     values = kinds.total() - kinds["null"]
     settled: Counter[str] = Counter()
     for kind, count in kinds.items():
         if kind.endswith(_LARGE):
-            odd = count <= few or (few and count * ONE_IN <= values)
-            kind = kind.removesuffix(_LARGE) + ("int" if odd else "float")
+            rare = count <= few or (few and count * ONE_IN <= values)
+            kind = kind.removesuffix(_LARGE) + ("int" if rare else "float")
         settled[kind] += count
     return settled
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
-    """Without those that hardly ever occur: one odd line decides nothing."""
+    """The kinds without rare ones: one exceptional line decides nothing."""
     values = kinds.total() - kinds["null"]
     return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
 
@@ -171,7 +171,7 @@ def storable(kind: str) -> bool:
 
 
 def _together(kinds: Counter[str]) -> str:
-    """The kind that holds for all of them."""
+    """The one kind that covers all of these."""
     typed = {kind for kind in kinds if kind not in ("null", "list:null")}
     if not typed:
         return "list:null" if "list:null" in kinds else "null"
@@ -185,7 +185,7 @@ def _together(kinds: Counter[str]) -> str:
 
 
 def _most(kinds: Counter[str]) -> str:
-    """The kind of most values, so that a few odd ones do not make the rest slow to read."""
+    """The kind of most values, so that a few exceptions do not make the others slow to read."""
     typed = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
     if not typed:
         return _together(kinds)
@@ -194,7 +194,7 @@ def _most(kinds: Counter[str]) -> str:
 
 
 def _form(kind: str) -> str | None:
-    """What people call values of that kind; None: nothing but nulls."""
+    """The user's word for values of that kind; None for nulls only."""
     if kind == "null":
         return None
     if not kind.startswith(_LISTS):
@@ -206,7 +206,7 @@ def _form(kind: str) -> str | None:
 
 
 def natural(kind: str) -> pa.DataType:
-    """The type of a column that nothing is wanted of; text is bytes."""
+    """The type of a column without a wanted type; text is bytes."""
     if not storable(kind):  # one type for all, whatever lies in them
         return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
     if kind.startswith(_LISTS):
@@ -215,7 +215,7 @@ def natural(kind: str) -> pa.DataType:
 
 
 def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
-    """What to ask Arrow for: what is wanted, or what the file has where coercion makes that of it."""
+    """The type to ask Arrow for: the wanted one, or the file's where coercion converts it."""
     if chosen is None:
         inferred = natural(kind or "text")
         return pa.binary() if pa.types.is_string(inferred) or pa.types.is_null(inferred) else inferred

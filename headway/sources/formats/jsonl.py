@@ -1,4 +1,4 @@
-"""Files of JSON lines, one object a line, parsed by Arrow on the calling thread; gzip too.
+"""Files of JSON lines, one object per line, parsed by Arrow on the calling thread; gzip too.
 
 Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
 a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
@@ -27,13 +27,13 @@ _BLOCK_BYTES = 4 << 20
 
 
 class JsonlSource:
-    """A range is bytes [start, end) of a file, from the beginning of a line to the end of one; a gzip file is one."""
+    """Reads files of JSON lines; a range is bytes [start, end) of a file, cut at line ends, or a whole gzip file."""
 
     def __init__(self, config: JsonlConfig):
         self._config = config
 
     def names(self, file: InputFile) -> list[str]:
-        """The keys that the beginning of the file shows."""
+        """The keys in the beginning of the file."""
         return list(_beginning(TextFile(file.path)))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
@@ -57,7 +57,7 @@ class JsonlSource:
             before += rows
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Rows from places spread over the files."""
+        """Sample rows from places spread over the files."""
         samples: list[tuple[pa.Table, dict[type_conflicts.Way, type_conflicts.Seen], Kinds]] = []
         forms = type_conflicts.Forms()
         for file in files[:SAMPLE_FILES]:
@@ -74,10 +74,10 @@ class JsonlSource:
         tables = []
         numbers: dict[str, bool] = {}
         for table, columns, kinds in samples:
-            odd = [".".join(way) for way, column in columns.items() if forms.odd(way, column.form)]
-            tables.append(type_conflicts.bare(table.drop_columns(odd), clashes))
+            rare = [".".join(way) for way, column in columns.items() if forms.is_rare(way, column.form)]
+            tables.append(type_conflicts.without_values(table.drop_columns(rare), clashes))
             for name, (_, kind, _) in kinds.items():
-                if kind != "null" and name not in odd and name not in clashes:
+                if kind != "null" and name not in rare and name not in clashes:
                     numbers[name] = numbers.get(name, True) and is_number(kind)
         merged = sampled(tables, rows, evenly=True)
         merged = replace(merged, conflicts={**merged.conflicts, **clashes})
@@ -85,14 +85,14 @@ class JsonlSource:
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
-    """What reads these columns of lines whose beginning showed these kinds."""
+    """The parser of these columns for lines whose beginning showed these kinds."""
     read_types = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
     numbers = [name for name in columns if name in types and _is_number(types[name])]
     return Parser({name: (_way(name, kinds), read_types[name]) for name in columns}, numbers)
 
 
 def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
-    """Some lines as they are; what no column can hold comes as nulls of its type."""
+    """The lines as a table; values that no column can hold become nulls of its type."""
     types = {name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()}
     parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
     batch = parser.parse(data, 0, 0)[0].batch
@@ -109,7 +109,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
-    """Where a column lies in a line; of one that the beginning of the file does not show, a guess."""
+    """The path of a column in a line; a guess for one that the beginning of the file does not show."""
     if name in kinds:
         return tuple(kinds[name][0])
     parts = name.split(".")
@@ -123,7 +123,7 @@ def _beginning(text: TextFile) -> Kinds:
 
 
 def _no_rows(path: str) -> DataError:
-    """What is wrong with a file of which no line is an object."""
+    """The error for a file in which no line is an object."""
     for _, data in TextFile(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
         for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
             if not line.strip():
@@ -133,6 +133,6 @@ def _no_rows(path: str) -> DataError:
                 return DataError("its objects hold no keys", where=f"{path}:{number}", fix="bring lines with features")
             fix = "say 'format: csv' if it is CSV, or check source.format"
             if line.lstrip().startswith(b"{"):
-                fix = "write one object a line: jq -c . old.json > new.jsonl"
+                fix = "write one object per line: jq -c . old.json > new.jsonl"
             return DataError(f"no line is a JSON object, beginning with {start!r}", where=f"{path}:{number}", fix=fix)
     return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")

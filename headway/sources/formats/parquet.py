@@ -34,8 +34,8 @@ _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
 
 
 class ParquetSource:
-    """A range is a run of row groups of up to `range_rows` rows, fewer of a wide table or a short file; start and end are
-    their numbers."""
+    """Reads Parquet files; a range is a run of row groups, given by their numbers, of up to `range_rows` rows, fewer of
+    a wide table or a short file."""
 
     def __init__(self, config: ParquetConfig):
         self._config = config
@@ -77,7 +77,7 @@ class ParquetSource:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-    """As `first_rows` wants it."""
+    """Open a file for `first_rows`."""
     with _open(path) as parquet:
         rows = _rows_at_once(parquet)
         yield max(_LEAST_SAMPLE, rows * _SAMPLE_BATCHES), _whole(parquet, rows, path)
@@ -94,7 +94,7 @@ def _whole(parquet: pq.ParquetFile, rows: int, path: str) -> Iterator[pa.RecordB
 
 
 def _shape(path: str) -> tuple[list[int], int]:
-    """Rows of each row group, and columns."""
+    """The rows of each row group, and the number of columns."""
     with _open(path) as parquet:
         metadata = parquet.metadata
         return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)], metadata.num_columns
@@ -130,7 +130,7 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFil
 
 
 class _Footer:
-    """A file's metadata. It takes 1 kB in memory for each column of each row group, 100 MB of a wide table."""
+    """A file's metadata. It takes 1 kB of memory per column of each row group, 100 MB for a wide table."""
 
     def __init__(self, metadata: pq.FileMetaData):
         self.metadata = metadata
@@ -141,7 +141,7 @@ _FOOTERS_LOCK = threading.Lock()
 
 
 def _footer(path: str, file: pa.NativeFile) -> _Footer:
-    """The file's footer, shared by all that read it at the same time."""
+    """The file's footer, shared by all concurrent readers."""
     written = 0 if storage.is_remote(path) else Path(path).stat().st_mtime_ns
     key = (path, file.size(), written)
     with _FOOTERS_LOCK:
@@ -152,7 +152,7 @@ def _footer(path: str, file: pa.NativeFile) -> _Footer:
 
 
 def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
-    """Rows of a batch: BATCH_ROWS, or fewer of wide ones. A whole file has one answer, so that reading is repeatable."""
+    """The rows of a batch: BATCH_ROWS, or fewer of wide ones. One number per file, so that reading is repeatable."""
     metadata = parquet.metadata
     size = 0
     names = set(columns) if columns is not None else None
@@ -185,7 +185,7 @@ _MOST = 512
 def by_columns(
     parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The named columns of a row group, in batches of `rows` rows."""
+    """Read the named columns of a row group, in batches of `rows` rows."""
     sets, size = _sets(parquet, group, ways, columns)
     if size <= HELD_BYTES:
         tables = [_read(parquet, group, ways, names) for names in sets]
@@ -209,7 +209,7 @@ def by_columns(
 def _sets(
     parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], columns: Sequence[str]
 ) -> tuple[list[list[str]], int]:
-    """The columns in sets that take up to about `SET_BYTES` each, and what all of them take."""
+    """The columns in sets of up to about `SET_BYTES` each, and the bytes of all of them."""
     metadata = parquet.metadata.row_group(group)
     sizes: dict[str, int] = {}
     for place in range(metadata.num_columns):

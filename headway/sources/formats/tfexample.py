@@ -1,4 +1,4 @@
-"""TFRecord files of classic tf.train.Examples, one row a record, as others write them; gzip too.
+"""TFRecord files of classic tf.train.Examples, one row per record, as other tools write them; gzip too.
 
 A feature that is absent is null; an empty list is an empty list, and null in a column of one value per row, which one is of
 which at most one row in a hundred of a sample has several values, or none. Every checksum is checked.
@@ -31,7 +31,7 @@ _FIX = "fetch or write the file again"
 
 
 class ExamplesSource:
-    """A range is bytes [start, end) of a file, from the beginning of a record to the end of one; a gzip file is one."""
+    """Reads TFRecord files; a range is bytes [start, end) of a file, cut between records, or a whole gzip file."""
 
     def __init__(self, config: ExamplesConfig):
         self._config = config
@@ -88,8 +88,8 @@ class ExamplesSource:
         count = 0
         for file in files:
             records: list[bytes] = []
-            for some in _batches(file.path, 0, None):
-                records += some
+            for piece in _batches(file.path, 0, None):
+                records += piece
                 if len(records) + count >= rows or sum(map(len, records)) > _BATCH_BYTES:
                     break
             if records:
@@ -108,18 +108,18 @@ class ExamplesSource:
                 break
         if not batches:
             raise DataError("the files hold no rows", where=files[0].path)
-        odd = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
+        rare = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
         tables = []
         for batch in batches:
             names = batch.names()
-            arrays = [batch.column(name, several=False if name in odd else None)[0] for name in names]
+            arrays = [batch.column(name, several=False if name in rare else None)[0] for name in names]
             tables.append(pa.Table.from_arrays(arrays, names=names))
         whole = as_numbers(sampled(_agreed(tables), rows), [name for name, all_of_it in numbers.items() if all_of_it])
-        return with_several(whole, odd)
+        return with_several(whole, rare)
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
-    """A column that one file shows as lists is one of lists in all of them."""
+    """Make a column a list in all files where one file shows it as lists."""
     lists = {field.name for table in tables for field in table.schema if is_list(field.type)}
     for i, table in enumerate(tables):
         for place, field in enumerate(table.schema):
@@ -137,7 +137,7 @@ def _is_gzip(path: str) -> bool:
 
 
 def _hops(file: InputFile, range_bytes: int) -> list[int] | None:
-    """Where ranges end, found by going from length to length; None when something is wrong."""
+    """The ends of ranges, found by reading one record's length after another; None when one is damaged."""
     cuts: list[int] = []
     at, start, base, window = 0, 0, 0, b""
     with storage.open_file(file.path) as handle, storage.reading(file.path):
@@ -160,7 +160,7 @@ def _hops(file: InputFile, range_bytes: int) -> list[int] | None:
 
 
 def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
-    """The records of a range, some at a time, each checked.
+    """Yield the records of a range, some at a time, each checked.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.

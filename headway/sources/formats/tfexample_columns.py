@@ -1,4 +1,4 @@
-"""Classic tf.train.Examples, a batch of them taken apart by NumPy: no protobuf, no step of Python for each feature.
+"""Parses a batch of classic tf.train.Examples with NumPy: no protobuf, no step of Python for each feature.
 
     batch = ExampleBatch.of(records)
     batch.names()                                       # ["age", "genres"]
@@ -34,7 +34,7 @@ _LONG = 256
 
 
 class ExampleBatch:
-    """The features of some records: for each the row, the name, which list, and where the list's body lies."""
+    """The features of some records: the row, the name, the kind of list, and the offset of the list's body."""
 
     def __init__(self, data: Bytes, rows: int, parts: list[tuple[Ints, ...]], broken: dict[int, str]):
         self.rows, self.broken = rows, broken
@@ -54,10 +54,10 @@ class ExampleBatch:
         for _ in range(2):
             data = np.frombuffer(b"".join([*records, bytes(_PAD)]), np.uint8)
             ends = np.cumsum([len(record) for record in records], dtype=np.int64)
-            parts, odd = _walk(data, ends)
-            if not len(odd):
+            parts, unusual = _walk(data, ends)
+            if not len(unusual):
                 break
-            for row in odd.tolist():
+            for row in unusual.tolist():
                 try:
                     records[row] = usual_form(records[row])
                 except ValueError as error:
@@ -74,14 +74,14 @@ class ExampleBatch:
         return bool((tags != _BYTES).mean() > 0.5) if len(tags) else None
 
     def counts(self, name: str) -> Counter[int]:
-        """How many rows have how many values, of those that have the feature and whose list is whole."""
+        """The number of rows by number of values, among rows that have the feature and an intact list."""
         array, _ = self.column(name, several=True)
         if pa.types.is_null(array.type):
             return Counter()
         return Counter(pc.list_value_length(array).drop_null().to_pylist())
 
     def column(self, name: str, *, several: bool | None) -> tuple[pa.Array, Misfits]:
-        """A column as lists, or as one value per row; null where the feature is absent, and where the value is a misfit.
+        """A column as lists, or as one value per row; null where the feature is absent, or its value does not fit.
 
         Args:
             several: None: whatever the rows hold.
@@ -121,7 +121,7 @@ class ExampleBatch:
         return values.take(pa.array(starts, mask=~(present & (lengths == 1)))), misfits
 
     def _values(self, tag: int, where: Ints) -> tuple[pa.Array, Ints, list[int]]:
-        """(all values, how many each has, which are damaged) of features that hold the same kind of list."""
+        """(all values, how many each feature has, the damaged features) of features with one kind of list."""
         body, size = self._body[where], self._size[where]
         if tag == _BYTES:
             return _strings(self._data, body, size)
@@ -146,7 +146,7 @@ class ExampleBatch:
         return pa.array(ints), stops[edges] - stops[edges - length], np.flatnonzero(~fine).tolist()
 
     def _as_text(self, where: Ints) -> tuple[pa.Array, Ints, list[int]]:
-        """The values of features that hold different kinds of lists."""
+        """The values of features with different kinds of lists, as text."""
         texts: list[bytes] = []
         counts, bad = np.zeros(len(where), np.int64), list[int]()
         for i, at in enumerate(where.tolist()):
@@ -160,12 +160,12 @@ class ExampleBatch:
 
 
 def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
-    """The features of each record, and the records that are laid out in an unusual way."""
+    """The features of each record, and the records with an unusual layout."""
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    odd = np.zeros(len(ends), np.bool_)
+    unusual = np.zeros(len(ends), np.bool_)
     row = np.flatnonzero(ends > starts)
     at, fine = _enter(data, starts[row], ends[row], _ONE, ends[row])
-    odd[row[~fine]] = True
+    unusual[row[~fine]] = True
     row, at = row[fine], at[fine]
     parts: list[tuple[Ints, ...]] = []
     while len(row := row[(unread := at < ends[row])]):
@@ -189,14 +189,14 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
         number = fine & ((tag == _FLOATS) | (tag == _INTS)) & (body < stop)
         _, whole = _enter(data, np.where(number, body, 0), stop, _ONE, stop)
         fine &= ~number | whole
-        odd[row[~fine]] = True
+        unusual[row[~fine]] = True
         row, at = row[fine], stop[fine]
         parts.append((row, key[fine], key_size[fine], tag[fine], body[fine], np.where(tag > 0, stop - body, 0)[fine]))
-    return parts, np.flatnonzero(odd)
+    return parts, np.flatnonzero(unusual)
 
 
 def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Where the contents of the field at `at` begin, and whether it has the tag and ends at `stop`."""
+    """Where the content of the field at `at` begins, and whether it has the tag and ends at `stop`."""
     at = np.where(at < end, at, 0)
     size, inner = _varint(data, at + 1)
     fine = (size >= 0) & (inner + size == stop)
@@ -206,7 +206,7 @@ def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tup
 
 
 def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The length at each place, and where it ends; -1 for one beyond protobuf's 2 GiB."""
+    """The length at each place, and its end; -1 for one beyond protobuf's 2 GiB."""
     at = np.minimum(at, len(data) - _PAD)
     byte = data[at].astype(np.int64)
     value, at = byte & 0x7F, at + 1
@@ -222,15 +222,15 @@ def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Where the numbers of each list lie, how many bytes they take, and whether that is so."""
-    some = size > 0
-    inner, fine = _enter(data, np.where(some, body, 0), body + size, _ONE, body + size)
-    fine |= ~some
-    return np.where(some, inner, 0), np.where(some & fine, body + size - inner, 0), fine
+    """Where the numbers of each list are, their bytes, and whether the list is packed."""
+    not_empty = size > 0
+    inner, fine = _enter(data, np.where(not_empty, body, 0), body + size, _ONE, body + size)
+    fine |= ~not_empty
+    return np.where(not_empty, inner, 0), np.where(not_empty & fine, body + size - inner, 0), fine
 
 
 def _strings(data: Bytes, body: Ints, size: Ints) -> tuple[pa.Array, Ints, list[int]]:
-    """The strings of each list: all lists' k-th ones are found together."""
+    """The strings of each list: all lists' k-th strings are found together."""
     row, at, end = np.arange(len(body)), body, body + size
     counts, fine = np.zeros(len(body), np.int64), np.ones(len(body), np.bool_)
     places: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -261,7 +261,7 @@ def _binary(data: Bytes, starts: Ints, lengths: Ints) -> pa.Array:
 
 
 def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
-    """Pieces of `data` one behind the other."""
+    """Concatenate slices of `data`."""
     total = int(lengths.sum())
     if not total:
         return b""

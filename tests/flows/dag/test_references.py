@@ -8,10 +8,10 @@ import pytest
 from flows.config.pipeline import read_pipeline
 from flows.dag.references import check_metrics, label_facts, possible_tasks
 from headway.errors import ConfigError
-from headway.evaluation.baseline import LabelFacts
 from headway.messages import metrics_line
 from headway.schema.columns import Column
 from headway.tabular.label import LabelConfig
+from headway.tasks.base import LabelFacts
 
 COLUMNS = tuple(
     Column(name=name, type=kind, nullable=False) for name, kind in [("n", "int64"), ("x", "float32"), ("t", "bytes")]

@@ -162,7 +162,7 @@ def test_other_exceptions_bring_their_traceback_and_the_child_lives_on(child, tm
     assert pickle.loads(pickle.dumps(info.value)).traceback == info.value.traceback
     with pytest.raises(ChildError, match="SystemExit: 3"):
         child.call("my_stages:leave", {"rows": 1}, tmp_path)
-    with pytest.raises(ChildError, match="JSON has no form"):
+    with pytest.raises(ChildError, match="JSON cannot hold"):
         child.call("my_stages:unanswerable", {"rows": 1}, tmp_path)
     pid = child.pid
     assert child.call("my_stages:echo", {"rows": 1}, tmp_path)["pid"] == pid

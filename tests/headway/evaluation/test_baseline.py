@@ -5,9 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.evaluation.baseline import LabelFacts, Rows, beats, constant
+from headway.evaluation import baseline
 from headway.evaluation.gate import Candidate, GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.metrics import metrics_of
+from headway.metrics.base import Rows
+from headway.tasks.base import LabelFacts
+from headway.tasks.table import task_of
 
 
 def rows(label, prediction, weight=None, **more):
@@ -15,8 +19,14 @@ def rows(label, prediction, weight=None, **more):
     return Rows(label, np.asarray(prediction, np.float64), np.ones(len(label)) if weight is None else weight, **more)
 
 
-def judged(task, label, data, *, primary, metrics):
-    return beats(task, label, data, primary=primary, metrics=metrics, confidence=0.95, samples=100)
+def constant(task, facts, data, ndcg_at=None):
+    return baseline.constant(task_of(task), facts, data, metrics_of(task, ndcg_at))
+
+
+def judged(task, facts, data, *, primary, metrics, ndcg_at=None):
+    by_name = {metric.name: metric for metric in metrics_of(task, ndcg_at)}
+    ordered = [by_name[name] for name in dict.fromkeys((primary, *metrics))]
+    return baseline.beats(task_of(task), facts, data, metrics=ordered, confidence=0.95, samples=100)
 
 
 def test_each_metric_has_its_best_constant():
@@ -34,7 +44,7 @@ def test_each_metric_has_its_best_constant():
     assert found["mae"] == pytest.approx(np.abs(values - np.median(values)).mean())
     groups = np.repeat(np.arange(50), 4)
     label = np.tile([1.0, 0, 0, 0], 50)
-    found = constant("binary", LabelFacts(counts=(3, 1)), rows(label, label, groups=groups, ndcg_at=4))
+    found = constant("binary", LabelFacts(counts=(3, 1)), rows(label, label, groups=groups), ndcg_at=4)
     assert found["ndcg"] == pytest.approx(np.mean([1 / np.log2(1 + rank) for rank in (1, 2, 3, 4)]))
     assert constant("binary", LabelFacts(), rows(label, label)) is None
 
@@ -42,12 +52,12 @@ def test_each_metric_has_its_best_constant():
 def test_a_random_order_does_not_beat_the_constant():
     r = np.random.default_rng(0)
     groups, label = np.repeat(np.arange(2000), 8), (r.random(16_000) < 0.2).astype(float)
-    data = rows(label, r.random(16_000), groups=groups, ndcg_at=5)
+    data = rows(label, r.random(16_000), groups=groups)
     for primary in ("ndcg", "mrr"):
-        found = judged("binary", LabelFacts(counts=(8, 2)), data, primary=primary, metrics=("ndcg", "mrr"))
+        found = judged("binary", LabelFacts(counts=(8, 2)), data, primary=primary, metrics=("ndcg", "mrr"), ndcg_at=5)
         assert not found.passed, found
-    known = rows(label, np.clip(r.random(16_000) + 0.2 * label, 0, 1), groups=groups, ndcg_at=5)
-    assert judged("binary", LabelFacts(counts=(8, 2)), known, primary="mrr", metrics=("ndcg", "mrr")).passed
+    known = rows(label, np.clip(r.random(16_000) + 0.2 * label, 0, 1), groups=groups)
+    assert judged("binary", LabelFacts(counts=(8, 2)), known, primary="mrr", metrics=("ndcg", "mrr"), ndcg_at=5).passed
 
 
 def test_learning_nothing_fails_on_many_rows_and_rarely_costs_a_good_model_on_few():

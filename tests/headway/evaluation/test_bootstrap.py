@@ -5,9 +5,12 @@ import time
 import numpy as np
 import pytest
 
-from headway.evaluation.bootstrap import Difference, _poisson, _Ranked, paired, resampling_units
-from headway.evaluation.metrics import auc, measure
-from headway.evaluation.ranking_metrics import NO_GROUP
+from headway.evaluation.bootstrap import Difference, _poisson, intervals, resampling_units
+from headway.evaluation.metrics import measure
+from headway.metrics.classification import PositivesAmongNegatives, auc
+from headway.metrics.ranking import NO_GROUP
+from headway.tasks.table import task_of
+from tests.headway.evaluation.arrays import paired_arrays
 
 
 def models(n, seed=0, noise=(0.5, 0.6), positive=1.0):
@@ -20,16 +23,16 @@ def models(n, seed=0, noise=(0.5, 0.6), positive=1.0):
 def test_values_are_the_metrics_themselves():
     label, a, b = models(400)
     weight = np.random.default_rng(3).random(400)
-    found = paired("binary", label, a, b, weight, metrics=("auc", "loss", "accuracy"), samples=50)
+    found = paired_arrays("binary", label, a, b, weight, metrics=("auc", "loss", "accuracy"), samples=50)
     ours, theirs = measure("binary", label, a, weight), measure("binary", label, b, weight)
     for name, difference in found.items():
         assert difference.candidate == pytest.approx(ours[name]) and difference.champion == pytest.approx(theirs[name])
         assert difference.difference == pytest.approx(ours[name] - theirs[name])
-    found = paired("regression", label, a, b, weight, metrics=("rmse", "mae", "loss"), samples=50)
+    found = paired_arrays("regression", label, a, b, weight, metrics=("rmse", "mae", "loss"), samples=50)
     ours = measure("regression", label, a, weight)
     assert all(found[name].candidate == pytest.approx(ours[name]) for name in found)
     matrix = np.stack([1 - a, a], 1)
-    found = paired("multiclass", label, matrix, matrix, weight, metrics=("loss", "accuracy"), samples=50)
+    found = paired_arrays("multiclass", label, matrix, matrix, weight, metrics=("loss", "accuracy"), samples=50)
     assert found["loss"].difference == 0 and found["loss"].standard_error == 0
 
 
@@ -37,9 +40,9 @@ def test_a_replicate_is_the_auc_of_its_weights():
     r = np.random.default_rng(0)
     label, score = r.integers(0, 2, 300).astype(float), r.integers(0, 20, 300) / 20
     draws = _poisson(np.random.Philox(key=5), 7, 300)
-    found = _Ranked(label, score).auc(draws)
+    found = PositivesAmongNegatives(label, score).auc(draws)
     assert found == pytest.approx([auc(label, score, weights.astype(float)) for weights in draws])
-    assert _Ranked(label, score).auc(draws * 0.25) == pytest.approx(found)
+    assert PositivesAmongNegatives(label, score).auc(draws * 0.25) == pytest.approx(found)
 
 
 def test_draws_are_poisson_of_one_and_the_same_for_ever():
@@ -56,7 +59,7 @@ def test_the_standard_error_is_what_repeated_experiments_show():
     differences, errors = [], []
     for seed in range(150):
         label, a, b = models(600, seed=seed)
-        found = paired("binary", label, a, b, metrics=("auc", "loss"), samples=100)
+        found = paired_arrays("binary", label, a, b, metrics=("auc", "loss"), samples=100)
         differences.append([found["auc"].difference, found["loss"].difference])
         errors.append([found["auc"].standard_error, found["loss"].standard_error])
     assert np.mean(errors, 0) == pytest.approx(np.std(differences, 0), rel=0.15)
@@ -66,16 +69,16 @@ def test_grouped_rows_are_less_certain():
     label, a, b = models(200)
     repeated = [np.repeat(x, 25) for x in (label, a, b)]
     group = np.repeat(np.arange(200), 25).astype(str)
-    alone = paired("binary", label, a, b, metrics=("loss",), samples=400)["loss"].standard_error
-    naive = paired("binary", *repeated, metrics=("loss",), samples=400)["loss"].standard_error
-    grouped = paired("binary", *repeated, metrics=("loss",), samples=400, group=group)["loss"].standard_error
+    alone = paired_arrays("binary", label, a, b, metrics=("loss",), samples=400)["loss"].standard_error
+    naive = paired_arrays("binary", *repeated, metrics=("loss",), samples=400)["loss"].standard_error
+    grouped = paired_arrays("binary", *repeated, metrics=("loss",), samples=400, group=group)["loss"].standard_error
     assert grouped == pytest.approx(alone, rel=0.15) and naive == pytest.approx(alone / 5, rel=0.15)
 
 
 def test_rows_without_a_group_are_drawn_one_by_one():
     label, a, b = models(2000)
-    by_row = paired("binary", label, a, b, metrics=("loss",), samples=50)["loss"]
-    nobody = paired("binary", label, a, b, metrics=("loss",), samples=50, group=np.full(2000, NO_GROUP))["loss"]
+    by_row = paired_arrays("binary", label, a, b, metrics=("loss",), samples=50)["loss"]
+    nobody = paired_arrays("binary", label, a, b, metrics=("loss",), samples=50, group=np.full(2000, NO_GROUP))["loss"]
     assert nobody.standard_error == pytest.approx(by_row.standard_error, rel=1e-12)
     group = np.where(np.arange(2000) < 1000, np.arange(2000) // 10, NO_GROUP)
     codes, units = resampling_units(group)
@@ -85,16 +88,16 @@ def test_rows_without_a_group_are_drawn_one_by_one():
 
 def test_a_single_group_gives_no_interval():
     label, a, b = models(500)
-    found = paired("binary", label, a, b, metrics=("loss",), samples=50, group=np.zeros(500, np.int64))["loss"]
+    found = paired_arrays("binary", label, a, b, metrics=("loss",), samples=50, group=np.zeros(500, np.int64))["loss"]
     assert found.difference is not None and found.standard_error is None and found.probability_above(0.0) is None
 
 
 def test_the_seed_decides_and_the_chunking_does_not(monkeypatch):
     label, a, b = models(1000)
-    first = paired("binary", label, a, b, metrics=("auc", "loss"), samples=60, seed=7)
-    assert paired("binary", label, a, b, metrics=("auc", "loss"), samples=60, seed=8) != first
+    first = paired_arrays("binary", label, a, b, metrics=("auc", "loss"), samples=60, seed=7)
+    assert paired_arrays("binary", label, a, b, metrics=("auc", "loss"), samples=60, seed=8) != first
     monkeypatch.setattr("headway.evaluation.bootstrap.CELLS", 4000)
-    again = paired("binary", label, a, b, metrics=("auc", "loss"), samples=60, seed=7)
+    again = paired_arrays("binary", label, a, b, metrics=("auc", "loss"), samples=60, seed=7)
     for name in first:
         assert again[name].standard_error == pytest.approx(first[name].standard_error, rel=1e-12)
 
@@ -113,17 +116,29 @@ def test_intervals_and_tails():
 
 
 def test_what_is_undefined_stays_so():
-    found = paired("binary", [1.0, 1.0], [0.1, 0.2], [0.2, 0.1], metrics=("auc", "loss"), samples=50)
+    found = paired_arrays("binary", [1.0, 1.0], [0.1, 0.2], [0.2, 0.1], metrics=("auc", "loss"), samples=50)
     assert found["auc"].difference is None and found["loss"].difference is not None
-    empty = paired("binary", [], [], [], metrics=("auc", "loss"), samples=50)
+    empty = paired_arrays("binary", [], [], [], metrics=("auc", "loss"), samples=50)
     assert empty["loss"].candidate is None and empty["auc"].standard_error is None
-    with pytest.raises(ValueError, match="ece of binary cannot be compared"):
-        paired("binary", [1.0], [0.1], [0.2], metrics=("ece",))
 
 
 def test_a_million_rows_stay_quick():
     label, a, b = models(1_000_000)
     started = time.process_time()
-    found = paired("binary", label, a, b, metrics=("auc", "loss"), samples=20)
+    found = paired_arrays("binary", label, a, b, metrics=("auc", "loss"), samples=20)
     assert found["auc"].standard_error < 0.001
     assert time.process_time() - started < 10, "20 resamples of a million rows take well under a second of CPU here"
+
+
+def test_the_interval_of_one_model_covers_its_metric_as_often_as_it_says():
+    covered = []
+    for seed in range(200):
+        label, a, _ = models(400, seed=seed)
+        rows = task_of("binary").rows(label, a)
+        low, high = intervals(rows, (task_of("binary").metric("auc"),), samples=100)["auc"]
+        covered.append([low, high])
+    low, high = np.transpose(covered)
+    label, a, _ = models(400_000, seed=1)
+    truth = auc(label, a)
+    assert 0.9 <= ((low <= truth) & (truth <= high)).mean() <= 0.99
+    assert intervals(task_of("binary").rows([1.0, 1.0], [0.1, 0.2]), task_of("binary").metrics)["auc"] is None

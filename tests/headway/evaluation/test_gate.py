@@ -289,7 +289,16 @@ def test_regression_and_multiclass_verdicts(tmp_path):
 def test_holm_by_hand():
     def one(p):
         return Compared(
-            column="c", value="v", rows=1, measured=None, tolerance=0, interval=None, p=p, p_adjusted=p, failed=False
+            column="c",
+            value="v",
+            rows=1,
+            metric=None,
+            measured=None,
+            tolerance=0,
+            interval=None,
+            p=p,
+            p_adjusted=p,
+            failed=False,
         )
 
     found = _holm([one(0.03), one(0.001), one(None), one(0.02), one(0.9)], GateConfig(confidence=0.9))
@@ -305,7 +314,7 @@ def test_holm_by_hand():
         ({"thresholds": {"auc": {"min": 0.9, "max": 0.1}}}, "above max"),
         ({"tolerance": {"auc": "much"}}, "percentage"),
         ({"tolerance": {"auc": -0.1}}, "not negative"),
-        ({"tolerance": {"ece": 0.1}}, "unknown metric 'ece'"),
+        ({"tolerance": {"calibration": 0.1}}, "unknown metric 'calibration'"),
         ({"tolerance": {}}, "it is empty"),
         ({"primary": "acu"}, "did you mean 'auc'"),
         ({"primary": "loss", "tolerance": {"auc": 0.1}}, "not among the metrics of tolerance"),

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from headway.evaluation.bootstrap import paired
 from headway.evaluation.sample_size import CLASS_ROWS, LEAST_GROUPS, uncompared
+from headway.tasks.table import task_of
+from tests.headway.evaluation.arrays import paired_arrays
 
 ALPHA = 0.025
 
@@ -14,8 +15,9 @@ def blocks(make, *, tolerance=0.0, times=300, metrics=("auc", "loss")):
     hits, seen = np.zeros(3), []
     for seed in range(times):
         label, a, b, group = make(np.random.default_rng(seed))
-        assert all(uncompared(name, label, np.ones(len(label)), group) is None for name in metrics)
-        found = paired("binary", label, a, b, metrics=metrics, samples=100, seed=seed, group=group)
+        rows = task_of("binary").rows(label, a, groups=group)
+        assert all(uncompared(task_of("binary").metric(name), rows) is None for name in metrics)
+        found = paired_arrays("binary", label, a, b, metrics=metrics, samples=100, seed=seed, group=group)
         worse = [
             found["auc"].probability_below(-tolerance) < ALPHA,
             found["loss"].probability_above(tolerance) < ALPHA,
@@ -67,7 +69,7 @@ def test_what_could_have_been_seen_is_seen_in_four_of_five_cases():
     make = rare(1500, 300, noise=(1.02, 0.6))
     r = np.random.default_rng(1)
     label, a, b, _ = rare(400_000, 80_000, noise=(1.02, 0.6))(r)
-    truth = paired("binary", label, a, b, metrics=("auc",), samples=2)["auc"].difference
+    truth = paired_arrays("binary", label, a, b, metrics=("auc",), samples=2)["auc"].difference
     share, _, _, seen = blocks(make, times=300)
     assert -truth == pytest.approx(seen, rel=0.1)
     assert 0.7 <= share <= 0.9

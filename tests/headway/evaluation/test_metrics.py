@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.evaluation.metrics import auc, calibration_bins, measure, slice_rows, summary
+from headway.evaluation.metrics import measure, slice_rows, summary
+from headway.metrics.classification import auc
+from headway.metrics.classification import calibration_bins as bins_of
+from headway.tasks.table import task_of
 
 ROWS = st.lists(
     st.tuples(
@@ -20,6 +23,12 @@ ROWS = st.lists(
     min_size=1,
     max_size=40,
 )
+
+
+def calibration_bins(label, prediction, weight=None):
+    return bins_of(task_of("binary").rows(label, prediction, weight))
+
+
 quick = settings(max_examples=150, deadline=None, derandomize=True)
 
 
@@ -116,6 +125,8 @@ def test_regression_and_multiclass():
     assert found == {
         "loss": pytest.approx(-(math.log(0.7) + math.log(0.6) + math.log(0.3)) / 3),
         "accuracy": pytest.approx(2 / 3),
+        "f1_macro": pytest.approx((1 + 2 / 3 + 0) / 3),
+        "brier": pytest.approx((0.14 + 0.26 + 0.78) / 3),
     }
 
 

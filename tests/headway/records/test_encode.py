@@ -195,13 +195,13 @@ def test_rows_are_cut_into_equal_records_wherever_batches_end(sizes, rows):
         columns = [part["n"].combine_chunks(), part["w"].combine_chunks().dictionary_encode()]
         pieces += grouper.add(pa.RecordBatch.from_arrays(columns, names=["n", "w"]))
         at += size
-    groups = [*pieces, *grouper.rest()]
+    groups = [*pieces, *grouper.finish()]
     pieces = [whole.slice(sum(sizes[:i]), size) for whole, sizes in groups for i, size in enumerate(sizes)]
     assert all(sum(sizes) == whole.num_rows for whole, sizes in groups)
     assert [p.num_rows for p in pieces] == [rows] * (total // rows) + [total % rows] * (total % rows > 0)
     assert [v for p in pieces for v in p["n"].to_pylist()] == list(range(total))
     assert [v for p in pieces for v in p["w"].to_pylist()] == words
-    assert not list(grouper.rest())
+    assert not list(grouper.finish())
 
 
 def golden_batch() -> pa.RecordBatch:

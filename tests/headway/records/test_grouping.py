@@ -19,7 +19,7 @@ def pieces(made, batch, cuts):
     for cut in sorted({min(c, batch.num_rows) for c in cuts} | {batch.num_rows}):
         stream += made.add(batch.slice(at, cut - at))
         at = cut
-    for whole, sizes in [*stream, *made.rest()]:
+    for whole, sizes in [*stream, *made.finish()]:
         ends = list(accumulate(sizes, initial=0))
         assert ends[-1] == whole.num_rows
         found += [whole.slice(end, n) for end, n in zip(ends, sizes, strict=False)]
@@ -123,7 +123,7 @@ def test_dictionaries_of_several_batches_are_one_again():
     made, found = RowGrouper(3, "g"), []
     for batch in batches:
         found += made.add(batch)
-    found += made.rest()
+    found += made.finish()
     assert [piece["g"].dictionary_decode().to_pylist() for piece, _ in found] == [
         [b"q0", b"q0", b"q0"],
         [b"q1", b"q1", b"q2"],

@@ -60,7 +60,7 @@ def test_each_format_given_each_other_names_both_and_the_fix(opened, datas, want
             json.dumps({"a": 1}, indent=1).encode(),
             ":1",
             "no line is a JSON object, beginning with '{'",
-            "one object a line",
+            "one object per line",
         ),
         (b'[{"a": 1}]', "0.jsonl", "holds a JSON list", "jq"),
         (b"\n\n", "0.jsonl", "empty lines", "bring"),

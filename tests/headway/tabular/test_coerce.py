@@ -28,7 +28,7 @@ def one(array, type, *, nullable=True, encoding="plain"):
     else:
         assert stored.type == column.arrow
     bad = {row["row"]: row["value"] for row in done.rejected.to_pylist()}
-    kept = list(range(len(array))) if done.kept is None else done.kept.tolist()
+    kept = list(range(len(array))) if done.fitting_rows is None else done.fitting_rows.tolist()
     assert sorted([*kept, *bad]) == list(range(len(array)))
     assert all(row["column"] == "x" and row["reason"] for row in done.rejected.to_pylist())
     return stored.to_pylist(), bad
@@ -278,7 +278,7 @@ def test_a_row_with_several_bad_values_is_rejected_once_and_for_the_first_column
     columns = [Column(name=name, type="int64", nullable=name == "b") for name in "ab"]
     done = coerce(batch, [*columns, Column(name="c", type="bytes", nullable=True)])
     assert done.batch.to_pydict() == {"a": [3], "b": [1], "c": [b"r"]}
-    assert done.kept.tolist() == [2]
+    assert done.fitting_rows.tolist() == [2]
     told = [(row["row"], row["column"], row["value"], row["reason"]) for row in done.rejected.to_pylist()]
     assert told == [
         (0, "b", "x", "is not an integer that fits int64"),
@@ -290,7 +290,7 @@ def test_a_row_with_several_bad_values_is_rejected_once_and_for_the_first_column
 def test_only_the_named_columns_in_the_named_order():
     batch = pa.RecordBatch.from_pydict({"a": [1], "b": [2], "c": [[3]]})
     done = coerce(batch, [Column(name=name, type="int64", nullable=True) for name in "ba"])
-    assert done.batch.schema.names == ["b", "a"] and done.kept is None and done.rejected.num_rows == 0
+    assert done.batch.schema.names == ["b", "a"] and done.fitting_rows is None and done.rejected.num_rows == 0
 
 
 def test_a_missing_column_is_named_with_a_close_one_and_two_of_a_name_are_refused():

@@ -21,7 +21,7 @@ def coerced(column, array):
     done = coerce(batch, [column])
     done.batch.validate(full=True)
     assert done.batch.column(0).type == column.arrow
-    rows = range(batch.num_rows) if done.kept is None else done.kept.tolist()
+    rows = range(batch.num_rows) if done.fitting_rows is None else done.fitting_rows.tolist()
     assert sorted([*rows, *done.rejected.column("row").to_pylist()]) == list(range(batch.num_rows))
     return done.batch.column(0).to_pylist(), dict(
         zip(*(done.rejected.column(n).to_pylist() for n in ("row", "reason")), strict=True)

@@ -73,7 +73,7 @@ def test_columns_distributed_differently_in_requests_are_reported(tmp_path):
     )
     assert "of the logged values, and was" in first.message
     assert first.fix.startswith(
-        "make it in serving as in the source; if it is meant to differ, raise validation.columns."
+        "compute it in serving as in the source; if it is meant to differ, raise validation.columns."
     )
     assert second.message == "none of the 2,000 logged requests has a value of 'hour'; 100.00% of the train rows do"
 

@@ -14,12 +14,12 @@ from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.rows import _SALT, _SHARE, Augment
 from tfcore.augment.tables import LEVELS, beta_quantiles
+from tfcore.heads.table import head_of
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
-from tfcore.train.steps.learner import row_losses
 from tfcore.train.training_data import TrainingData
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.layer import when_missing
@@ -229,9 +229,9 @@ def test_mixup_mixes_inputs_and_labels_by_one_share(written, task):
     )
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(output)
-        loss = mixed["weight"][inside] * row_losses(task, tf.constant(mixed["label"][inside]), output)
-        both = own * row_losses(task, tf.constant(mine["label"]), output)
-        both += rest * row_losses(task, tf.constant(theirs["label"]), output)
+        loss = mixed["weight"][inside] * head_of(task).loss({"label": tf.constant(mixed["label"][inside])}, output)
+        both = own * head_of(task).loss({"label": tf.constant(mine["label"])}, output)
+        both += rest * head_of(task).loss({"label": tf.constant(theirs["label"])}, output)
     np.testing.assert_allclose(tape.gradient(loss, output), tape.gradient(both, output), rtol=1e-3, atol=1e-5)
     if task != "regression":  # of squares, the losses differ by what no model can change
         np.testing.assert_allclose(loss, both, rtol=1e-4)

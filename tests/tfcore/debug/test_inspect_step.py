@@ -62,7 +62,7 @@ def learner(net, **keywords):
     knobs = KnobVariables(["learning_rate"])
     optimizer = OptimizerConfig()
     return Learner(
-        model=net, task="binary", step=step, specs=SPECS, optimizer=optimizer, knobs=knobs, jit="off", **keywords
+        model=net, head="binary", step=step, specs=SPECS, optimizer=optimizer, knobs=knobs, jit="off", **keywords
     )
 
 

@@ -330,7 +330,7 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
         DistributedLearner(
             placement=placement,
             model=keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]),
-            task="binary",
+            head="binary",
             step=tf.Variable(0, dtype=tf.int64, trainable=False),
             specs={
                 "numeric": tf.TensorSpec([1, 8, 2]),

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
-from headway.evaluation.metrics import auc
+from headway.metrics.classification import auc
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel

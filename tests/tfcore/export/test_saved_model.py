@@ -21,11 +21,13 @@ from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
+from headway.tasks.table import task_of
 from tfcore.export import replay_main as replay_script
 from tfcore.export.replay_process import ReplayProcess
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
 from tfcore.graph.python_op import python_op
-from tfcore.models.build import build, save_weights, to_predictions
+from tfcore.heads.table import head_of
+from tfcore.models.build import build, save_weights
 from tfcore.models.config import ModelConfig
 from tfcore.testing import assert_signature
 from tfcore.transform.fitted import Fitted, FittedOp
@@ -591,10 +593,23 @@ LABELS = {
     "binary": LabelParameters(task="binary", type="int64", base_rate=0.2),
     "regression": LabelParameters(task="regression", type="float32", mean=100.0, std=30.0),
     "multiclass": LabelParameters(task="multiclass", type="bytes", classes=("lo", "mid", "hi")),
+    "count": LabelParameters(task="count", type="int64", mean=3.0, std=2.0),
+    "quantiles(0.1, 0.5, 0.9)": LabelParameters(
+        task="quantiles(0.1, 0.5, 0.9)", type="float32", mean=100.0, std=30.0, quantiles=(60.0, 100.0, 140.0)
+    ),
 }
 
 
-@pytest.mark.parametrize(("task", "name"), [("binary", "wide_deep"), ("regression", "mlp"), ("multiclass", "mlp")])
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ("binary", "wide_deep"),
+        ("regression", "mlp"),
+        ("multiclass", "mlp"),
+        ("count", "mlp"),
+        ("quantiles(0.1, 0.5, 0.9)", "mlp"),
+    ],
+)
 def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path, task, name):
     parameters = TransformParameters(fitted=FITTED, label=LABELS[task])
     config = ModelConfig(name=name, hidden=(16,), embedding=3)
@@ -606,14 +621,19 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
         c.name: RawColumn(tf.constant(ROWS[c.name]), tf.constant(PRESENT[c.name]) if c.nullable else None)
         for c in COLUMNS
     }
-    expected = to_predictions(task, model(transform(raw), training=False)).numpy().astype(np.float64)
+    expected = (
+        head_of(task, LABELS[task].classes)
+        .predictions(model(transform(raw), training=False))
+        .numpy()
+        .astype(np.float64)
+    )
 
     request = ExportRequest(trained=tmp_path, transform=parameters, model=config)
     result = export(ExportRequest.model_validate(request.model_dump(mode="json")), tmp_path, Monitor())
     assert result["saved_model"] == "saved_model" and result["bytes"] > 10_000
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
-    assert ("classify" in loaded.signatures) == (task != "regression")
+    assert ("classify" in loaded.signatures) == (task in ("binary", "multiclass"))
     names = shown(loaded.signatures["transform"].structured_outputs)
     assert names[tensor_name("dep delay__missing")] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
@@ -630,7 +650,7 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
             with pytest.raises(tf.errors.InvalidArgumentError, match="top_k must be from 1 to 3"):
                 classify(**named_tensors(), top_k=tf.constant(k))
 
-    column = {"regression": "prediction", "binary": "probability", "multiclass": "probabilities"}[task]
+    column = task_of(task).output
     found = loaded.signatures["serving_nullable"](**named_tensors())[column].numpy()
     assert np.all(np.abs(found - expected) <= 1e-5 * np.maximum(1, np.abs(expected)))
     if task == "multiclass":  # one is enough: each costs an import of TensorFlow

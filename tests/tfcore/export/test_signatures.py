@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headway.schema.columns import Column
 from headway.schema.tensor_name import PRESENT, tensor_name
-from tfcore.export.signatures import describe, nullable_inputs, prediction_outputs, tensor_names
+from tfcore.export.signatures import describe, nullable_inputs, tensor_names
 
 
 def column(name, type="float32", nullable=False):
@@ -50,12 +50,18 @@ def test_golden_flights_like_inputs():
 
 
 def test_golden_outputs():
-    assert shown(prediction_outputs("regression")) == [("prediction", "float32", (None,))]
-    assert shown(prediction_outputs("multiclass", ["a", "b", "c"])) == [
+    def outputs(task, classes=None):
+        return shown(
+            describe([Column(name="a", type="float32", nullable=False)], task, classes)["serving_default"].outputs
+        )
+
+    assert outputs("regression") == outputs("count") == [("prediction", "float32", (None,))]
+    assert outputs("multiclass", ["a", "b", "c"]) == [
         ("probabilities", "float32", (None, 3)),
         ("class", "string", (None,)),
     ]
-    assert shown(prediction_outputs("multiclass", [3, 5]))[1] == ("class", "int64", (None,))
+    assert outputs("multiclass", [3, 5])[1] == ("class", "int64", (None,))
+    assert outputs("quantiles(0.1, 0.9)") == [("quantiles", "float32", (None, 2)), ("prediction", "float32", (None,))]
 
 
 def test_names_tensorflow_cannot_use_are_changed_and_stay_apart():

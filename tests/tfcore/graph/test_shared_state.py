@@ -332,7 +332,7 @@ def test_a_save_that_fails_leaves_nothing_and_one_that_is_there_is_kept(tmp_path
         state.save(tmp_path / "state")
     rows = tf.data.Dataset.range(3).map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64))
     state.hold("rows", iter(rows))
-    with pytest.raises(SharingError, match="the place of iterator 'rows' cannot be kept: PyFunc is stateful"):
+    with pytest.raises(SharingError, match="the position of iterator 'rows' cannot be saved: PyFunc is stateful"):
         state.save(tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
@@ -395,9 +395,9 @@ def test_a_table_is_one_resource_after_export(tmp_path):
 @pytest.mark.parametrize(
     ("thing", "words"),
     [
-        (tf.constant(1.0), "a copy of its own"),
-        (0.5, "a copy of its own"),
-        (np.zeros(2), "a copy of its own"),
+        (tf.constant(1.0), "its own copy"),
+        (0.5, "its own copy"),
+        (np.zeros(2), "its own copy"),
         (tf.data.Dataset.range(3).as_numpy_iterator(), "while it is traced"),
         (iter([1]), "while it is traced"),
         (keras.optimizers.Adam(), "optimizer.build"),
@@ -522,7 +522,7 @@ def test_parts_of_two_things_never_have_one_name():
             state.hold(*first)
             with pytest.raises(SharingError, match=f"'{taken}' would be a part of both"):
                 state.hold(*second)
-            assert second[0] not in state._held
+            assert second[0] not in state._things
     state = SharedState()
     state.hold("a", module)
     state.hold("a/d", tf.Variable(2.0))

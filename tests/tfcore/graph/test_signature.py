@@ -71,7 +71,7 @@ def test_no_fix_casts_a_number_into_another(value):
     for scalars in ("refuse", "convert"):
         said = refused(tf.TensorSpec([], tf.int32), value, scalars=scalars)
         assert "np.int32(" not in said
-        assert "a tensor or an array of int32 []: a tf.function would trace a graph anew" in said
+        assert "a tensor or an array of int32 []: a tf.function would trace a new graph" in said
 
 
 def test_a_number_in_a_tensor_gets_an_error_with_the_right_call():

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tfcore.graph.knobs import KnobVariables
-from tfcore.models.build import build, load_weights, save_weights, to_predictions
+from tfcore.heads.table import head_of
+from tfcore.models.build import build, load_weights, save_weights
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
 from tfcore.testing import assert_same_bytes
@@ -46,6 +47,8 @@ SMALL = {"hidden": (8, 4), "embedding": 3}
         (layout(sizes=()), 1),
         (layout("multiclass", classes=["a", "b", "c"]), 3),
         (layout("regression", mean=100.0, std=10.0), 1),
+        (layout("count", mean=3.0), 1),
+        (layout("quantiles(0.1, 0.9)", mean=100.0, std=10.0, quantiles=(80.0, 120.0)), 2),
     ],
 )
 def test_built_in_models_give_one_output_for_each_row(name, kind, width):
@@ -67,12 +70,14 @@ def test_outputs_begin_at_what_the_label_is_on_average():
     kind = layout(counts=(90, 10))
     model = build(ModelConfig(**SMALL), kind, seed=0)
     nothing = {key: tf.zeros_like(value) for key, value in rows(kind).items()}
-    assert np.allclose(to_predictions("binary", model(nothing)), 0.1, atol=0.03)
+    assert np.allclose(head_of("binary").predictions(model(nothing)), 0.1, atol=0.03)
     model = build(ModelConfig(**SMALL, base_rate_bias=False), kind, seed=0)
-    assert np.allclose(to_predictions("binary", model(nothing)), 0.5, atol=0.05)
+    assert np.allclose(head_of("binary").predictions(model(nothing)), 0.5, atol=0.05)
     kind = layout("multiclass", classes=["a", "b"], counts=(90, 10))
     assert np.allclose(
-        to_predictions("multiclass", build(ModelConfig(**SMALL), kind, seed=0)(nothing))[:, 1], 0.1, atol=0.03
+        head_of("multiclass", ["a", "b"]).predictions(build(ModelConfig(**SMALL), kind, seed=0)(nothing))[:, 1],
+        0.1,
+        atol=0.03,
     )
     kind = layout("regression", mean=2000.0, std=3.0)
     assert np.allclose(build(ModelConfig(**SMALL), kind, seed=0)(nothing), 2000, atol=1)
@@ -83,7 +88,7 @@ def test_a_linear_path_begins_at_the_base_rate_and_has_the_penalty_of_its_weight
     kind = layout(numeric=64, counts=(90, 10))  # 66 inputs: it learns 32 / 66 * 10 times as fast
     config = ModelConfig(name=name, linear=True, soft_clip=4.0, l2=0.5, linear_l2=0.1, **SMALL)
     model = build(config, kind, seed=0)
-    np.testing.assert_allclose(to_predictions("binary", model(rows(kind))), 0.1, atol=1e-6)
+    np.testing.assert_allclose(head_of("binary").predictions(model(rows(kind))), 0.1, atol=1e-6)
     table = model.get_layer("wide_numeric").kernel
     hidden = [layer.kernel for layer in model.layers if layer.name.startswith(("hidden", "output"))]
     hidden.append(model.get_layer("embeddings").table)

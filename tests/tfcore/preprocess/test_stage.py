@@ -122,7 +122,7 @@ def test_derived_columns_are_fitted_and_computed_like_raw_ones(tmp_path):
     [
         ("return {'x': columns['mile']}", "no column 'mile'"),
         ("return {'x': columns['label']}", "no column 'label'"),
-        ("return {'miles': columns['miles']}", "a raw one is called so"),
+        ("return {'miles': columns['miles']}", "a raw column has that name"),
         ("return {}", "returned no columns"),
         ("return columns['miles']", "returned a"),
         ("return {'x': columns['miles'] + 'a'}", "features.py, line 3"),

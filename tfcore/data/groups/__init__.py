@@ -1,1 +1,1 @@
-"""Rows that belong together (the items of a query): ids, and batches that cut none."""
+"""Groups of rows, such as the items of a query: their ids, and batches that never split a group."""

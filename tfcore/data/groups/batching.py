@@ -44,7 +44,7 @@ class _Epoch:
 
 
 class GroupOrder:
-    """See the module.
+    """The order of batches that never split a group; see the module.
 
     Args:
         column: the group column.
@@ -67,7 +67,7 @@ class GroupOrder:
         assert shards.runs is not None
         self.column, self.plan = column, plan
         self._batch, self._shards, self._holdout, self._resample = batch, shards, holdout, resample
-        self._kept = None if resample is not None else self._sizes(0)
+        self._fixed_sizes = None if resample is not None else self._sizes(0)
         counts = [len(runs) for runs in shards.runs]
         self._by_shard = shards.rows_per_record <= 1
         if self._by_shard:
@@ -81,13 +81,13 @@ class GroupOrder:
         self._counted: dict[int, int] = {}
 
     def batches(self, epoch: int) -> int:
-        """How many an epoch has."""
+        """The number of batches in an epoch."""
         if epoch not in self._counted:
             self._counted[epoch] = int(self._epoch(epoch).outs[-1]) // self._batch
         return self._counted[epoch]
 
     def epochs(self, step: int) -> float:
-        """How many `step` steps are."""
+        """The number of epochs that `step` steps make."""
         epoch, batch = self._epoch_of(step)
         return epoch + batch / self.batches(epoch)
 
@@ -99,31 +99,31 @@ class GroupOrder:
         return Start(epoch, skip, drop, window, first - int(layout.outs[window]))
 
     def bounds(self, epoch: int) -> NDArray[np.int64]:
-        """Where the windows of an epoch begin among the rows that it reads, and their end; int64 [windows + 1]."""
+        """Where an epoch's windows begin among the rows that it reads, and where the last ends; int64 [windows + 1]."""
         return self._epoch(int(epoch)).bounds
 
     def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
-        """(of each row that comes its place in the window; how many come in the epoch before it). Of an empty place it is
-        -1 - that of the row before it, for something must stand there."""
+        """(the place in the window of each row, in training order; the number of rows of the epoch before this window).
+        An empty place has -1 - the place of the row before it, whose values fill the gap."""
         layout = self._epoch(int(epoch))
-        some = slice(layout.groups[window], layout.groups[window + 1])
+        groups = slice(layout.groups[window], layout.groups[window + 1])
         begin, out = layout.bounds[window], layout.outs[window]
         places = np.zeros(layout.outs[window + 1] - out, np.int32)
-        sizes = layout.sizes[some]
-        filled = ranges(layout.places[some] - out, sizes)
-        places[filled] = ranges(layout.begins[some] - begin, sizes)
+        sizes = layout.sizes[groups]
+        filled = ranges(layout.places[groups] - out, sizes)
+        places[filled] = ranges(layout.begins[groups] - begin, sizes)
         last = np.zeros(len(places), np.int64)
         last[filled] = filled
         last = np.maximum.accumulate(last)
         return np.where(last < np.arange(len(places)), -1 - places[last], places), out
 
     def most(self) -> NDArray[np.int64]:
-        """Rows of each run, through all shards, in an epoch that has most of it; int64 [runs]."""
+        """The most rows that any epoch has of each run, through all shards; int64 [runs]."""
         return self._sizes(None)
 
     def _sizes(self, epoch: int | None) -> NDArray[np.int64]:
-        """Rows that each run contributes to an epoch; None: at most."""
-        kept = [np.zeros(0, np.int64)]
+        """Rows that each run contributes to an epoch; None: the most that any epoch has."""
+        by_shard = [np.zeros(0, np.int64)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
             sizes = runs
@@ -132,8 +132,8 @@ class GroupOrder:
                 sizes = np.add.reduceat(copies, firsts)
             if self._holdout is not None and rows:
                 sizes = sizes * self._holdout.keeps(shard, rows, runs)[firsts]
-            kept.append(sizes)
-        return np.concatenate(kept)
+            by_shard.append(sizes)
+        return np.concatenate(by_shard)
 
     def _epoch_of(self, step: int) -> tuple[int, int]:
         epoch = 0
@@ -144,7 +144,7 @@ class GroupOrder:
     @lru_cache(maxsize=2)  # noqa: B019 - it lives as long as its training
     def _epoch(self, epoch: int) -> _Epoch:
         units = self.plan.shard_order(epoch) if self._by_shard else self.plan.sequence(epoch)
-        sizes = self._sizes(epoch) if self._kept is None else self._kept
+        sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
         sizes = sizes[ranges(self._first[units], self._runs[units])]
         sizes = sizes[sizes > 0]
         ends = np.cumsum(sizes)
@@ -160,7 +160,7 @@ class GroupOrder:
         return _Epoch(bounds, outs, groups, begins, sizes, places)
 
     def _filled(self, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-        """(where each group comes, how many batches they take)."""
+        """Fill batches with groups: (the place of each group's first row, the number of batches)."""
         ends = np.cumsum(sizes)
         begins = ends - sizes
         # of a batch that begins with this group, the first that it has no room for

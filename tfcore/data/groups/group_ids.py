@@ -24,7 +24,7 @@ NO_GROUP = -1
 
 @tf.autograph.experimental.do_not_convert
 def group_ids(column: RawColumn) -> tf.Tensor:
-    """A number from 0 up for each value of a column of scalars, the same wherever it occurs; int64 [rows]."""
+    """The group id of each row, int64 [rows], at least 0: the same for equal values of a scalar column."""
     values = column.plain()
     if values.dtype == tf.string:
         ids = tf.strings.to_hash_bucket_fast(values, tf.int64.max)
@@ -37,17 +37,17 @@ def group_ids(column: RawColumn) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def placed(rows: Batch, places: tf.Tensor) -> Batch:
-    """Some of the rows, in the order of `places`. Where that is -1 - i stands row i too, but counts for nothing: zeros might
-    be a row that the model makes no number of.
+    """Gather the rows at `places`. A place of -1 - i gets row i with weight 0 and no group: a filler that the model can
+    compute, as zeros may not be.
 
     Args:
         rows: with "weight" and "group".
         places: int32 [places].
     """
-    there = places >= 0
-    columns = {name: tf.gather(value, tf.where(there, places, -1 - places)) for name, value in rows.items()}
-    columns["weight"] = tf.where(there, columns["weight"], 0.0)
-    columns[GROUP] = tf.where(there, columns[GROUP], tf.constant(NO_GROUP, tf.int64))
+    filled = places >= 0
+    columns = {name: tf.gather(value, tf.where(filled, places, -1 - places)) for name, value in rows.items()}
+    columns["weight"] = tf.where(filled, columns["weight"], 0.0)
+    columns[GROUP] = tf.where(filled, columns[GROUP], tf.constant(NO_GROUP, tf.int64))
     return columns
 
 
@@ -77,5 +77,5 @@ def group_splits(ids: Any) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def row_groups(row_splits: tf.Tensor, rows: tf.Tensor | int) -> tf.Tensor:
-    """The group of each row, int64 [rows]; of valid row_splits."""
+    """The group of each row, int64 [rows], from valid row_splits."""
     return tf.searchsorted(row_splits[1:], tf.range(rows, dtype=row_splits.dtype), side="right", out_type=tf.int64)

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.evaluation.tasks import Task
 from headway.messages import counted
+from headway.tasks.table import TaskName
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
 from tfcore.train.settings.schedule import CosineRate
@@ -50,7 +50,7 @@ class Facts(Frozen):
 
     rows: int = Field(ge=0, description="of the train split")
     width: int = Field(ge=0, description="inputs of the model: numbers, and categories of one id each")
-    task: Task
+    task: TaskName
     images: bool = Field(default=False, description="whether an input is an image")
 
 

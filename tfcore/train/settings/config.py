@@ -68,6 +68,10 @@ class OptimizerConfig(Frozen):
         return self.model_dump(exclude={"name"}, exclude_none=True)
 
 
+LOSSES = ("squared_error", "absolute_error", "huber", "focal")
+"""Losses by name, in place of the task's; `tfcore.heads.losses`."""
+
+
 class EarlyStoppingConfig(Frozen):
     """Stop when the loss on a holdout of the train split no longer falls; the best weights are kept."""
 
@@ -89,7 +93,7 @@ class TrainingConfig(Grown):
 
     newer = (
         *("augment", "ranking", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"),
-        *("strategy", "replicas", "workers", "worker_timeout"),
+        *("strategy", "replicas", "workers", "worker_timeout", "loss"),
     )
 
     epochs: float | None = Field(
@@ -106,6 +110,11 @@ class TrainingConfig(Grown):
         default_factory=dict,
         description="numbers that the step reads anew each time, a value or a schedule: label_smoothing, temperature, "
         "dropout, positive_weight, regularization, or any name that the user's model asks for",
+    )
+    loss: Annotated[str, Field(pattern=rf"^({'|'.join(LOSSES)}|[A-Za-z_]\w*:[A-Za-z_]\w*)$")] | None = Field(
+        default=None,
+        description=f"{', '.join(LOSSES)}, or module:function of (batch, outputs) that gives one number per row; "
+        "default: the task's",
     )
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"

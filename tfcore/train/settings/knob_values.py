@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 from tfcore.train.settings.schedule import Schedule
 
 _KNOBS = {
@@ -122,12 +124,13 @@ def check(name: str, value: Any, knobs: Mapping[str, Any] | list[str]) -> None:
         raise ConfigError(wrong, where=f"knob {name!r}")
 
 
-def check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:
+def check_knobs(knobs: Mapping[str, Any], task: Task | str, *, user: bool) -> None:
     """ConfigError for a knob that nothing would read."""
+    kind = task_of(task)
     for name in knobs:
-        if name in ("positive_weight",) and task != "binary":
-            problem = f"{name} is for a binary label, and this one is {task}"
-        elif name in ("label_smoothing", "temperature") and task == "regression":
+        if name in ("positive_weight",) and (kind.per_class or not kind.has_classes):
+            problem = f"{name} is for a binary label, and this one is {kind.name}"
+        elif name in ("label_smoothing", "temperature") and not kind.has_classes:
             problem = f"{name} is for a label with classes, and this one is a number"
         elif name not in MEANINGS and not user:
             problem = f"nothing reads {name!r}; the built-in models know {', '.join(sorted(MEANINGS))}"

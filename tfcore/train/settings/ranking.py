@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import column_yaml
+from headway.tasks.table import task_of
 
 VERSION = 2
 """Raised by whoever changes what a training that ranks writes for the same request; others keep what they have."""
@@ -55,8 +56,10 @@ class RankingConfig(Frozen):
                 where=_WHERE,
                 fix=f"{column_yaml('NAME', 'group')}, as a query's id",
             )
-        if task == "multiclass":
-            raise ConfigError("classes have no order", where=_WHERE, fix="rank a binary label or a number")
+        if task is not None and task_of(task).wide:
+            raise ConfigError(
+                f"the predictions of a {task} task have no order", where=_WHERE, fix="rank a binary label or a number"
+            )
         if mixup:
             raise ConfigError(
                 "mixup makes rows of two groups", where=_WHERE, fix="leave out training.augment.mixup, or ranking"

@@ -19,7 +19,8 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.evaluation.tasks import Task
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 
 Rate = Annotated[float, Field(gt=0.0, le=1000.0)]
 _WHERE = "training.sampling"
@@ -54,7 +55,7 @@ class SamplingConfig(Frozen):
 
 
 def class_rates(
-    config: SamplingConfig, classes: Sequence[str], counts: Mapping[str, int] | None, task: Task
+    config: SamplingConfig, classes: Sequence[str], counts: Mapping[str, int] | None, task: Task | str
 ) -> list[float]:
     """How often a row of each class comes in an epoch, on average.
 
@@ -65,12 +66,13 @@ def class_rates(
     Raises:
         ConfigError: naming the key.
     """
-    if task == "regression":
-        raise ConfigError("a regression's label has no classes", where=_WHERE)
+    task = task_of(task)
+    if not task.has_classes:
+        raise ConfigError(f"a {task.name} label has no classes", where=_WHERE)
     if config.negatives is not None:
-        if task != "binary":
+        if task.per_class:
             fix = "say rates: {class: share} instead"
-            raise ConfigError(f"a {task} label has no negatives", where=f"{_WHERE}.negatives", fix=fix)
+            raise ConfigError(f"a {task.name} label has no negatives", where=f"{_WHERE}.negatives", fix=fix)
         return [config.negatives, 1.0]
     if config.rates is not None:
         unknown = [name for name in config.rates if name not in classes]
@@ -85,8 +87,8 @@ def class_rates(
     return [target / counts[name] if counts.get(name) else 1.0 for name in classes]
 
 
-def logit_offsets(rates: Sequence[float], task: Task) -> list[float]:
+def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
     """What the sample adds to the log odds of a binary label [1], or to the logits of the classes [classes]."""
-    if task == "binary":
-        return [math.log(rates[1] / rates[0])]
-    return [math.log(rate) for rate in rates]
+    if task_of(task).per_class:
+        return [math.log(rate) for rate in rates]
+    return [math.log(rates[1] / rates[0])]

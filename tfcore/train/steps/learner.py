@@ -1,6 +1,6 @@
 """A model, its optimizer, and the compiled program that runs up to K steps on a stack of batches.
 
-    learner = Learner(model=model, task="binary", config=TrainingConfig(), step=step, specs=specs)
+    learner = Learner(model=model, head="binary", config=TrainingConfig(), step=step, specs=specs)
     outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]
 
 A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
@@ -23,11 +23,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.evaluation.tasks import Task
 from tfcore.graph.function import GraphFunction, Jit
 from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.shared_state import SharedState
-from tfcore.losses.row_losses import row_losses
+from tfcore.heads.base import Head
 from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.settings.ranking import RankingConfig
@@ -35,7 +34,7 @@ from tfcore.train.steps.micro_batches import accumulated
 from tfcore.train.steps.stop_condition import StopCondition
 from tfcore.train.steps.train_step import StepResult, TrainStep, make_optimizer
 
-__all__ = ["Learner", "Outcome", "Stack", "make_optimizer", "row_losses"]
+__all__ = ["Learner", "Outcome", "Stack", "make_optimizer"]
 
 Stack = Mapping[str, Any]
 
@@ -59,14 +58,14 @@ class Learner:
 
     Args:
         model: takes {"numeric", "categorical"}, gives [B, outputs].
-        task: decides the loss: sigmoid or softmax cross-entropy, or squared error.
+        head: decides the loss; a task's name stands for its head.
         step: int64 variable, counted up by one each step; dropout masks are drawn from it.
         specs: of a stack, all dimensions known.
         optimizer: which, and its settings.
         knobs: the variables of the knobs; "learning_rate" is always one of them. Those of
         `tfcore.train.settings.knob_values.MEANINGS`
             are read here, others by the model.
-        label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
+        label_std: for labels with a unit; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
         offsets: added to the outputs while training and at no other time; see `tfcore.train.settings.sampling`.
         ranking: has the order within "group" of a batch count too; rows of a group follow each other, see
@@ -80,7 +79,7 @@ class Learner:
         self,
         *,
         model: keras.Model,
-        task: Task,
+        head: Head | str,
         step: tf.Variable,
         specs: Mapping[str, tf.TensorSpec],
         optimizer: OptimizerConfig,
@@ -94,14 +93,14 @@ class Learner:
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
-        self.model, self.task, self.step = model, task, step
+        self.model, self.step = model, step
         self.optimizer = make_optimizer(optimizer)
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
         self.knobs = knobs or KnobVariables(["learning_rate"])
         self.train_step = TrainStep(
             model=model,
-            task=task,
+            head=head,
             optimizer=self.optimizer,
             knobs=self.knobs,
             counter=step,

@@ -1,6 +1,6 @@
 """One training step in pieces: forward, gradients, update.
 
-    step = TrainStep(model=model, task="binary", optimizer=optimizer, knobs=knobs, counter=counter)
+    step = TrainStep(model=model, head="binary", optimizer=optimizer, knobs=knobs, counter=counter)
     kept = step.keep()                             # what a skipped step puts back
     part = step.part(batch)                        # the batch's loss and gradients, all of it at once
     done = step.finish(part, kept)                 # applied to the variables, or skipped if it is not finite
@@ -25,12 +25,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headway.evaluation.tasks import Task
+from headway.errors import ConfigError
 from headway.messages import some
 from tfcore.data.groups.group_ids import GROUP, NO_GROUP, group_splits
 from tfcore.graph.knobs import KnobVariables
+from tfcore.heads.base import Head
+from tfcore.heads.table import head_of
 from tfcore.losses.pairwise import pairwise_loss
-from tfcore.losses.row_losses import row_losses
 from tfcore.models.layers import rows_from
 from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
@@ -68,11 +69,11 @@ class TrainStep:
 
     Args:
         model: takes the batch without "label" and "weight", gives [rows, outputs].
-        task: decides the loss.
+        head: decides the loss; a task's name stands for its head.
         optimizer: built for the model's trainable variables.
         knobs: those of `tfcore.train.settings.knob_values.MEANINGS` are read here.
         counter: int64 variable, counted up by one each step.
-        label_std: for regression: gradients are those of the error in standard deviations.
+        label_std: for labels with a unit: gradients are those of the error in standard deviations.
         offsets: added to the outputs while training.
         ranking: has the order within "group" of a batch count too; of whole batches only.
         scale: of the loss while gradients are taken, for float16.
@@ -83,7 +84,7 @@ class TrainStep:
         self,
         *,
         model: keras.Model,
-        task: Task,
+        head: Head | str,
         optimizer: keras.optimizers.Optimizer,
         knobs: KnobVariables,
         counter: tf.Variable,
@@ -99,9 +100,15 @@ class TrainStep:
         self.unreached_eagerly: list[str] = []
         """The same of the last step that ran eagerly."""
         self._log = log or (lambda line: None)
-        self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
+        self.model, self.head, self.optimizer, self.knobs, self.counter = (
+            model,
+            head_of(head),
+            optimizer,
+            knobs,
+            counter,
+        )
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
-        self._std, self._variance = float(label_std), float(label_std) ** 2
+        self._std, self._unit = float(label_std), float(label_std) ** self.head.degree
         self._ranking = ranking
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
@@ -130,6 +137,8 @@ class TrainStep:
             first_row: where they begin in the whole batch, or int32 [rows] the place of each, so that dropout draws for
                 each row what it would there.
         """
+        if self.head.train_step is not None:
+            return self._users(batch)
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             with rows_from(first_row):
@@ -142,7 +151,7 @@ class TrainStep:
                 own = [times * extra for extra in own]
             if share is not None:
                 own = [share * extra for extra in own]
-            objective = loss / self._variance
+            objective = loss / self._unit
             if self._ranking is not None:
                 objective += self._ranking.share * (self._order_loss(self._ranking, batch, output) - objective)
             objective = tf.add_n([objective, *own])
@@ -162,6 +171,29 @@ class TrainStep:
             back = 1.0 / self.scale.value
             gradients = [gradient * back for gradient in gradients]
         return Part(loss, objective, gradients)
+
+    def _users(self, batch: Batch) -> Part:
+        """The loss and gradients that a task's own train_step gives."""
+        assert self.head.train_step is not None
+        trained = self.model.trainable_variables
+        answer = self.head.train_step(self.model, batch)
+        if not isinstance(answer, tuple | list) or len(answer) != 2 or len(answer[1]) != len(trained):
+            raise ConfigError(
+                "train_step returned something else than a loss and a gradient for each trainable variable",
+                where=self.head.task.name,
+                fix="return loss, tape.gradient(loss, model.trainable_variables)",
+            )
+        loss, gradients = tf.cast(answer[0], tf.float32), answer[1]
+        if loss.shape.rank != 0:
+            raise ConfigError(
+                "the loss of train_step is not one number", where=self.head.task.name, fix="take its mean"
+            )
+        self._note([v.path for v, gradient in zip(trained, gradients, strict=True) if gradient is None])
+        filled = [
+            tf.zeros_like(v.value) if gradient is None else tf.convert_to_tensor(gradient)
+            for v, gradient in zip(trained, gradients, strict=True)
+        ]
+        return Part(loss, loss, filled)
 
     def _note(self, unreached: Sequence[str]) -> None:
         """An optimizer is given zeros for them, and nothing else would show it."""
@@ -215,9 +247,7 @@ class TrainStep:
 
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """(loss, weight) of each row as a prediction has them: no dropout, and no knob. float32 [rows]"""
-        return row_losses(self.task, batch["label"], self._output(batch, training=False)), tf.cast(
-            batch["weight"], tf.float32
-        )
+        return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if (temperature := self.knobs.get("temperature")) is not None:
@@ -225,7 +255,8 @@ class TrainStep:
         if self._offsets is not None:
             output += self._offsets
         label, weights = self._targets(batch)
-        return row_losses(self.task, label, output, smoothing=self.knobs.get("label_smoothing")), weights
+        rows = {**batch, "label": label}
+        return self.head.loss(rows, output, smoothing=self.knobs.get("label_smoothing")), weights
 
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """(label, weight) of each row in training."""

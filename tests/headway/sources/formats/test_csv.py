@@ -293,8 +293,8 @@ def test_a_values_fate_does_not_hang_on_its_neighbours(tmp_path_factory, kind, s
         (chunk,) = CsvSource(CsvConfig()).read(piece, ["a"], {"a": kind})
         done = coerce(chunk.batch, [Column(name="a", type=stored, nullable=True)])
         found = dict(zip(range(len(texts)), done.batch.column(0).to_pylist(), strict=False))
-        if done.kept is not None:
-            found = dict(zip(done.kept.tolist(), done.batch.column(0).to_pylist(), strict=True))
+        if done.fitting_rows is not None:
+            found = dict(zip(done.fitting_rows.tolist(), done.batch.column(0).to_pylist(), strict=True))
         return [repr(found.get(i, "rejected")) for i in range(len(texts))]
 
     assert fate(values) == [fate([value])[0] for value in values]

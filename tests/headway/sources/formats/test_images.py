@@ -88,12 +88,12 @@ def test_labels_come_from_a_table(folder):
             DataError,
             r"4 file names stand in it more than once: '0.jpg', '1.jpg', '2.jpg' and 1 more",
         ),
-        ("file,label\n0.jpg,1\n0.jpg,1\n", DataError, r"1 file name stands .*: '0.jpg'.*fix: one row a file"),
+        ("file,label\n0.jpg,1\n0.jpg,1\n", DataError, r"1 file name stands .*: '0.jpg'.*fix: write one row per file"),
         (
             "file,label\nimages/0.jpg,1\n0,2\ncat/0.jpeg,3\n4,4\n",
             DataError,
-            r"none of its 4 file names is that of an image: it has 'images/0.jpg', '0', 'cat/0.jpeg' and 1 more, "
-            r"and the images are 'cat/0.jpg', 'cat/1.PNG', 'dog/2.jpeg' and 3 more.*fix: names with their endings",
+            r"none of its 4 file names is an image's: it has 'images/0.jpg', '0', 'cat/0.jpeg' and 1 more, "
+            r"and the images are 'cat/0.jpg', 'cat/1.PNG', 'dog/2.jpeg' and 3 more.*fix: write names with their endings",
         ),
         ("name,label\n0.jpg,1\n", ConfigError, "no column 'file'"),
         ("\0\xff", (DataError, ConfigError), "table of labels"),
@@ -112,10 +112,10 @@ def test_names_that_miss_and_images_without_a_label_are_noted(folder):
     source, found = opened(folder, table="labels.csv")
     _, (missed, bare) = infer(source.prefix(found, 9), {}, only=False, needed=frozenset(), where="")
     assert missed.endswith(
-        "no image of the first span is called 'gone0.jpg', 'gone1.jpg', 'gone2.jpg' and 1 more: 4 of 6 names"
+        "4 of 6 names match no image of the first span, e.g. 'gone0.jpg', 'gone1.jpg', 'gone2.jpg' and 1 more"
     )
     assert missed.startswith(found[-1].path)
-    assert bare.endswith("no label is for 'cat/1.PNG', 'dog/cut.jpg', 'dog/empty.png' and 1 more: 4 of 6 images")
+    assert bare.endswith("4 of 6 images have no label, e.g. 'cat/1.PNG', 'dog/cut.jpg', 'dog/empty.png' and 1 more")
     names = [file.path.removeprefix(f"{folder}/2013-01/") for file in found[:-1]]
     (folder / "2013-01/labels.csv").write_text("file,label\n" + "".join(f"{name},a\n" for name in names))
     source, found = opened(folder, table="labels.csv")

@@ -117,7 +117,7 @@ def test_a_values_fate_does_not_hang_on_its_neighbours(opened, kind, stored, val
         ends = {}
         for chunk in source.read(source.ranges(found)[0], ["a"], {"a": kind}):
             done = coerce(chunk.batch, [Column(name="a", type=stored, nullable=True)])
-            kept = range(chunk.batch.num_rows) if done.kept is None else done.kept.tolist()
+            kept = range(chunk.batch.num_rows) if done.fitting_rows is None else done.fitting_rows.tolist()
             at = chunk.positions()
             ends |= {int(at[i]): repr(v) for i, v in zip(kept, done.batch.column(0).to_pylist(), strict=True)}
         return [ends.get(i, "rejected") for i in range(len(texts))]
@@ -146,7 +146,7 @@ def test_a_prefix_finds_types_that_hold_for_the_sample(opened):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'[{"a": 1}]', "one object a line"),
+        (b'[{"a": 1}]', "one object per line"),
         ('{"a":1}\n'.encode("utf-16"), "UTF-16"),
         (b"PK\x03\x04....", "zip"),
         (b"PAR1....", "format: parquet"),

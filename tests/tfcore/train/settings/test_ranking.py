@@ -70,7 +70,7 @@ def learner_of(ranking, jit, task, std):
     specs = SPECS if ranking else {name: spec for name, spec in SPECS.items() if name != "group"}
     learner = Learner(
         model=keras.Model(inputs, layer(inputs["numeric"])),
-        task=task,
+        head=task,
         step=tf.Variable(0, dtype=tf.int64),
         specs=specs,
         optimizer=OptimizerConfig(name="sgd"),
@@ -250,7 +250,7 @@ def test_mistakes_are_named(examples, tmp_path):
     for share in (0.0, 1.0):
         with pytest.raises(ValidationError, match="share"):
             RankingConfig(share=share)
-    with pytest.raises(ConfigError, match="classes have no order"):
+    with pytest.raises(ConfigError, match="of a multiclass task have no order"):
         RankingConfig().check("multiclass", group="query", mixup=False)
     with pytest.raises(ConfigError, match="rows of two groups"):
         data(request(examples, augment={"mixup": 0.2}))

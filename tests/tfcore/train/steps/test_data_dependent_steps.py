@@ -10,8 +10,10 @@ import tensorflow as tf
 
 from headway.errors import DataError
 from headway.monitor import Monitor
+from headway.tasks.table import task_of
 from tfcore.graph.function import graph_function
 from tfcore.graph.knobs import KnobVariables
+from tfcore.heads.builtin import BinaryHead
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import OffsetEmbedding
@@ -65,7 +67,7 @@ def learner(jit="off", *, precision="float32", knobs=(), dropout=0.2, **options)
     variables = KnobVariables(["learning_rate", *knobs])
     config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
     model = build(config, LAYOUT, seed=7, step=step, knobs=variables, precision=precision)
-    given = {"task": "binary", "optimizer": OptimizerConfig(name="sgd", momentum=0.9)} | options
+    given = {"head": "binary", "optimizer": OptimizerConfig(name="sgd", momentum=0.9)} | options
     return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, **given)
 
 
@@ -283,6 +285,12 @@ def test_a_loss_scale_is_halved_and_doubled_alike_in_graph_and_eager_mode():
     assert not bool(scale.update(tf.constant(False), tf.constant(True)))  # smaller it cannot be: that step is lost
 
 
+class InUnits(BinaryHead):
+    """Its objective is divided by label_std squared."""
+
+    degree = 2
+
+
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wrong(jit):
     """An objective 1e4 times as large overflows at first; the limit of one step would end any training at that."""
@@ -292,6 +300,7 @@ def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wr
         precision="float16",
         dropout=0.0,
         scale=LossScale(good_steps=50),
+        head=InUnits(task_of("binary")),
         label_std=0.01,
         ending=StopCondition(non_finite_limit=1),
     )
@@ -348,7 +357,12 @@ def test_many_rows_of_one_id_lose_nothing_when_their_gradients_are_added_up():
 def test_a_resume_carries_the_loss_scale_and_micro_batches_change_no_bit_of_it(tmp_path):
     """Compiled by XLA; what is restored is the same uncompiled, and test_learner.py resumes such a training."""
     make = lambda: learner(  # noqa: E731
-        "on", precision="float16", label_std=0.01, scale=LossScale(good_steps=7), micro_batches=True
+        "on",
+        precision="float16",
+        head=InUnits(task_of("binary")),
+        label_std=0.01,
+        scale=LossScale(good_steps=7),
+        micro_batches=True,
     )
     go = lambda it, first, end: train(it, end, first, rate=1e-5, micro_batches=2)  # noqa: E731
     it = assert_resumes_exactly(make, go, Learner.variables, steps=30, stops=(13,), folder=tmp_path)

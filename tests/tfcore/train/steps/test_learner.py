@@ -20,7 +20,7 @@ from tfcore.train.checkpoints import Checkpoints
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.settings.knob_values import Knobs
 from tfcore.train.settings.schedule import CosineRate
-from tfcore.train.steps.learner import Learner, row_losses
+from tfcore.train.steps.learner import Learner
 from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.xla_choice import slow_under_xla
 
@@ -67,7 +67,7 @@ def learner(jit="off", dropout=0.2, model=None, knobs=(), **options):
     if model is None:
         config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
         model = build(config, LAYOUT, seed=7, step=step, knobs=variables)
-    options = {"task": "binary", "optimizer": OptimizerConfig(), **options}
+    options = {"head": "binary", "optimizer": OptimizerConfig(), **options}
     return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, **options)
 
 
@@ -227,16 +227,6 @@ def test_what_knobs_mean():
         assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
 
 
-def test_smoothed_losses_of_classes_are_those_of_soft_labels():
-    output, label = np.array([[0.3, -1.0, 2.0]], np.float32), tf.constant([1])
-    soft = np.full((1, 3), 0.3 / 3)
-    soft[0, 1] += 0.7
-    expected = tf.nn.softmax_cross_entropy_with_logits(soft.astype(np.float32), output)
-    for given in (label, tf.one_hot(label, 3)):
-        found = row_losses("multiclass", given, output, smoothing=tf.constant(0.3))
-        assert np.allclose(found, expected, rtol=1e-6)
-
-
 def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
     """Of label 0.3 and weight 2 is 0.6 of a positive row and 1.4 of a negative one, for the gradient and the loss."""
     knobs = {"positive_weight": 3.0, "label_smoothing": 0.2, "temperature": 2.0, "learning_rate": 0.01}
@@ -312,20 +302,6 @@ def test_evaluation_ignores_padding_and_dropout():
     assert np.isfinite(part)
     assert loss == it.evaluate(ones)
     assert loss != part
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
-def test_row_losses(task):
-    output = np.array([[0.3, -1.0], [2.0, 0.1]] if task == "multiclass" else [[0.3], [2.0]], np.float32)
-    label = tf.constant([1, 0], tf.int64)
-    softmax = np.exp(output) / np.exp(output).sum(1, keepdims=True)
-    sigmoid = 1 / (1 + np.exp(-output[:, 0]))
-    expected = {
-        "binary": [-np.log(sigmoid[0]), -np.log(1 - sigmoid[1])],
-        "multiclass": [-np.log(softmax[0, -1]), -np.log(softmax[1, 0])],
-        "regression": [0.49, 4.0],
-    }
-    assert np.allclose(row_losses(task, label, tf.constant(output)), expected[task], rtol=1e-5)
 
 
 def test_class_weights():

@@ -42,7 +42,7 @@ def step(*, normal=False, knobs=(), dropout=False, **options):
     optimizer.build(model.trainable_variables)
     variables = KnobVariables(["learning_rate", *knobs])
     variables.assign({name: tf.constant(2.0) for name in variables.variables_by_name})
-    return TrainStep(model=model, task="binary", optimizer=optimizer, knobs=variables, counter=counter, **options)
+    return TrainStep(model=model, head="binary", optimizer=optimizer, knobs=variables, counter=counter, **options)
 
 
 @pytest.mark.parametrize("cut", [(6,), (1, 5, 11)])

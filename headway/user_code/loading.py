@@ -10,7 +10,6 @@ anew by each call, from their source.
 from __future__ import annotations
 
 import builtins
-import difflib
 import hashlib
 import importlib
 import importlib.abc
@@ -25,13 +24,37 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ConfigError
-from headway.storage import user_files
+from headway.messages import did_you_mean
+from headway.user_code import files as user_files
 
 PREFIX = "_headway_user_"
 
 
 def load_function(file: Path, name: str) -> Callable[..., Any]:
-    """The function `name` of the Python file; ConfigError when either is missing or the file does not run."""
+    """Load the function `name` of the Python file; ConfigError when either is missing or the file does not run."""
+    module = _load(file)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise _missing("function", name, module, file, inspect.isfunction)
+    return function
+
+
+def load_object(file: Path, name: str) -> Any:
+    """Load the object `name` of the Python file, of a class an instance made without arguments; ConfigError when it is missing,
+    or the file or the class does not run."""
+    module = _load(file)
+    if (found := getattr(module, name, None)) is None:
+        raise _missing("class", name, module, file, inspect.isclass)
+    if not inspect.isclass(found):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        problem = f"{name}() failed: {type(error).__name__}: {error}"
+        raise ConfigError(problem, where=line_of(error, file)) from error
+
+
+def _load(file: Path) -> types.ModuleType:
     if not file.is_file():
         raise ConfigError("no such file", where=str(file), fix="put the module beside the pipeline")
     if file.suffix != ".py":
@@ -41,25 +64,21 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
     _begin(package, folder)
     try:
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
-        module = importlib.import_module(f"{package}.{file.stem}")
+        return importlib.import_module(f"{package}.{file.stem}")
     except Exception as error:
         _forget(package)
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        functions = [
-            key
-            for key, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__
-        ]
-        close = difflib.get_close_matches(name, functions, 1)
-        fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(functions) or 'no functions'}"
-        raise ConfigError(f"has no function {name!r}", where=str(file), fix=fix)
-    return function
+
+
+def _missing(kind: str, name: str, module: types.ModuleType, file: Path, is_kind: Callable[[Any], bool]) -> ConfigError:
+    names = [key for key, value in vars(module).items() if is_kind(value) and value.__module__ == module.__name__]
+    plural = {"function": "functions", "class": "classes"}[kind]
+    fix = did_you_mean(name, names, f"it has: {', '.join(names) or f'no {plural}'}")
+    return ConfigError(f"has no {kind} {name!r}", where=str(file), fix=fix)
 
 
 def _begin(package: str, folder: Path) -> None:
-    """A package of that name whose modules are the folder's files, none of them loaded yet."""
+    """Make a private package whose modules are the folder's files, none of them loaded yet."""
     _forget(package)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
@@ -89,7 +108,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Runs a file with an `import` that looks beside it first, and never from bytecode: that tells a change by the second."""
+    """Loads a file with an `import` that looks beside it first, never from bytecode, which tells changes by the second."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -102,7 +121,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _importing(package: str, folder: Path) -> Callable[..., Any]:
-    """What `import` does in the modules of a private package."""
+    """The `import` function of the modules of a private package."""
 
     def local(
         name: str,
@@ -123,7 +142,7 @@ def _importing(package: str, folder: Path) -> Callable[..., Any]:
 
 
 def line_of(error: BaseException, file: Path) -> str:
-    """ "file.py, line 12": the last line of the user's file that the error passed through."""
+    """The last line of the user's file in the error's traceback: "file.py, line 12"."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{file.name}, line {error.lineno}"
     lines = [

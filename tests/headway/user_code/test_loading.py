@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from headway.errors import ConfigError
-from tfcore.runtime.user_code import load_function
+from headway.user_code.loading import load_function
 from tfcore.transform.preprocess import load_preprocess
 
 

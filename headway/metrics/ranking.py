@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.evaluation.tasks import RANKED
+from headway.metrics.base import Draws, Floats, Metric, Replicate, Rows
 from headway.tabular.list_arrays import run_starts
 
-Floats = NDArray[np.float64]
+RANKED: tuple[str, ...] = ("ndcg", "mrr")
 NDCG_AT = 10
 """The first so many ranks count where nobody says."""
 NO_GROUP = int(np.iinfo(np.int64).max)
@@ -48,6 +48,40 @@ class Ranked:
             name: float(values @ self.weight / total) if total > 0 else np.nan for name, values in self.values.items()
         }
         return {name: mean if np.isfinite(mean) else None for name, mean in means.items()}
+
+
+class GroupMetric(Metric):
+    """`ndcg` or `mrr`: the mean over the groups of rows, judged by their first `k` ranks."""
+
+    higher_is_better, unit = True, "groups"
+
+    def __init__(self, name: str, k: int):
+        self.name, self.k = name, k
+
+    def _ranked(self, rows: Rows) -> Ranked:
+        if rows.groups is None:
+            raise ValueError(f"{self.name} needs groups, and the rows have none")
+        if self.k not in rows.memo:
+            rows.memo[self.k] = ranked(rows.label, rows.prediction, rows.weight, rows.groups, k=self.k)
+        return rows.memo[self.k]
+
+    def value(self, rows: Rows) -> float | None:
+        return self._ranked(rows).mean()[self.name]
+
+    def replicated(self, rows: Rows) -> Replicate:
+        """Each group has its value, and a replicate weighs the groups anew."""
+        groups = self._ranked(rows)
+        values, row, factor = groups.values[self.name], groups.row, groups.weight
+        # of a group's rows each is drawn as often, so that one stands for all; by its own weight, or all by the same
+        if len(rows) and not (rows.weight == rows.weight[0]).all():
+            factor = factor / rows.weight[row]
+
+        def replicate(draws: Draws) -> Floats:
+            drawn = draws.weights.take(row, axis=1) * factor
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return drawn @ values / drawn.sum(1)
+
+        return replicate
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from headway.storage.user_files import digest, imported_files
+from headway.user_code.files import digest, imported_files
 
 FILES = {
     "model.py": "import os, keras\nimport towers\nfrom parts import deep\n\ndef build():\n    import lazy.inner as l\n",

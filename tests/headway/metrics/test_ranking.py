@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from headway.evaluation.bootstrap import paired
 from headway.evaluation.gate import GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.metrics import measure_table, summary
-from headway.evaluation.ranking_metrics import NO_GROUP, codes_of, ranked
+from headway.evaluation.metrics import summary
+from headway.metrics.ranking import NO_GROUP, codes_of, ranked
+from tests.headway.evaluation.arrays import paired_arrays
 
 
 def by_definition(label, score, k):
@@ -82,16 +82,16 @@ def test_a_replicate_draws_groups_and_its_error_is_what_repeated_experiments_sho
     differences, errors = [], []
     for seed in range(120):
         label, codes, a, b = models(120, seed=seed)
-        found = paired("binary", label, a, b, metrics=("ndcg", "mrr"), samples=80, group=codes, ndcg_at=10)
+        found = paired_arrays("binary", label, a, b, metrics=("ndcg", "mrr"), samples=80, group=codes, ndcg_at=10)
         differences.append([found[name].difference for name in ("ndcg", "mrr")])
         errors.append([found[name].standard_error for name in ("ndcg", "mrr")])
     assert np.mean(errors, 0) == pytest.approx(np.std(differences, 0), rel=0.25)
     weight = np.random.default_rng(0).uniform(0.5, 2, len(label))
-    found = paired("binary", label, a, b, weight, metrics=("ndcg",), samples=80, group=codes, ndcg_at=3)["ndcg"]
+    found = paired_arrays("binary", label, a, b, weight, metrics=("ndcg",), samples=80, group=codes, ndcg_at=3)["ndcg"]
     assert found.candidate == pytest.approx(ranked(label, a, weight, codes, k=3).mean()["ndcg"])
     assert found.standard_error > 0
     with pytest.raises(ValueError, match="the rows have none"):
-        paired("binary", label, a, b, metrics=("ndcg",))
+        paired_arrays("binary", label, a, b, metrics=("ndcg",), ndcg_at=3)
 
 
 def written(path, label, score, codes):
@@ -124,7 +124,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
     verdict = decide(GateRequest.model_validate(base))
     assert verdict["verdict"] == "reject" and any("ndcg fell" in reason for reason in verdict["reasons"])
     assert json.dumps(verdict["comparisons"])
-    ours = measure_table(worse, "binary", group="query", ndcg_at=3)
+    ours = summary(worse, "binary", group="query", ndcg_at=3)["overall"]
     assert verdict["metrics"]["candidate"] == ours and verdict["metrics"]["candidate"]["mrr"] < 0.95
     whole = summary(worse, "binary", slices=["half"], group="query", ndcg_at=3)
     assert whole["overall"] == ours and whole["ndcg_at"] == 3 and whole["slices"]["half"]["odd"]["ndcg"] != ours["ndcg"]

@@ -1,4 +1,4 @@
-"""The user's Python files: one that the pipeline names, and those beside it that it imports.
+"""The user's Python files: the one that the pipeline names, and those beside it that it imports.
 
     imported_files(Path("my_models.py"))     # [my_models.py, towers.py, parts/__init__.py, parts/deep.py]
     digest(Path("my_models.py"))             # changes when any of them does
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def imported_files(file: Path) -> list[Path]:
-    """`file` first, then what it imports from its own folder, directly or through others; sorted."""
+    """The file, then the files of its folder that it imports, directly or through others; sorted."""
     folder, files, todo = file.parent, {file}, [file]
     while todo:
         for name in _imports(todo.pop(), folder):
@@ -28,7 +28,7 @@ def imported_files(file: Path) -> list[Path]:
 
 
 def digest(file: Path) -> str:
-    """SHA-256 of the file, and of those beside it that it imports."""
+    """The SHA-256 of a file and of those beside it that it imports."""
     first, *others = imported_files(file)
     checksum = hashlib.sha256(first.read_bytes())
     for path in others:
@@ -44,7 +44,7 @@ def is_local(folder: Path, name: str) -> bool:
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:
-    """The files that importing the dotted name runs, packages first; nothing of a name that is not in `folder`."""
+    """The files that importing the dotted name runs, packages first; none for a name that is not in `folder`."""
     at = folder
     for part in name.split("."):
         place = _place(at / part) if part.isidentifier() else None
@@ -65,7 +65,7 @@ def _place(path: Path) -> Path | None:
 
 
 def _imports(file: Path, folder: Path) -> Iterator[str]:
-    """Dotted names, seen from `folder`, of what may be modules; of `from a import b` both a and a.b."""
+    """Dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

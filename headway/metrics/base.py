@@ -1,0 +1,156 @@
+"""A metric: its value on some rows, and its value under many weightings of them at once.
+
+    auc = Auc()
+    auc.value(rows)                              # 0.71, or None where it is undefined
+    replicate = auc.replicated(rows)             # sorted once
+    replicate(Draws(weights))                    # float64 [replicates]: the metric under each row of `weights`
+
+A metric that is a function of weighted means needs no class of its own:
+
+    MomentMetric("rmse", lambda rows: (rows.prediction - rows.label)[:, None] ** 2, lambda means: np.sqrt(means[..., 0]))
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Evaluation rows as arrays."""
+
+    label: Floats
+    """[rows]: the number, or the index of the class."""
+    prediction: Floats
+    """[rows] or [rows, width]; not a number where a model gave none."""
+    weight: Floats
+    """[rows]"""
+    groups: NDArray[np.int64] | None = None
+    """[rows]: equal for the rows of a group."""
+    columns: Mapping[str, NDArray[Any]] | None = None
+    """Other columns, for metrics of the user's own; each [rows]."""
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What several metrics of the same rows need, computed once."""
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @cached_property
+    def total(self) -> float:
+        """The summed weight."""
+        return float(self.weight.sum())
+
+    @property
+    def known(self) -> bool:
+        """Whether every prediction is a number."""
+        return not np.isnan(self.prediction).any()
+
+    def at(self, rows: Any) -> Rows:
+        """Some of the rows: indices, a slice or a mask."""
+        columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
+        groups = None if self.groups is None else self.groups[rows]
+        return Rows(self.label[rows], self.prediction[rows], self.weight[rows], groups, columns)
+
+    def predicted(self, prediction: Floats) -> Rows:
+        """The same rows with the predictions of another model."""
+        return Rows(self.label, prediction, self.weight, self.groups, self.columns)
+
+
+class Draws:
+    """How often each row is drawn in each replicate.
+
+    Args:
+        counts: whole numbers [replicates, rows].
+        weight: of the rows, [rows]; None: all weigh the same.
+    """
+
+    def __init__(self, counts: NDArray[Any], weight: Floats | None = None):
+        self.counts = counts
+        self.weights = counts if weight is None else counts * weight
+        """[replicates, rows]"""
+
+    @cached_property
+    def floats(self) -> Floats:
+        return self.weights.astype(np.float64, copy=False)
+
+    @cached_property
+    def totals(self) -> Floats:
+        """[replicates, 1]"""
+        return self.floats.sum(1, keepdims=True)
+
+
+Replicate = Callable[[Draws], Floats]
+
+
+class Metric(ABC):
+    """One number that judges predictions."""
+
+    name: str
+    higher_is_better: bool | None = False
+    """None: neither is, as of the mean prediction; models are not compared by it."""
+    unit: Literal["rows", "classes", "groups"] = "rows"
+    """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
+
+    @abstractmethod
+    def value(self, rows: Rows) -> float | None:
+        """The metric on these rows; None where it is undefined. Rows have a positive total weight."""
+
+    @abstractmethod
+    def replicated(self, rows: Rows) -> Replicate:
+        """The metric under many weightings of these rows; not a number where it is undefined."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class MomentMetric(Metric):
+    """A function of weighted means over the rows.
+
+    Args:
+        moments: what is averaged; float64 [rows, moments].
+        combine: the metric of those means; [..., moments] -> [...].
+    """
+
+    def __init__(
+        self,
+        name: str,
+        moments: Callable[[Rows], Floats],
+        combine: Callable[[Floats], Floats] | None = None,
+        *,
+        higher_is_better: bool | None = False,
+        unit: Literal["rows", "classes"] = "rows",
+    ):
+        self.name, self.higher_is_better, self.unit = name, higher_is_better, unit
+        self._moments, self._combine = moments, combine or (lambda means: means[..., 0])
+
+    def value(self, rows: Rows) -> float | None:
+        means = rows.weight @ self._moments(rows) / rows.total
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return finite(float(self._combine(means)))
+
+    def replicated(self, rows: Rows) -> Replicate:
+        moments = self._moments(rows)
+
+        def replicate(draws: Draws) -> Floats:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return self._combine(draws.floats @ moments / draws.totals)
+
+        return replicate
+
+
+def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:
+    """The moments of a metric that is the mean of one number per row: of (label, prediction)."""
+    return lambda rows: of_row(rows.label, rows.prediction)[:, None]
+
+
+def finite(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else value

@@ -1,0 +1,258 @@
+"""Metrics of labels that are classes. Probabilities are clipped to [1e-7, 1 - 1e-7] in the log loss, as Keras does.
+
+Labels are class indices; a binary prediction is [rows], the probability of class 1, others are [rows, classes].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.metrics.base import Draws, Floats, Metric, MomentMetric, Replicate, Rows, finite, per_row
+from headway.tabular.list_arrays import run_starts
+
+EPSILON = 1e-7
+BINS = 10
+
+
+def log_loss(label: Floats, prediction: Floats) -> Floats:
+    """The natural log loss of each row. [rows]"""
+    if prediction.ndim == 2:
+        likelihood = prediction[np.arange(len(label)), label.astype(np.int64)]
+    else:
+        likelihood = np.where(label > 0.5, prediction, 1.0 - prediction)
+    return -np.log(np.clip(likelihood, EPSILON, 1.0 - EPSILON))
+
+
+def correct(label: Floats, prediction: Floats) -> Floats:
+    """1.0 where the more likely class (probability over 0.5; of equals the first) is the label, NaN where a prediction
+    is not a number. [rows]"""
+    unknown = np.isnan(prediction)
+    right = (decided(prediction) == label).astype(np.float64)
+    return np.where(unknown.any(1) if prediction.ndim == 2 else unknown, np.nan, right) if unknown.any() else right
+
+
+def decided(prediction: Floats) -> NDArray[Any]:
+    """The more likely class of each row. [rows]"""
+    return prediction.argmax(1) if prediction.ndim == 2 else prediction > 0.5
+
+
+def squared_distance(label: Floats, prediction: Floats) -> Floats:
+    """The Brier score of each row (Brier, "Verification of forecasts expressed in terms of probability", 1950): of two
+    classes in the form of one of them, (p - y)^2; of more the sum over all classes. [rows]"""
+    if prediction.ndim == 1:
+        return (prediction - label) ** 2
+    one_hot = np.eye(prediction.shape[1])[label.astype(np.int64)]
+    return ((prediction - one_hot) ** 2).sum(1)
+
+
+class Auc(Metric):
+    """The exact area under the ROC curve: the weighted share of (positive, negative) pairs that the score puts in the
+    right order, ties counting half. Undefined where a class is missing."""
+
+    name, higher_is_better, unit = "auc", True, "classes"
+
+    def value(self, rows: Rows) -> float | None:
+        if not len(rows) or not rows.known:
+            return None
+        positive, negative = _by_score(rows)
+        pairs = positive.sum() * negative.sum()
+        if not pairs > 0:
+            return None
+        below = np.cumsum(negative) - negative
+        return float(np.dot(positive, below + 0.5 * negative) / pairs)
+
+    def replicated(self, rows: Rows) -> Replicate:
+        standing = PositivesAmongNegatives(rows.label, rows.prediction)
+        return lambda draws: standing.auc(draws.weights)
+
+
+def _by_score(rows: Rows) -> tuple[Floats, Floats]:
+    """(weight of the positive rows, of the negative ones) at each distinct score, the lowest first."""
+    order = np.argsort(rows.prediction, kind="stable")
+    first = np.flatnonzero(run_starts(rows.prediction[order]))  # where each run of ties begins
+    positive = np.add.reduceat((rows.weight * rows.label)[order], first)
+    return positive, np.add.reduceat((rows.weight * (1.0 - rows.label))[order], first)
+
+
+class PositivesAmongNegatives:
+    """Where each positive stands among the negatives by score: all that AUC needs to know of the scores."""
+
+    def __init__(self, label: Floats, score: Floats):
+        order = np.argsort(score, kind="stable")
+        positive = label[order] > 0.5
+        self._positives, self._negatives = order[positive], order[~positive]
+        ranked = score[self._negatives]
+        self._below = np.searchsorted(ranked, score[self._positives], side="left")
+        self._up_to = np.searchsorted(ranked, score[self._positives], side="right")
+        self._ties = not np.array_equal(self._below, self._up_to)
+
+    def auc(self, weights: NDArray[Any]) -> Floats:
+        """[replicates, rows] -> [replicates]; NaN where a class has no weight."""
+        whole = weights.dtype == np.uint8  # plain counts: integer sums are exact and six times as fast
+        mass: NDArray[Any] = np.zeros((len(weights), len(self._negatives) + 1), np.int64 if whole else np.float64)
+        np.cumsum(weights.take(self._negatives, axis=1), axis=1, out=mass[:, 1:])
+        positive = weights.take(self._positives, axis=1)
+        below: NDArray[Any] = mass.take(self._below, axis=1)
+        if self._ties:
+            below = 0.5 * (below + mass.take(self._up_to, axis=1))
+        right = np.einsum("ij,ij->i", positive.astype(np.float64, copy=False), below)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return right / (positive.sum(1, dtype=np.float64) * mass[:, -1])
+
+
+class AveragePrecision(Metric):
+    """The area under the precision-recall curve as a step function: the precision at each distinct score, weighted by how
+    much recall rises there. Undefined where no label is positive."""
+
+    name, higher_is_better, unit = "pr_auc", True, "classes"
+
+    def value(self, rows: Rows) -> float | None:
+        if not len(rows) or not rows.known:
+            return None
+        positive, negative = (weights[::-1] for weights in _by_score(rows))
+        if not positive.sum() > 0:
+            return None
+        caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
+        precision = np.divide(caught, flagged, out=np.zeros_like(caught), where=flagged > 0)
+        return finite(float(np.dot(positive, precision) / caught[-1]))
+
+    def replicated(self, rows: Rows) -> Replicate:
+        order = np.argsort(-rows.prediction, kind="stable")
+        ends = np.append(np.flatnonzero(run_starts(rows.prediction[order]))[1:], len(order)) - 1
+        positive = rows.label[order] > 0.5
+
+        def replicate(draws: Draws) -> Floats:
+            drawn = draws.floats.take(order, axis=1)
+            flagged = np.cumsum(drawn, axis=1).take(ends, axis=1)
+            caught = np.cumsum(drawn * positive, axis=1).take(ends, axis=1)
+            rise = np.diff(caught, axis=1, prepend=0.0)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                precision = np.where(flagged > 0, caught / flagged, 0.0)
+                return np.einsum("ij,ij->i", rise, precision) / caught[:, -1]
+
+        return replicate
+
+
+class CalibrationError(Metric):
+    """The expected calibration error: the mean of |predicted - observed| over `calibration_bins`, by weight."""
+
+    name = "ece"
+
+    def value(self, rows: Rows) -> float | None:
+        if not rows.known:
+            return None
+        bins = calibration_bins(rows)
+        total = sum(b["weight"] for b in bins)
+        if not total:
+            return None
+        return sum(b["weight"] * abs(b["prediction_mean"] - b["label_mean"]) for b in bins) / total
+
+    def replicated(self, rows: Rows) -> Replicate:
+        """The bins are those of the rows as they are: a replicate weighs them anew."""
+        of_row = np.zeros((len(rows), BINS))
+        if rows.known and rows.total:
+            order, _, _, which = _bins(rows)
+            of_row[order, which] = (rows.prediction - rows.label)[order]
+
+        def replicate(draws: Draws) -> Floats:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return np.abs(draws.floats @ of_row / draws.totals).sum(1)
+
+        return replicate
+
+
+def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
+    """(rows of positive weight by prediction, their predictions, their weights, the bin of each)"""
+    kept = (rows.weight > 0) & ~np.isnan(rows.prediction)
+    order = np.flatnonzero(kept)[np.argsort(rows.prediction[kept], kind="stable")]
+    ranked, mass = rows.prediction[order], rows.weight[order]
+    if not len(order):
+        return order, ranked, mass, order
+    new = run_starts(ranked)
+    before = (np.cumsum(mass) - mass)[new][np.cumsum(new) - 1]  # the mass below each row's value
+    return order, ranked, mass, np.minimum((before / mass.sum() * BINS).astype(np.int64), BINS - 1)
+
+
+def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
+    """Rows cut by predicted probability into ten bins of equal weight (equal predictions are never torn apart, so there
+    may be fewer): each with low, high, rows, weight, prediction_mean and label_mean."""
+    order, ranked, mass, which = _bins(rows)
+    if not len(order):
+        return []
+    first = np.flatnonzero(run_starts(which))
+    last = np.append(first[1:], len(order)) - 1
+    weights = np.add.reduceat(mass, first)
+    predictions = np.add.reduceat(mass * ranked, first) / weights
+    labels = np.add.reduceat(mass * rows.label[order], first) / weights
+    return [
+        {
+            "low": float(ranked[a]),
+            "high": float(ranked[b]),
+            "rows": int(b - a + 1),
+            "weight": float(weights[i]),
+            "prediction_mean": float(predictions[i]),
+            "label_mean": float(labels[i]),
+        }
+        for i, (a, b) in enumerate(zip(first, last, strict=True))
+    ]
+
+
+def _outcomes(rows: Rows) -> Floats:
+    """Whether each row is a true positive, a false positive, a false negative at 0.5. [rows, 3]"""
+    flagged, positive = rows.prediction > 0.5, rows.label > 0.5
+    counts = np.stack([flagged & positive, flagged & ~positive, ~flagged & positive], axis=1).astype(np.float64)
+    counts[np.isnan(rows.prediction)] = np.nan
+    return counts
+
+
+def _class_outcomes(rows: Rows) -> Floats:
+    """As `_outcomes` for each class against the others. [rows, 3 * classes]"""
+    width = rows.prediction.shape[1]
+    chosen, truth = np.eye(width)[decided(rows.prediction)], np.eye(width)[rows.label.astype(np.int64)]
+    counts = np.concatenate([chosen * truth, chosen * (1 - truth), (1 - chosen) * truth], axis=1)
+    counts[np.isnan(rows.prediction).any(1)] = np.nan
+    return counts
+
+
+def _f1(right: Floats, wrong: Floats, missed: Floats) -> Floats:
+    """0 where a class was neither predicted nor there, as scikit-learn has it."""
+    both = 2 * right + wrong + missed
+    return np.where(both == 0, 0.0, 2 * right / np.where(both == 0, 1.0, both))
+
+
+def _macro_f1(means: Floats) -> Floats:
+    """The mean over the classes that occur, as labels or as predictions."""
+    right, wrong, missed = np.split(means, 3, axis=-1)
+    there = right + wrong + missed > 0
+    scores = np.where(there, _f1(right, wrong, missed), 0.0).sum(-1) / there.sum(-1)
+    return np.where(np.isnan(means).any(-1), np.nan, scores)
+
+
+LOSS = MomentMetric("loss", per_row(log_loss))
+ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True)
+BRIER = MomentMetric("brier", per_row(squared_distance))
+AUC, PR_AUC, ECE = Auc(), AveragePrecision(), CalibrationError()
+PRECISION = MomentMetric(
+    "precision", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 1]), higher_is_better=True, unit="classes"
+)
+RECALL = MomentMetric(
+    "recall", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 2]), higher_is_better=True, unit="classes"
+)
+F1 = MomentMetric(
+    "f1", _outcomes, lambda m: _f1(m[..., 0], m[..., 1], m[..., 2]), higher_is_better=True, unit="classes"
+)
+F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True)
+
+
+def auc(label: Any, score: Any, weight: Any = None) -> float | None:
+    """`Auc` of arrays: labels 0 or 1, scores of any range."""
+    label = np.asarray(label, np.float64)
+    return AUC.value(Rows(label, np.asarray(score, np.float64), _weights(label, weight)))
+
+
+def _weights(label: Floats, weight: Sequence[float] | Floats | None) -> Floats:
+    return np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)

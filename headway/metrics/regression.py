@@ -1,0 +1,91 @@
+"""Metrics of labels that are numbers; a prediction is [rows], for quantiles [rows, levels]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from headway.metrics.base import Floats, MomentMetric, Rows, per_row
+
+LEAST_COUNT = 1e-9
+"""Predicted counts are taken as at least this in a Poisson loss, whose logarithm has no value at 0."""
+
+
+def squared_error(label: Floats, prediction: Floats) -> Floats:
+    return (prediction - label) ** 2
+
+
+def absolute_error(label: Floats, prediction: Floats) -> Floats:
+    return np.abs(prediction - label)
+
+
+def poisson_loss(label: Floats, prediction: Floats) -> Floats:
+    """The negative log likelihood of a count without the part that no prediction changes: p - y log p. [rows]"""
+    rate = np.maximum(prediction, LEAST_COUNT)
+    return rate - label * np.log(rate)
+
+
+def poisson_deviance(label: Floats, prediction: Floats) -> Floats:
+    """2 (y log(y / p) - y + p) (McCullagh and Nelder, "Generalized linear models", 1989, section 2.3.3). [rows]"""
+    rate = np.maximum(prediction, LEAST_COUNT)
+    some = np.where(label > 0, label, 1.0)
+    return 2 * (np.where(label > 0, label * np.log(some / rate), 0.0) - label + rate)
+
+
+def _fit(rows: Rows) -> Floats:
+    # about the mean: squares of large numbers would leave nothing of a small spread
+    label = rows.label - rows.label.mean() if len(rows) else rows.label
+    return np.stack([squared_error(rows.label, rows.prediction), label, label**2], axis=1)
+
+
+def _explained(means: Floats) -> Floats:
+    """1 - mean squared error / variance of the label; undefined where the label does not vary."""
+    spread = means[..., 2] - means[..., 1] ** 2
+    return 1 - means[..., 0] / np.where(spread > 0, spread, np.nan)
+
+
+MSE = MomentMetric("loss", per_row(squared_error))
+RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]))
+MAE = MomentMetric("mae", per_row(absolute_error))
+R2 = MomentMetric("r2", _fit, _explained, higher_is_better=True)
+POISSON = MomentMetric("loss", per_row(poisson_loss))
+DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance))
+
+PREDICTION_MEAN = MomentMetric("prediction_mean", lambda rows: rows.prediction[:, None], higher_is_better=None)
+LABEL_MEAN = MomentMetric("label_mean", lambda rows: rows.label[:, None], higher_is_better=None)
+CALIBRATION = MomentMetric(
+    "calibration",
+    lambda rows: np.stack([rows.prediction, rows.label], axis=1),
+    lambda means: means[..., 0] / means[..., 1],
+    higher_is_better=None,
+)
+
+
+def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
+    """The quantile loss of each row, the mean over the levels (Koenker and Bassett, "Regression quantiles", 1978). [rows]"""
+    at = np.asarray(levels, np.float64)
+
+    def loss(label: Floats, prediction: Floats) -> Floats:
+        above = label[:, None] - prediction
+        return np.maximum(at * above, (at - 1) * above).mean(1)
+
+    return loss
+
+
+def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
+    """The loss, the absolute error of the level nearest the median, and of the outermost levels the share of labels
+    between them (`coverage`; the levels promise their distance) and how far they are apart (`width`)."""
+    middle = int(np.abs(np.asarray(levels) - 0.5).argmin())
+
+    def covered(rows: Rows) -> Floats:
+        inside = (rows.label >= rows.prediction[:, 0]) & (rows.label <= rows.prediction[:, -1])
+        return np.where(np.isnan(rows.prediction).any(1), np.nan, inside.astype(np.float64))[:, None]
+
+    return (
+        MomentMetric("loss", per_row(pinball(levels))),
+        MomentMetric("mae", lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None]),
+        MomentMetric("coverage", covered, higher_is_better=None),
+        MomentMetric("width", lambda rows: rows.prediction[:, -1:] - rows.prediction[:, :1], higher_is_better=None),
+        LABEL_MEAN,
+    )

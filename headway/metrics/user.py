@@ -1,0 +1,70 @@
+"""Metrics of the user's own: functions of (label, prediction, columns) in a Python file beside the pipeline.
+
+    def cost(label, prediction, columns):        # NumPy arrays: [rows], [rows] or [rows, width], {name: [rows]}
+        return float((columns["weight"] * (prediction - label).clip(0)).sum())
+
+`columns` has the slice columns and the group column as text, and "weight". A metric's interval comes from calling the function
+on resampled rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.metrics.base import Draws, Floats, Metric, Replicate, Rows, finite
+from headway.user_code.loading import line_of, load_function
+
+Better = Literal["higher", "lower", "neither"]
+Function = Callable[[NDArray[Any], NDArray[Any], Mapping[str, NDArray[Any]]], float | None]
+
+
+class UserMetric(Metric):
+    """A function as a metric.
+
+    Args:
+        name: as the config writes it, "module:function".
+        better: which values are better; "neither" is reported and not compared.
+        file: the function's file, for messages.
+    """
+
+    def __init__(self, name: str, function: Function, better: Better = "neither", file: Path | None = None):
+        self.name, self._function, self._file = name, function, file
+        self.higher_is_better = {"higher": True, "lower": False, "neither": None}[better]
+
+    def value(self, rows: Rows) -> float | None:
+        columns = {**(rows.columns or {}), "weight": rows.weight}
+        try:
+            value = self._function(rows.label, rows.prediction, columns)
+            return None if value is None else finite(float(value))
+        except Exception as error:
+            where = line_of(error, self._file) if self._file else self.name
+            problem = f"the metric {self.name} failed: {type(error).__name__}: {error}"
+            fix = "it is called with (label, prediction, columns) and returns one number; columns are: "
+            raise ConfigError(problem, where=where, fix=fix + ", ".join(columns)) from error
+
+    def replicated(self, rows: Rows) -> Replicate:
+        def replicate(draws: Draws) -> Floats:
+            values = [self.value(rows.at(np.repeat(np.arange(len(rows)), counts))) for counts in draws.counts]
+            return np.asarray([np.nan if value is None else value for value in values], np.float64)
+
+        return replicate
+
+
+class MetricSpec(Frozen):
+    """Where a metric of the user's own is found."""
+
+    name: str
+    """module:function"""
+    file: Path
+    better: Better = "neither"
+
+    def load(self) -> UserMetric:
+        """ConfigError when the file or the function is missing."""
+        return UserMetric(self.name, load_function(self.file, self.name.partition(":")[2]), self.better, self.file)

@@ -1,0 +1,167 @@
+"""A task: how the label is read, what a prediction of it is, and how predictions are judged.
+
+task = task_of("binary")
+task.rows(label, prediction, weight)         # checked arrays
+task.metric("auc")                           # headway.metrics.base.Metric
+task.constant(LabelFacts(counts=(880, 120)), 1000)     # what a model that ignores every column predicts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headway.config import Frozen
+from headway.errors import DataError
+from headway.metrics.base import Floats, Metric, Rows
+
+ROUNDING = 1e-6
+"""So far beyond [0, 1] a probability may be: float32 sums of a softmax are."""
+
+
+class LabelFacts(Frozen):
+    """The labels of the train rows."""
+
+    counts: tuple[int, ...] = ()
+    """Rows of each class, in the order of the classes; binary: negative, positive."""
+    mean: float | None = None
+    median: float | None = None
+    quantiles: tuple[float, ...] = ()
+    """Of a task that predicts quantiles: those of the labels, at its levels."""
+
+
+class Output(NamedTuple):
+    """One output of an exported model. `shape` is that of one row; None is a size that a request decides."""
+
+    name: str
+    dtype: Literal["float32", "int64", "string", "bool", "int32"]
+    shape: tuple[int | None, ...] = ()
+
+
+class Classify(NamedTuple):
+    """The signature `classify`: its argument, that argument's default, and its outputs."""
+
+    argument: Output
+    default: float
+    outputs: tuple[Output, ...]
+
+
+class Task:
+    """A built-in task, and the base of a user's own (`headway.tasks.user`)."""
+
+    name: str
+    has_classes: bool = False
+    """The label is one of classes, and stored as its index; else it is a number."""
+    per_class: bool = False
+    """A prediction has one probability for each class."""
+    wide: bool = False
+    """A prediction is several numbers, [rows, width]; else one, [rows]."""
+    metrics: tuple[Metric, ...]
+    """What is reported, in this order."""
+    primary: str
+    """The metric that a better model is better on."""
+    tolerances: Mapping[str, float | str]
+    """How much worse than the champion is accepted, where the config names no tolerance."""
+    probabilities: bool = False
+    """Predictions lie between 0 and 1."""
+    output: Literal["probability", "probabilities", "prediction", "quantiles"] = "prediction"
+    """The output of an exported model that holds the prediction."""
+    linear: Literal["ridge", "logistic"] | None = None
+    """How the linear baseline is fitted; None: there is none."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return tuple(metric.name for metric in self.metrics)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The metrics that models can be compared by: those of which more or less is better."""
+        return tuple(metric.name for metric in self.metrics if metric.higher_is_better is not None)
+
+    def metric(self, name: str) -> Metric:
+        """Its metric of that name; KeyError where there is none."""
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise KeyError(name)
+
+    def rows(
+        self,
+        label: ArrayLike,
+        prediction: ArrayLike,
+        weight: ArrayLike | None = None,
+        *,
+        groups: NDArray[np.int64] | None = None,
+        columns: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Rows:
+        """The arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN.
+
+        Raises:
+            DataError: they do not agree, or break the task's rules.
+        """
+        label, prediction = np.asarray(label, np.float64), np.asarray(prediction, np.float64)
+        weight = np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)
+        if label.ndim != 1 or prediction.shape[:1] != label.shape or weight.shape != label.shape:
+            raise DataError(
+                f"labels {label.shape}, predictions {prediction.shape} and weights {weight.shape} do not agree"
+            )
+        if prediction.ndim != (2 if self.wide else 1):
+            raise DataError(f"predictions of shape {prediction.shape} do not fit the task {self.name}")
+        refuse(~(weight >= 0) | np.isinf(weight), weight, "weight", "a weight is a number that is not negative")
+        self.check_label(label, prediction)
+        known = np.isfinite(prediction)
+        if not known.all():
+            prediction = np.where(known, prediction, np.nan)
+        if self.probabilities:
+            _check_probabilities(prediction)
+        return Rows(label, prediction, weight, groups, columns)
+
+    def check_label(self, label: Floats, prediction: Floats) -> None:
+        """DataError for a label that the task does not have."""
+
+    def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
+        """What the best constant by `metric` predicts for `rows` rows; None when the labels' facts do not say."""
+        return None
+
+    def from_output(self, output: Floats) -> Floats:
+        """float64 predictions from a model's raw outputs [rows, outputs]."""
+        return output[:, 0]
+
+    def outputs(self, classes: Sequence[str | int] = ()) -> tuple[Output, ...]:
+        """What an exported model gives for each row."""
+        return (Output("prediction", "float32"),)
+
+    def classify(self, classes: Sequence[str | int] = ()) -> Classify | None:
+        """What is decided rather than predicted, by an argument of a request's own; None where nothing is."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r})"
+
+
+def shares_of(counts: Sequence[int]) -> Floats | None:
+    """The share of each class; None where no rows were counted."""
+    return np.asarray(counts, np.float64) / sum(counts) if sum(counts) else None
+
+
+def refuse(wrong: NDArray[np.bool_], values: Floats, column: str, rule: str) -> None:
+    """DataError that names the first row that breaks the rule."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(f"{rule}, but row {row} is {values[row]:.6g}", where=f"column {column!r}")
+
+
+def _check_probabilities(prediction: Floats) -> None:
+    with np.errstate(invalid="ignore"):
+        outside = (prediction < -ROUNDING) | (prediction > 1.0 + ROUNDING)
+    if outside.any():
+        at = tuple(int(place) for place in np.argwhere(outside)[0])
+        which = f"row {at[0]}" + (f", class {at[1]}" if len(at) > 1 else "")
+        raise DataError(
+            f"a probability lies between 0 and 1, but {which} is {prediction[at]:.6g}",
+            where="column 'prediction'",
+            fix="write probabilities, not logits",
+        )

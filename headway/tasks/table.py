@@ -1,0 +1,87 @@
+"""Tasks by name.
+
+task_of("binary"), task_of("quantiles(0.1, 0.5, 0.9)")
+task_of("binary") is task_of(task_of("binary"))
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from headway.metrics.ranking import RANKED
+from headway.schema.columns import suggest
+from headway.tasks.base import Task
+from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
+
+LEVELS = (0.1, 0.5, 0.9)
+"""What `quantiles` predicts where no levels are named."""
+_QUANTILES = "quantiles"
+_BY_NAME: dict[str, Task] = {task.name: task for task in (Binary(), Multiclass(), Regression(), Count())}
+BUILT_IN = (*_BY_NAME, _QUANTILES)
+_MADE: dict[str, Task] = dict(_BY_NAME)
+
+
+def task_of(task: str | Task) -> Task:
+    """The task of that name; a task is itself.
+
+    Raises:
+        ValueError: no task has that name.
+    """
+    if isinstance(task, Task):
+        return task
+    if task not in _MADE:
+        _MADE[task] = _quantiles(task)
+    return _MADE[task]
+
+
+def register(task: Task) -> Task:
+    """Make a user's task known by its name in this process."""
+    _MADE[task.name] = task
+    return task
+
+
+def _quantiles(name: str) -> Quantiles:
+    """`quantiles` alone, or with its levels: `quantiles(0.1, 0.5, 0.9)`."""
+    word, _, inside = name.strip().partition("(")
+    if word.strip() != _QUANTILES or (inside and not inside.endswith(")")):
+        raise ValueError(f"{name!r} is not a task; {suggest(name, [*BUILT_IN])}")
+    try:
+        levels = tuple(float(part) for part in inside[:-1].split(",")) if inside else LEVELS
+    except ValueError:
+        raise ValueError(f"{inside[:-1]!r} are not numbers; write quantiles(0.1, 0.5, 0.9)") from None
+    if any(not 0 < level < 1 for level in levels) or any(a >= b for a, b in pairwise(levels)):
+        raise ValueError(f"levels are numbers between 0 and 1 in rising order, not {inside[:-1]}")
+    return Quantiles(levels)
+
+
+def _known(name: str) -> str:
+    # a user's task is known once its module has been loaded
+    return name if ":" in name else task_of(name).name
+
+
+TaskName = Annotated[str, AfterValidator(_known)]
+"""The name of a task, as requests hold it."""
+TaskOrAuto = Annotated[
+    str,
+    AfterValidator(lambda name: name if name == "auto" else _known(name)),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "anyOf": [{"enum": ["auto", *BUILT_IN]}, {"pattern": r"^(quantiles\(.*\)|[A-Za-z_]\w*:[A-Za-z_]\w*)$"}],
+        }
+    ),
+]
+"""As configs hold it: `auto` leaves it to the label."""
+
+_TASKS = (*_BY_NAME.values(), task_of(_QUANTILES))
+ALL_METRICS: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name in task.metric_names), *RANKED)
+"""Every metric that some task reports."""
+ALL_COMPARED: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name in task.compared), *RANKED)
+"""Every metric that models can be compared by."""
+HIGHER_IS_BETTER = frozenset(
+    {*RANKED} | {metric.name for task in _TASKS for metric in task.metrics if metric.higher_is_better}
+)
+"""Of every other compared metric less is better."""

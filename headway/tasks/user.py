@@ -1,0 +1,94 @@
+"""A task of the user's own: a class in a Python file beside the pipeline, named by `task: module:Class`.
+
+    class Ordinal:
+        label = "number"                         # or "classes": how the label column is read
+        outputs = 4                              # columns of the model's output; default 1, with classes one for each
+        metrics = {"off_by_one": off_by_one}     # functions of (label, prediction, columns); the first one decides
+        higher_is_better = ("off_by_one",)       # of the others less is better
+
+        def loss(self, batch, outputs): ...      # TensorFlow: float32 [rows]
+        def predictions(self, outputs): ...      # optional: [rows] or [rows, width]; default: the outputs themselves
+        def train_step(self, model, batch): ...  # optional: (loss, gradients) of one batch
+
+A metric is called `module:name` in reports and in the gate's config. `batch` has the model's inputs, "label" and "weight",
+each [rows, ...]; `outputs` is float32 [rows, outputs].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ConfigError
+from headway.metrics.user import UserMetric
+from headway.tasks.base import LabelFacts, Output, Task
+from headway.tasks.table import register
+from headway.user_code.files import digest
+from headway.user_code.loading import load_object
+
+OWN_OUTPUT = "prediction"
+"""The output of an exported model that holds the prediction of a task of the user's own."""
+_LOADED: dict[tuple[str, str, str], UserTask] = {}
+_KNOWN = ("label", "outputs", "width", "metrics", "higher_is_better", "loss", "predictions", "train_step")
+
+
+class UserTask(Task):
+    """An object of the user's as a task.
+
+    Raises:
+        ConfigError: it lacks a loss or metrics, or one of its attributes is not what it should be.
+    """
+
+    def __init__(self, name: str, definition: Any, file: Path):
+        self.name, self.definition, self.file = name, definition, file
+        label = getattr(definition, "label", "number")
+        if label not in ("number", "classes"):
+            raise self._refused(f"label is {label!r}", 'write label = "number" or label = "classes"')
+        if not callable(getattr(definition, "loss", None)):
+            raise self._refused("it has no loss", "def loss(self, batch, outputs): a float32 tensor [rows]")
+        functions = getattr(definition, "metrics", None)
+        if not isinstance(functions, dict) or not functions or not all(map(callable, functions.values())):
+            raise self._refused("it has no metrics", 'metrics = {"name": function of (label, prediction, columns)}')
+        best = tuple(getattr(definition, "higher_is_better", ()))
+        if unknown := [metric for metric in best if metric not in functions]:
+            raise self._refused(f"higher_is_better names {unknown[0]!r}", f"its metrics are: {', '.join(functions)}")
+        self.has_classes = label == "classes"
+        self.per_class = False
+        self.count: int = getattr(definition, "outputs", 0)
+        """Columns of the model's output; 0: one for each class, or one."""
+        own = callable(getattr(definition, "predictions", None))
+        self.width: int = getattr(definition, "width", 1 if own else self.count)
+        """Numbers in one row's prediction."""
+        for attribute, number in (("outputs", self.count), ("width", self.width)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise self._refused(f"{attribute} is {number!r}", f"write {attribute} = 3, say")
+        self.wide = self.width > 1
+        self.metrics = tuple(
+            UserMetric(f"{name.partition(':')[0]}:{metric}", function, "higher" if metric in best else "lower", file)
+            for metric, function in functions.items()
+        )
+        self.primary = self.metrics[0].name
+        self.tolerances = {self.primary: "1%"}
+
+    def _refused(self, problem: str, fix: str) -> ConfigError:
+        return ConfigError(f"the task {self.name}: {problem}", where=str(self.file), fix=fix)
+
+    def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> None:
+        """Nothing: what its predictions are is the user's to say."""
+
+    def outputs(self, classes: Sequence[str | int] = ()) -> tuple[Output, ...]:
+        return (Output("prediction", "float32", (self.width,) if self.wide else ()),)
+
+
+def load_task(name: str, file: Path) -> UserTask:
+    """The task `module:Class` of a file, known by its name in this process from now on.
+
+    Raises:
+        ConfigError: the file or the class is missing or does not run, or it is not a task.
+    """
+    key = (name, str(file.absolute()), digest(file) if file.is_file() else "")
+    if key not in _LOADED:
+        _LOADED[key] = UserTask(name, load_object(file, name.partition(":")[2]), file)
+    register(_LOADED[key])
+    return _LOADED[key]

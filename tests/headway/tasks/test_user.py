@@ -1,0 +1,63 @@
+"""A task of the user's own: what its class has to say, and the sentence when it does not."""
+
+import numpy as np
+import pytest
+
+from headway.errors import ConfigError
+from headway.tasks.table import task_of
+from headway.tasks.user import load_task
+
+GOOD = """
+def error(label, prediction, columns):
+    return float(abs(label - prediction).mean())
+
+class Own:
+    metrics = {"error": error, "hits": lambda label, prediction, columns: float((label == prediction).mean())}
+    higher_is_better = ("hits",)
+    def loss(self, batch, outputs):
+        return outputs[:, 0]
+"""
+
+
+def loaded(folder, text=GOOD, name="own:Own"):
+    (folder / "own.py").write_text(text)
+    return load_task(name, folder / "own.py")
+
+
+def test_a_class_beside_the_pipeline_is_a_task_by_its_name(tmp_path):
+    task = loaded(tmp_path)
+    assert task_of("own:Own") is task and loaded(tmp_path) is task
+    assert task.metric_names == ("own:error", "own:hits") and task.primary == "own:error"
+    assert [metric.higher_is_better for metric in task.metrics] == [False, True]
+    rows = task.rows([1.0, 2.0], [1.0, 4.0])
+    assert [metric.value(rows) for metric in task.metrics] == [1.0, 0.5]
+    changed = loaded(tmp_path, GOOD.replace("mean()", "max()"))
+    assert changed is not task and task_of("own:Own") is changed
+
+
+def test_the_name_is_unknown_in_a_process_that_has_not_loaded_it():
+    with pytest.raises(ValueError, match="'nowhere:Own' is not a task"):
+        task_of("nowhere:Own")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def loss", "def lost", r"it has no loss\n  fix: def loss\(self, batch, outputs\)"),
+        ("metrics = {", "measures = {", "it has no metrics"),
+        ('("hits",)', '("hit",)', "higher_is_better names 'hit'"),
+        ("class Own:", "class Own:\n    label = 'text'", "label is 'text'"),
+        ("class Own:", "class Own:\n    outputs = 1.5", "outputs is 1.5"),
+        ("class Own:", "class Own:\n    def __init__(self): raise KeyError('x')", r"Own\(\) failed: KeyError"),
+        ("class Own:", "class Owner:", "has no class 'Own'\n  fix: did you mean 'Owner'"),
+    ],
+)
+def test_what_is_wrong_with_it_is_said_with_the_fix(tmp_path, old, new, message):
+    with pytest.raises(ConfigError, match=message):
+        loaded(tmp_path, GOOD.replace(old, new))
+
+
+def test_a_wide_prediction_is_checked(tmp_path):
+    task = loaded(tmp_path, GOOD.replace("class Own:", "class Own:\n    outputs = 3"))
+    assert task.wide and task.outputs() == (("prediction", "float32", (3,)),)
+    assert task.rows([1.0], np.zeros((1, 3))).prediction.shape == (1, 3)

@@ -1,0 +1,109 @@
+"""The head of a model: from its outputs to the loss, the predictions and what an exported model gives.
+
+    head = head_of(label)                        # of LabelParameters, or of a task's name
+    head.loss(batch, outputs)                    # float32 [rows]
+    head.predictions(outputs)                    # what evaluation scores: [rows] or [rows, width]
+    head.served(outputs)                         # {"probability": [rows], "logit": [rows]}
+
+Outputs are those of the model, float32 [rows, head.outputs].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError
+from headway.tasks.base import Task
+
+Batch = Mapping[str, Any]
+Tensors = dict[str, tf.Tensor]
+
+
+class Head:
+    """A task in TensorFlow; the base of the built-in ones and of a user's own.
+
+    Args:
+        task: how its predictions are judged.
+        classes: the label's, where it has some.
+    """
+
+    outputs = 1
+    """Columns of the model's output."""
+    meaning = "one number"
+    """What a row's outputs are, for messages."""
+    degree = 0
+    """The loss grows with this power of the label's unit."""
+    train_step: Callable[..., Any] | None = None
+    """Of a user's own task: from (model, batch) to the loss and the gradients."""
+
+    def __init__(self, task: Task, classes: Sequence[str | int] = ()):
+        self.task, self.classes = task, tuple(classes)
+
+    @property
+    def label_dtype(self) -> tf.DType:
+        return tf.int32 if self.task.per_class else tf.float32
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        """The loss of each row. float32 [rows]
+
+        Args:
+            batch: "label" [rows], for several classes also float32 [rows, classes], a probability for each, as mixup gives.
+            smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
+                the Inception architecture", 2016, section 7); float32 scalar. Only for labels with classes.
+        """
+        raise NotImplementedError
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """What is predicted for each row."""
+        return outputs[:, 0]
+
+    def exact(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """The predictions in float64, from outputs in NumPy; None where only TensorFlow can compute them."""
+        return self.task.from_output(outputs)
+
+    def served(self, outputs: tf.Tensor) -> Tensors:
+        """The outputs of an exported model, as `task.outputs` describes them."""
+        return {"prediction": self.predictions(outputs)}
+
+    def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
+        """What the signature `classify` gives for `served` outputs and a request's argument, a scalar."""
+        raise NotImplementedError
+
+    def units(self, label: Any) -> tuple[float, float]:
+        """(scale, centre) of what the last layer gives: outputs are scale * layer + centre."""
+        return 1.0, 0.0
+
+    def start(self, label: Any) -> NDArray[np.float32] | None:
+        """The bias of the last layer that predicts the train labels' distribution; None where it is zero."""
+        return None
+
+
+def label_scale(label: Any) -> tuple[float, float]:
+    """(standard deviation, mean) of a label in the train split; (1, 0) where they are not known."""
+    std, mean = getattr(label, "std", None), getattr(label, "mean", None)
+    if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
+        return 1.0, 0.0
+    return float(std), float(mean)
+
+
+def class_shares(label: Any) -> NDArray[np.float64] | None:
+    """The share of each class in the train split, at least 1e-4; None where the classes were not counted."""
+    counts = getattr(label, "counts", None)
+    return np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4) if counts else None
+
+
+def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:
+    """ConfigError unless `losses` is one floating-point number per row of `outputs`."""
+    if not tf.is_tensor(losses) or not losses.dtype.is_floating or losses.shape.rank != 1:
+        what = f"{losses.dtype.name} of shape {losses.shape}" if tf.is_tensor(losses) else type(losses).__name__
+        fix = "return one float32 per row, [rows]: Headway weighs them and takes the mean"
+        raise ConfigError(f"{name} is {what}", where="loss", fix=fix)
+    if not losses.shape.is_compatible_with(outputs.shape[:1]):
+        raise ConfigError(f"{name} has {losses.shape[0]} rows of {outputs.shape[0]}", where="loss")
+    return tf.cast(losses, tf.float32)

@@ -1,0 +1,90 @@
+"""Losses by name, and losses of the user's own, in place of a task's.
+
+head = with_loss(head, "huber")
+head = with_loss(head, "my_losses:focal", Path("my_losses.py"))      # def focal(batch, outputs): float32 [rows]
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from headway.errors import ConfigError
+from headway.user_code.loading import line_of, load_function
+from tfcore.heads.base import Batch, Head, checked_losses
+
+Loss = Callable[[Batch, tf.Tensor], tf.Tensor]
+FOCUS = 2.0
+"""The exponent of the focal loss that its authors found best (Lin et al., "Focal loss for dense object detection", 2017)."""
+
+
+def with_loss(head: Head, name: str, file: Path | None = None) -> Head:
+    """The head with another loss.
+
+    Args:
+        name: of `NAMED`, or module:function of `file`.
+
+    Raises:
+        ConfigError: no such loss, or not for this task; the function is missing.
+    """
+    where = "training.loss"
+    function: Loss
+    if file is not None:
+        function, degree = _users(name, file), 0
+    else:
+        needs_classes, degree, function = _BY_NAME[name]
+        if head.task.has_classes != needs_classes or head.outputs != 1:
+            fits = [key for key, (classes, *_) in _BY_NAME.items() if classes == head.task.has_classes]
+            fix = f"there is: {', '.join(fits)}, or module:function" if head.outputs == 1 else "write module:function"
+            raise ConfigError(f"{name} is not a loss of a {head.task.name} task", where=where, fix=fix)
+    changed = copy.copy(head)
+    changed.degree = degree
+
+    def loss(batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        return function(batch, outputs)
+
+    changed.loss = loss  # type: ignore[method-assign]
+    return changed
+
+
+def _users(name: str, file: Path) -> Loss:
+    function = load_function(file, name.partition(":")[2])
+
+    def loss(batch: Batch, outputs: tf.Tensor) -> tf.Tensor:
+        try:
+            losses = function(batch, outputs)
+        except Exception as error:
+            problem = f"the loss {name} failed: {type(error).__name__}: {error}"
+            raise ConfigError(problem, where=line_of(error, file)) from error
+        return checked_losses(losses, outputs, f"the loss {name}")
+
+    return loss
+
+
+def _error(batch: Batch, outputs: tf.Tensor) -> tf.Tensor:
+    return outputs[:, 0] - tf.cast(batch["label"], tf.float32)
+
+
+def _huber(batch: Batch, outputs: tf.Tensor) -> tf.Tensor:
+    """Quadratic up to an error of 1 in the label's unit, then linear (Huber, "Robust estimation of a location parameter",
+    1964)."""
+    size = tf.abs(_error(batch, outputs))
+    return tf.where(size <= 1.0, 0.5 * tf.square(size), size - 0.5)
+
+
+def _focal(batch: Batch, outputs: tf.Tensor) -> tf.Tensor:
+    label = tf.cast(batch["label"], tf.float32)
+    right = label * outputs[:, 0] - (1.0 - label) * outputs[:, 0]
+    return tf.pow(tf.sigmoid(-right), FOCUS) * tf.nn.softplus(-right)
+
+
+_BY_NAME: dict[str, tuple[bool, int, Loss]] = {
+    "squared_error": (False, 2, lambda batch, outputs: tf.square(_error(batch, outputs))),
+    "absolute_error": (False, 1, lambda batch, outputs: tf.abs(_error(batch, outputs))),
+    "huber": (False, 0, _huber),
+    "focal": (True, 0, _focal),
+}
+NAMED = tuple(_BY_NAME)
