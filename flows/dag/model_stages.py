@@ -184,6 +184,7 @@ class ModelSteps(DataSteps):
                 "columns": TransformParameters.model_validate(parameters).raw,
                 "task": parameters["label"]["task"],
                 "rows": self.pipeline.export.replay_rows,
+                "limits": self.pipeline.export.limits.model_dump(mode="json"),
             }
 
         self.run_result.replay = self._call(REPLAY, "replay", key, request).result

@@ -25,6 +25,7 @@ from headway.schema.tensor_name import tensor_name
 from tfcore.export import replay_main as replay_script
 from tfcore.export.replay_process import ReplayProcess
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
+from tfcore.export.serving_limits import serving_text
 from tfcore.export.warm_up import warm_up_requests
 from tfcore.graph.python_op import python_op
 from tfcore.models.build import build, save_weights, to_predictions
@@ -511,6 +512,26 @@ def test_replay_in_a_fresh_process(exported, tmp_path):
     replayed(exported, tmp_path, rows_per_record=64)
 
 
+def test_the_replay_measures_what_a_server_has_to_expect_and_holds_it_against_the_limits(exported, tmp_path):
+    request, said = replay_request(exported, tmp_path), []
+    monitor = Monitor()
+    monitor.log = said.append
+    result = replay(request, tmp_path, monitor, process=Here())
+    serving = json.loads((tmp_path / "replay.json").read_text())["serving"]
+    assert serving == result["serving"] and said[-1] == serving_text(result)
+    size = sum(path.stat().st_size for path in exported["path"].rglob("*") if path.is_file())
+    assert serving["size_mb"] == size / 1e6
+    assert serving["memory_mb"] >= serving["start_memory_mb"] > 50
+    for rows in ("1", "64"):
+        latency = serving["latency"][rows]
+        assert 0 < latency["p50_ms"] <= latency["p99_ms"] and latency["calls"] >= 3
+    request = replay_request(exported, tmp_path, limits={"size_mb": 1e-6, "p99_ms_1": 1e6, "p99_ms_64": 1e-6})
+    with pytest.raises(HeadwayError) as error:
+        replay(request, tmp_path, Monitor(), process=Here())
+    assert "size_mb is" in str(error.value) and "p99_ms_64 is" in str(error.value)
+    assert "p99_ms_1 is" not in str(error.value) and "raise the limit" in str(error.value)
+
+
 def test_replay_of_records_of_one_row(exported, tmp_path):
     replayed(exported, tmp_path, rows_per_record=1, process=Here())
 
@@ -524,7 +545,7 @@ def replayed(exported, tmp_path, *, rows_per_record, process=None):
     assert result["ok"] and result["rows"] == 240 and result["largest_difference"] <= 1e-5
     assert set(result["signatures"]) == {"serving_default", "serving_nullable", "serve_examples"}
     assert json.loads((tmp_path / "replay.json").read_text()) == result
-    assert "replayed 240 rows" in lines[-1]
+    assert "replayed 240 rows" in lines[-2]
 
 
 def test_a_difference_beyond_the_bound_is_an_error_that_shows_the_row(exported, tmp_path):

@@ -17,6 +17,8 @@ from headway.errors import StoreError
 from headway.registry.registry import Registry
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
+from headway.storage.object_store import Bucket
+from headway.storage.remote_store import open_store
 from headway.storage.store import Store
 from headway.validation.serving import requests
 from tfcore.serving.app import ServeOptions, make_app
@@ -29,9 +31,9 @@ MODEL = "/v1/models/flights"
 
 
 @contextlib.asynccontextmanager
-async def serving(folder, name="flights", *, rate=0.0, options=None, said=None, version=None):
+async def serving(folder, name="flights", *, rate=0.0, options=None, said=None, version=None, store=None):
     """The application of a model in a folder's store, and a client of it."""
-    store = Store(folder / "store")
+    store = store or Store(folder / "store")
     say = (lambda line: None) if said is None else said.append
     watch = ChampionWatch(Registry(store, name), say=say, version=version)
     log = RequestLog(store, name, rate=rate, say=say)
@@ -401,3 +403,25 @@ def test_requests_beyond_the_limit_of_memory_are_answered_503(served_once):
 
     first, second, again = asyncio.run(ask())
     assert (first, second.status_code, again) == (200, 503, 200) and second.headers["Retry-After"] == "1"
+
+
+def test_a_store_in_a_bucket_is_served_and_takes_the_log(served_once, bucket_url, tmp_path):
+    mine, theirs = (open_store(f"{bucket_url}/store", tmp_path / name) for name in ("mine", "theirs"))
+    theirs.create()
+    registry = Registry(theirs, "flights")
+    for version in (1, 2):
+        registry.publish(served_once / f"store/models/flights/{version}/saved_model", {})
+    registry.promote(1, reason="first model")
+
+    async def ask():
+        async with serving(tmp_path, rate=1.0, store=mine) as one:
+            await asyncio.to_thread(lambda: registry.promote(2, reason="better"))
+            async with asyncio.timeout(30):
+                while one.watch.model.version != 2:
+                    await asyncio.sleep(0.02)
+            return await one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": [ROW]}))
+
+    assert asyncio.run(ask()).status_code == 200
+    (log,) = Bucket(f"{bucket_url}/store").listing("requests/flights")
+    line = json.loads(Bucket(f"{bucket_url}/store").read(log))
+    assert line["version"] == 2 and line["instances"][0]["hour"] == 7
