@@ -65,6 +65,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/train.py
 	$(PYTHON) bench/pipeline.py
 	$(PYTHON) bench/predict.py
+	$(PYTHON) bench/serve.py
 	$(PYTHON) bench/incremental.py
 	$(PYTHON) bench/classic.py
 	$(PYTHON) bench/stats.py

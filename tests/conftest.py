@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -233,6 +234,111 @@ def made_once(tmp_path_factory):
         return folder
 
     return once
+
+
+SERVED = """
+name: flights
+source: {format: parquet, path: data.parquet}
+label: arr_delay > 15
+store: store
+"""
+
+
+def _make_served(folder):
+    """A pipeline.yaml, and a store with versions 1 (the champion) and 2 of `flights`, a multiclass and a regression model."""
+    import numpy as np
+    import tensorflow as tf
+
+    from headway.registry.registry import Registry
+    from headway.schema.columns import Column
+    from headway.storage.store import Store
+    from tfcore.export.saved_model import save
+
+    columns = (
+        Column(name="dep delay", type="float32", nullable=True),
+        Column(name="hour", type="int64", nullable=False),
+        Column(name="carrier", type="bytes", nullable=True),
+        Column(name="taste", type="float32", nullable=True, shape=(3,)),
+        Column(name="tags", type="bytes", nullable=True, shape=(None,)),
+    )
+
+    class Transform(tf.Module):
+        def __init__(self):
+            super().__init__()
+            words = tf.lookup.KeyValueTensorInitializer(tf.constant(["AA", "UA"]), tf.constant([1.0, 2.0]))
+            self.table = tf.lookup.StaticHashTable(words, -1.0)
+
+        def __call__(self, raw):
+            rows = tf.ones_like(raw["hour"].values, tf.float32)
+
+            def known(column):
+                present = raw[column].present
+                return rows if present is None else tf.cast(present, tf.float32)
+
+            tags = tf.cast(raw["tags"].lengths, tf.float32)
+            return {
+                "numeric": tf.stack(
+                    [
+                        raw["dep delay"].values / 20.0,
+                        known("dep delay"),
+                        tf.cast(raw["hour"].values, tf.float32) / 24.0,
+                        self.table.lookup(raw["carrier"].values) * known("carrier"),
+                        tf.reduce_sum(raw["taste"].values, 1) * known("taste"),
+                        tags + known("tags"),
+                    ],
+                    -1,
+                )
+            }
+
+        def named(self, raw):
+            return self(raw)
+
+    def model(task, seed, classes=None):
+        outputs = len(classes or (1,))
+        r = np.random.default_rng(seed)
+        first, second = (tf.Variable(r.normal(size=size).astype(np.float32)) for size in ((6, 16), (16, outputs)))
+
+        def predict(inputs):
+            output = tf.nn.relu(inputs["numeric"] @ first) @ second
+            if task == "binary":
+                return {"probability": tf.sigmoid(output[:, 0]), "logit": output[:, 0]}
+            if task == "regression":
+                return {"prediction": output[:, 0]}
+            return {
+                "probabilities": tf.nn.softmax(output),
+                "class": tf.gather(tf.constant(classes), tf.argmax(output, 1)),
+            }
+
+        arguments = {"columns": columns, "task": task, "variables": [first, second], "classes": classes}
+        return arguments | {"transform": Transform(), "predict": predict}
+
+    (folder / "pipeline.yaml").write_text(SERVED)
+    store = Store(folder / "store")
+    store.create()
+    species = ["setosa", "virginica", "versicolor"]
+    for name, arguments in (
+        ("flights", model("binary", 1)),
+        ("flights", model("binary", 2)),
+        ("flowers", model("multiclass", 3, species)),
+        ("prices", model("regression", 4)),
+    ):
+        with tempfile.TemporaryDirectory() as scratch:
+            save(Path(scratch) / "saved_model", **arguments)
+            version = Registry(store, name).publish(Path(scratch) / "saved_model", {"task": arguments["task"]})
+        if version.number == 1:
+            Registry(store, name).promote(1, reason="first model")
+
+
+@pytest.fixture(scope="session")
+def served_once(made_once):
+    """A folder with pipeline.yaml and models to serve; not to be written to."""
+    return made_once("served", _make_served)
+
+
+@pytest.fixture
+def served(served_once, tmp_path):
+    """The same, to be changed."""
+    return shutil.copytree(served_once, tmp_path / "served")
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ COMMANDS = {
         "promote": "versions.promotion: make a version, or the last run's held candidate, the champion; or name it by an alias",
         "rollback": "versions.promotion: go back to the champion before, or to a version",
         "predict": "commands: raw files in, predictions of a model out, in the order of the rows",
+        "serve": "serve: answer requests for predictions over HTTP, as TensorFlow Serving does",
     },
     "Run the DAG up to one stage": {
         "ingest": "commands: raw files to shards, statistics and quarantine",

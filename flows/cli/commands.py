@@ -224,9 +224,9 @@ def plan(
     explain: Annotated[bool, Parameter(help="also the keys that differ, with their digests")] = False,
     options: WindowOptions = WindowOptions(),
 ) -> int:
-    from flows.cli.rerun_reasons import in_words
     from flows.dag.dag import run_dag
     from flows.execution.engine import Planner
+    from flows.progress.rerun_reasons import in_words
 
     run_spec = run_spec_of(pipeline, options)
     run_result = run_dag(run_spec, Planner(run_spec.store), freeze=False)

@@ -54,8 +54,8 @@ def show(
 ) -> int:
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
     from flows.cli.history import find
-    from flows.cli.rerun_reasons import in_words
     from flows.dag.step import find_output
+    from flows.progress.rerun_reasons import in_words
 
     if _RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
         pipeline, run = run or ".", pipeline

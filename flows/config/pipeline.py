@@ -33,6 +33,7 @@ from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import ALL_METRICS, TaskOrAuto
 from headway.validation.config import ValidateConfig
+from tfcore.export.serving_limits import ServingLimits
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, PreprocessConfig, TransformConfig
@@ -88,6 +89,7 @@ class ExportConfig(Frozen):
     """How the SavedModel is checked before it may be promoted."""
 
     replay_rows: int = Field(default=1000, ge=1, description="raw eval rows replayed in a fresh process")
+    limits: ServingLimits = Field(default_factory=ServingLimits, description="what the model may cost a server")
 
 
 class BucketConfig(Frozen):

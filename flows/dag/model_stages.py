@@ -149,9 +149,11 @@ class ModelSteps(DataSteps):
             )
 
     def _export(self) -> Output:
+        card = self._card()
         key = {
             "config": {},
             **self._module(),
+            "card": fingerprint(card),
             "inputs": {"train": self.trained.fingerprint, "transform": self.transform.fingerprint},
         }
 
@@ -161,10 +163,27 @@ class ModelSteps(DataSteps):
                 "transform": self._parameters(),
                 "model": self.model.model_dump(mode="json"),
                 **self._code(),
+                "card": card,
             }
 
         export = self.run_result.export = self._call(EXPORT, "export", key, request)
         return export
+
+    def _card(self) -> dict[str, Any]:
+        """What the model card says of the run: a `tfcore.export.model_card.CardFacts`."""
+        evaluation, verdict = self.candidate.result or {}, self.run_result.verdict
+        kept = ("verdict", "reasons", "champion", "comparisons", "metrics")
+        return {
+            "model": self.pipeline.name,
+            "label": self.pipeline.label.column or self.pipeline.label.expression or "",
+            "spans": list(self.window),
+            "train_rows": (self.statistics.result or {}).get("rows", {}).get("train"),
+            "eval_rows": evaluation.get("rows"),
+            "seed": self.run_spec.chosen_seed,
+            "metrics": evaluation.get("metrics") or {},
+            "intervals": evaluation.get("intervals") or {},
+            "verdict": None if verdict is None else {name: verdict[name] for name in kept if name in verdict},
+        }
 
     def _replay(self, export: Output) -> None:
         key = {
@@ -181,6 +200,7 @@ class ModelSteps(DataSteps):
                 "columns": TransformParameters.model_validate(parameters).raw,
                 "task": parameters["label"]["task"],
                 "rows": self.pipeline.export.replay_rows,
+                "limits": self.pipeline.export.limits.model_dump(mode="json"),
             }
 
         self.run_result.replay = self._call(REPLAY, "replay", key, request).result

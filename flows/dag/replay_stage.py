@@ -34,9 +34,12 @@ from headway.tasks.table import TaskName, task_of
 from headway.tasks.user import OWN_OUTPUT
 from tfcore.data.examples import Examples
 from tfcore.export.replay_process import ReplayProcess, replay_request
+from tfcore.export.serving_limits import ServingLimits, over, serving_text
 
-VERSION = 2
+VERSION = 3
 BOUND = 1e-5
+MEASURED = (1, 64)
+"""Rows of the calls whose latency is measured."""
 
 
 class ReplayRequest(Frozen):
@@ -47,6 +50,7 @@ class ReplayRequest(Frozen):
     task: TaskName
     rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
+    limits: ServingLimits = ServingLimits()
 
 
 def replay(
@@ -55,7 +59,8 @@ def replay(
     """The stage: replay rows through a copy of the SavedModel; writes out/replay.json and returns what it holds.
 
     Raises:
-        HeadwayError: a prediction is further than the bound from the training process's, or the model does not load.
+        HeadwayError: a prediction is further than the bound from the training process's, the model does not load, or it
+            takes more than `limits` allow.
     """
     process = process or ReplayProcess()
     try:
@@ -75,12 +80,25 @@ def replay(
     if not answer["ok"]:
         raise beyond(answer, request)
     result = _finite(answer)
+    result["serving"] = {"size_mb": _size_mb(request.saved_model), **result["serving"]}
     (out / "replay.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     monitor.log(
         f"replayed {counted(result['rows'], 'row')} in a fresh process: largest difference "
         f"{result['largest_difference']:.1e} (bound {result['bound']:.0e})"
     )
+    monitor.log(serving_text(result))
+    if beyond_limits := over(result, request.limits):
+        raise HeadwayError(
+            f"the exported model costs a server more than export.limits allows: {'; '.join(beyond_limits)}",
+            where=str(request.saved_model),
+            fix="raise the limit; or make the model smaller (model.hidden, model.embedding, fewer words per vocabulary); "
+            "latency is measured on this machine, with all that runs beside",
+        )
     return result
+
+
+def _size_mb(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -150,6 +168,7 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
         rows_per_record=per_record.pop(),
         output=OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
         bound=request.bound,
+        measured=MEASURED,
     )
 
 

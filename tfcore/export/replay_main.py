@@ -20,9 +20,12 @@ Request:
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
     output          the signature output to compare
     bound           the largest |difference| / max(1, |expected|) that is right
+    measured        how many rows a timed call has, for each of the measurements: [1, 64]
 
 Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...}, "cause",
-"load_seconds", "tensorflow"}, or {"error": sentence}. "cause" is null when all is well; else "other" (the export differs from
+"load_seconds", "serving": {"memory_mb", "start_memory_mb", "latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow"}, or
+{"error": sentence}. "serving" is measured before anything is compared: its peak memory is that of a process that loads the model
+and answers requests. "cause" is null when all is well; else "other" (the export differs from
 the training), "random" (a second call with the same rows gives something else) or "batch" (a row's answer depends on the
 other rows), and "inputs" then names the outputs of the `transform` signature that behave so.
 
@@ -35,6 +38,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 FOREIGN = ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows")
@@ -54,6 +58,9 @@ LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list",
 WIDE = 500
 """Above this many columns the uneven batches are four: each call costs as much as its inputs are many. And TensorFlow's
 graph optimizer is left out, whose time grows faster than the columns: 13 s of 44 at 5,000."""
+
+LEAST_CALLS, MOST_CALLS, TIMED_SECONDS = 3, 300, 0.15
+"""Of a measurement of latency: a wide model's calls take long, and there are at least three."""
 
 
 def main():
@@ -83,12 +90,15 @@ def replay(request):
     """The answer to a request; see the module."""
     if len(request["columns"]) > WIDE:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    before = peak_memory_mb()
     started = time.perf_counter()
     model = tf.saved_model.load(request["saved_model"])
     seconds = time.perf_counter() - started
     rows = read_rows(request)
     expected = np.load(request["expected"], allow_pickle=False)
     inputs, every = named_inputs(rows, request["columns"]), np.arange(len(expected))
+    latency = {str(n): timed(model.signatures["serving_nullable"], inputs, n) for n in request.get("measured", ())}
+    serving = {"start_memory_mb": before, "memory_mb": peak_memory_mb(), "latency": latency}
     plain, simple = without_companions(inputs, request["columns"])
     calls = {
         "serving_nullable": (inputs, every),
@@ -133,11 +143,43 @@ def replay(request):
         "worst": worst,
         "cause": None,
         "load_seconds": seconds,
+        "serving": serving,
         "tensorflow": tf.__version__,
     }
     if worst is not None and not answer["ok"]:
         answer |= cause(model, worst["signature"], calls, request)
     return answer
+
+
+def timed(signature, arrays, rows):
+    """{"p50_ms", "p99_ms", "calls"} of calls with so many rows; the calls that prepare it are not counted."""
+    count = len(next(iter(arrays.values())))
+    picked = np.arange(rows) % count
+    cut = {key: value[picked] for key, value in arrays.items()}
+    for _ in range(1 if len(arrays) > WIDE else 3):
+        call(signature, cut)
+    seconds: list[float] = []
+    until = time.perf_counter() + TIMED_SECONDS
+    while len(seconds) < LEAST_CALLS or (len(seconds) < MOST_CALLS and time.perf_counter() < until):
+        started = time.perf_counter()
+        call(signature, cut)
+        seconds.append(time.perf_counter() - started)
+    p50, p99 = (1000 * float(np.percentile(seconds, share)) for share in (50, 99))
+    return {"p50_ms": p50, "p99_ms": p99, "calls": len(seconds)}
+
+
+def peak_memory_mb():
+    """The largest resident memory of this process so far, MB (10^6 bytes); None where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
+    except (OSError, StopIteration):
+        pass
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def cause(model, name, calls, request):

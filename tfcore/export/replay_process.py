@@ -83,6 +83,7 @@ def replay_request(
     rows_per_record: int,
     output: str,
     bound: float,
+    measured: Sequence[int] = (),
 ) -> dict[str, Any]:
     """The script's request; see there."""
     names = tensor_names(columns)
@@ -105,4 +106,5 @@ def replay_request(
         "expected": str(expected),
         "output": output,
         "bound": bound,
+        "measured": list(measured),
     }

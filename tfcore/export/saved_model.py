@@ -13,7 +13,7 @@ import inspect
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
-from tfcore.export.metadata import ModelMetadata, write_description
+from tfcore.export.metadata import ModelMetadata, describe_model, write_description
+from tfcore.export.model_card import FILE as CARD
+from tfcore.export.model_card import CardFacts, model_card
 from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
 from tfcore.export.request_columns import of_examples, of_tensors
 from tfcore.export.signatures import (
@@ -38,6 +40,7 @@ from tfcore.export.signatures import (
     output_names,
     tensor_names,
 )
+from tfcore.export.warm_up import packed, warm_up_requests, write_warm_up
 from tfcore.graph.python_errors import python_functions
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.base import Head
@@ -48,7 +51,7 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
-VERSION = 4
+VERSION = 5
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -161,11 +164,13 @@ def save(
     task: Task | str,
     classes: Sequence[str | int] | None = None,
     progress: Callable[[str], None] = lambda step: None,
+    images: Collection[str] = (),
 ) -> dict[str, Signature]:
-    """Write the SavedModel to `path` and describe its signatures.
+    """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
 
     Args:
         progress: told what is done next.
+        images: columns that hold encoded images.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
@@ -202,6 +207,13 @@ def save(
         columns=tuple(columns), task=task_of(task).name, inputs=renamed, classes=tuple(classes or ())
     )
     write_description(path, described)
+    progress("writing requests that warm a server up")
+
+    def answers(name: str, inputs: dict[str, Any]) -> None:
+        tensors = inputs if name not in named else packed(signatures[name], inputs)
+        concrete[name](**{key: tf.convert_to_tensor(value) for key, value in tensors.items()})
+
+    write_warm_up(path, warm_up_requests(signatures, columns, answers, images))
     return signatures
 
 
@@ -229,6 +241,8 @@ class ExportRequest(Frozen):
     preprocess: Path | None = None
     """The user's Python file, if there is a preprocess function."""
     seed: int = 0
+    card: CardFacts | None = None
+    """What the model card says beyond what the model itself shows."""
 
 
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -247,7 +261,10 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         task=label.task,
         classes=label.classes,
         progress=Steps(monitor),
+        images=[fitted.column.name for fitted in request.transform.fitted if fitted.pixels is not None],
     )
+    if request.card is not None:
+        (path / CARD).write_text(model_card(describe_model(path), signatures, request.card), encoding="utf-8")
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     inputs = len(signatures["serving_default"].inputs)
     monitor.log(f"exported a SavedModel of {counted(size, 'byte')} with {counted(inputs, 'input')}")

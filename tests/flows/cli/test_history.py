@@ -7,7 +7,7 @@ import pytest
 
 from flows.cli.app import main
 from flows.cli.history import find, runs_of, settled
-from flows.cli.rerun_reasons import in_words
+from flows.progress.rerun_reasons import in_words
 from flows.progress.terminal import Pace
 from headway.errors import StoreError
 from headway.messages import duration

@@ -168,7 +168,7 @@ def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_d
     half = 1.96 * (0.2 * 0.8 / ROWS) ** 0.5
     low, high = metric["interval"]
     assert (high - low) / 2 == pytest.approx(half, rel=0.2) and low < metric["value"] < high
-    assert value["a"]["metrics"]["ece"] == {"value": 0.1, "interval": None}
+    assert value["a"]["metrics"]["ece"]["interval"] is not None
     assert value["config"] == [
         {"key": "training.steps", "a": 60, "b": 90},
         {"key": "columns.z", "a": {}, "b": None},

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from flows.dag.replay_stage import ReplayRequest, beyond, question, replay, sample
 from headway.errors import DataError, HeadwayError
@@ -25,6 +26,8 @@ from headway.tasks.table import task_of
 from tfcore.export import replay_main as replay_script
 from tfcore.export.replay_process import ReplayProcess
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
+from tfcore.export.serving_limits import serving_text
+from tfcore.export.warm_up import warm_up_requests
 from tfcore.graph.python_op import python_op
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, save_weights
@@ -511,6 +514,26 @@ def test_replay_in_a_fresh_process(exported, tmp_path):
     replayed(exported, tmp_path, rows_per_record=64)
 
 
+def test_the_replay_measures_what_a_server_has_to_expect_and_holds_it_against_the_limits(exported, tmp_path):
+    request, said = replay_request(exported, tmp_path), []
+    monitor = Monitor()
+    monitor.log = said.append
+    result = replay(request, tmp_path, monitor, process=Here())
+    serving = json.loads((tmp_path / "replay.json").read_text())["serving"]
+    assert serving == result["serving"] and said[-1] == serving_text(result)
+    size = sum(path.stat().st_size for path in exported["path"].rglob("*") if path.is_file())
+    assert serving["size_mb"] == size / 1e6
+    assert serving["memory_mb"] >= serving["start_memory_mb"] > 50
+    for rows in ("1", "64"):
+        latency = serving["latency"][rows]
+        assert 0 < latency["p50_ms"] <= latency["p99_ms"] and latency["calls"] >= 3
+    request = replay_request(exported, tmp_path, limits={"size_mb": 1e-6, "p99_ms_1": 1e6, "p99_ms_64": 1e-6})
+    with pytest.raises(HeadwayError) as error:
+        replay(request, tmp_path, Monitor(), process=Here())
+    assert "size_mb is" in str(error.value) and "p99_ms_64 is" in str(error.value)
+    assert "p99_ms_1 is" not in str(error.value) and "raise the limit" in str(error.value)
+
+
 def test_replay_of_records_of_one_row(exported, tmp_path):
     replayed(exported, tmp_path, rows_per_record=1, process=Here())
 
@@ -524,7 +547,7 @@ def replayed(exported, tmp_path, *, rows_per_record, process=None):
     assert result["ok"] and result["rows"] == 240 and result["largest_difference"] <= 1e-5
     assert set(result["signatures"]) == {"serving_default", "serving_nullable", "serve_examples"}
     assert json.loads((tmp_path / "replay.json").read_text()) == result
-    assert "replayed 240 rows" in lines[-1]
+    assert "replayed 240 rows" in lines[-2]
 
 
 def test_a_difference_beyond_the_bound_is_an_error_that_shows_the_row(exported, tmp_path):
@@ -666,3 +689,57 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
         )
         answer = replay(question, tmp_path, Monitor())
         assert answer["rows"] == N and answer["largest_difference"] <= 1e-5
+
+
+def wire(message):
+    """[(field's number, its bytes)] of a message of length-delimited fields."""
+    found, place = [], 0
+
+    def varint():
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    while place < len(message):
+        tag, size = varint(), varint()
+        assert tag & 7 == 2
+        found.append((tag >> 3, message[place : place + size]))
+        place += size
+    return found
+
+
+def test_each_signature_has_a_request_that_warms_a_server_up_and_that_the_loaded_model_answers(exported):
+    path = str(exported["path"] / "assets.extra" / "tf_serving_warmup_requests")
+    asked = {}
+    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        ((number, predict_log),) = wire(record)
+        ((inner, request),) = wire(predict_log)
+        assert (number, inner) == (6, 1)  # PredictionLog.predict_log, PredictLog.request
+        (_, spec), *entries = wire(request)
+        ((_, name),) = [(n, value) for n, value in wire(spec) if n == 3]
+        assert {n for n, _ in entries} == {2}
+        inputs = {
+            key.decode(): tf.make_ndarray(TensorProto.FromString(v))
+            for (_, key), (_, v) in (wire(entry) for _, entry in entries)
+        }
+        asked[name.decode()] = inputs
+    assert asked.keys() == exported["signatures"].keys()
+    for name, inputs in asked.items():
+        assert inputs.keys() == {tensor.name for tensor in exported["signatures"][name].inputs}
+        outputs = exported["loaded"].signatures[name](**{key: tf.constant(value) for key, value in inputs.items()})
+        assert all(len(value) == 1 for value in outputs.values())
+
+
+def test_a_request_that_the_model_refuses_warms_nothing_up(exported):
+    def refuses(name, inputs):
+        if name == "serving_default":
+            raise tf.errors.InvalidArgumentError(None, None, "no")
+
+    found = warm_up_requests(exported["signatures"], COLUMNS, refuses, images=["tailnum"])
+    assert found.keys() == exported["signatures"].keys() - {"serving_default"}
+    image = found["serving_nullable"]["tailnum"][0]
+    assert tf.io.decode_image(image).shape == (1, 1, 1)

@@ -1,0 +1,90 @@
+"""`headway serve`: answers TensorFlow Serving's REST API for the champion of a pipeline."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, store_of
+from flows.cli.options import Count, Options, PipelinePath
+from headway.errors import ConfigError
+from headway.messages import counted, now
+
+MIB = 1 << 20
+
+
+def serve(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    host: Annotated[str, Parameter(help="the address to listen on; 0.0.0.0: all of this machine's")] = "127.0.0.1",
+    port: Annotated[Count, Parameter(help="0: any that is free")] = 8501,
+    version: Annotated[
+        str | None, Parameter(help="serve this version (a number, previous or an alias), whatever is promoted")
+    ] = None,
+    max_batch: Annotated[Count, Parameter(help="rows that go to the model at once")] = 1024,
+    max_wait_ms: Annotated[float, Parameter(metavar="MS", help="how long a batch waits to fill up")] = 0.0,
+    max_queue: Annotated[Count, Parameter(help="rows that may wait; beyond it the answer is 503")] = 16_384,
+    max_request_mib: Annotated[float, Parameter(metavar="MIB", help="a larger request is answered 413")] = 32.0,
+    log_rate: Annotated[
+        float, Parameter(metavar="SHARE", help="share of rows logged in the store's folder requests/")
+    ] = 0.01,
+    reload_seconds: Annotated[float, Parameter(metavar="SECONDS", help="how often to look for a new champion")] = 2.0,
+    options: Options = Options(),
+) -> int:
+    """Serve until Ctrl-C or SIGTERM; then answer what is under way, and end with 0."""
+    for name, value, least in (
+        ("--max-batch", max_batch, 1),
+        ("--max-queue", max_queue, 1),
+        ("--max-wait-ms", max_wait_ms, 0),
+        ("--max-request-mib", max_request_mib, 0.001),
+        ("--log-rate", log_rate, 0),
+        ("--reload-seconds", reload_seconds, 0.01),
+    ):
+        if not value >= least or (name == "--log-rate" and value > 1) or value == float("inf"):
+            kind = "a share from 0 to 1" if name == "--log-rate" else f"a number of {least:g} or more"
+            raise ConfigError(f"{value:g} is not {kind}", where=name, fix="headway serve --help shows the defaults")
+    loaded, store = store_of(pipeline, options)
+    from tfcore.serving.server import BACKLOG, address, bound, run
+
+    with bound(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once
+        from headway.process_tuning import uncollected
+
+        _say(f"loading {loaded.pipeline.name}")
+        with uncollected(keep=True):
+            from tfcore.serving.app import ServeOptions, make_app
+            from tfcore.serving.champion_watch import ChampionWatch
+            from tfcore.serving.request_log import RequestLog
+
+        from headway.registry.registry import Registry
+
+        watch = ChampionWatch(Registry(store, loaded.pipeline.name), version=version, say=_say)
+        log = RequestLog(store, loaded.pipeline.name, rate=log_rate, say=_say)
+        limits = ServeOptions(
+            max_batch=max_batch,
+            max_wait_seconds=max_wait_ms / 1000,
+            max_queue=max_queue,
+            max_request_bytes=int(max_request_mib * MIB),
+            max_bytes=max(ServeOptions.max_bytes, 2 * int(max_request_mib * MIB)),
+            reload_seconds=reload_seconds,
+        )
+        app = make_app(watch, log, limits, _say)
+        url = f"{address(listener)}/v1/models/{loaded.pipeline.name}"
+        started = {"url": url, "version": watch.model.version, "log": str(log.folder) if log_rate else None}
+        text = f"version {watch.model.version} at {url}:predict; Ctrl-C ends it"
+        text += f"; {100 * log_rate:.3g}% of the rows are logged in {log.folder}" if log_rate else ""
+        listener.listen(BACKLOG)  # from here on a client may connect
+        answer(options, started, text)
+        sys.stdout.flush()
+        run(app, listener)
+        count = app.state.answers.requests
+    _say(
+        f"ended; {counted(count, 'request')} answered by {counted(app.state.answers.batcher.batches, 'call')} of the model"
+    )
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"{now()} {line}", file=sys.stderr, flush=True)

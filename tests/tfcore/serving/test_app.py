@@ -1,0 +1,427 @@
+"""TensorFlow Serving's REST API over real SavedModels, asked in this process."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import math
+import threading
+from types import SimpleNamespace
+
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headway.errors import StoreError
+from headway.registry.registry import Registry
+from headway.schema.columns import Column
+from headway.schema.tensor_name import tensor_name
+from headway.storage.object_store import Bucket
+from headway.storage.remote_store import open_store
+from headway.storage.store import Store
+from headway.validation.serving import requests
+from tfcore.serving.app import ServeOptions, make_app
+from tfcore.serving.champion_watch import ChampionWatch
+from tfcore.serving.request_log import RequestLog
+
+DELAY = tensor_name("dep delay")
+ROW = {DELAY: 12.5, "hour": 7, "carrier": "UA", "taste": [1.0, 2.5, 3.0], "tags": ["war", "noir"]}
+MODEL = "/v1/models/flights"
+
+
+@contextlib.asynccontextmanager
+async def serving(folder, name="flights", *, rate=0.0, options=None, said=None, version=None, store=None):
+    """The application of a model in a folder's store, and a client of it."""
+    store = store or Store(folder / "store")
+    say = (lambda line: None) if said is None else said.append
+    watch = ChampionWatch(Registry(store, name), say=say, version=version)
+    log = RequestLog(store, name, rate=rate, say=say)
+    app = make_app(watch, log, options or ServeOptions(reload_seconds=0.05), say)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://here") as client,
+    ):
+        yield SimpleNamespace(client=client, watch=watch, log=log, answers=app.state.answers)
+
+
+def asked(folder, *calls, **options):
+    """(status, JSON) of each (address, body); None as the body gets, bytes are sent as they are."""
+
+    async def ask():
+        async with serving(folder, **options) as served:
+            answers = []
+            for url, body in calls:
+                content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+                done = await served.client.request("GET" if body is None else "POST", url, content=content)
+                answers.append((done.status_code, json.loads(done.content)))
+            return answers
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture(scope="module")
+def direct(served_once):
+    """The champion's signatures, without any server: direct("serving_default", {name: values})."""
+    model = tf.saved_model.load(str(served_once / "store/models/flights/1/saved_model"))
+
+    def call(name, **inputs):
+        return {key: value.numpy() for key, value in model.signatures[name](**inputs).items()}
+
+    call.model = model
+    return call
+
+
+def tensors(rows):
+    """`serving_default`'s tensors of rows."""
+    dtypes = {DELAY: tf.float32, "hour": tf.int64, "taste": tf.float32}
+    return {name: tf.constant([row[name] for row in rows], dtypes.get(name, tf.string)) for name in ROW}
+
+
+def many(n):
+    r = np.random.default_rng(0)
+    return [
+        {
+            DELAY: float("nan") if r.random() < 0.2 else float(np.float32(r.normal() * 30)),
+            "hour": int(r.integers(0, 24)),
+            "carrier": str(r.choice(["AA", "UA", "B6"])),
+            "taste": [float(v) for v in r.normal(size=3).astype(np.float32)],
+            "tags": ["a", "b"],
+        }
+        for _ in range(n)
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 2, 64])
+def test_rows_and_columns_get_the_signatures_own_predictions_bit_for_bit(served_once, direct, n):
+    rows = many(n)
+    columns = {name: [row[name] for row in rows] for name in ROW}
+    by_row, by_column = asked(
+        served_once, (f"{MODEL}:predict", {"instances": rows}), (f"{MODEL}:predict", {"inputs": columns})
+    )
+    expected = direct("serving_default", **tensors(rows))
+    for name in ("probability", "logit"):
+        assert np.array([p[name] for p in by_row[1]["predictions"]], np.float32).tobytes() == expected[name].tobytes()
+        assert np.array(by_column[1]["outputs"][name], np.float32).tobytes() == expected[name].tobytes()
+
+
+def test_companions_say_nulls_and_lengths_and_a_missing_nullable_column_is_null(served_once, direct):
+    full = {"hour": 7, "carrier": "", "carrier__present": False, DELAY: 0.0, f"{DELAY}__present": False}
+    full |= {"taste": [1, 2, 3], "taste__present": True, "tags": ["x", "x"], "tags__length": 1, "tags__present": True}
+    short = {"hour": 7, "taste": [1, 2, 3], "tags": ["x"]}
+    address = f"{MODEL}/versions/1:predict"
+    name = {"signature_name": "serving_nullable"}
+    answers = asked(
+        served_once,
+        (address, name | {"instances": [full]}),
+        (address, name | {"instances": [short]}),
+        (address, name | {"instances": [short, full]}),
+    )
+    types = {DELAY: tf.float32, "hour": tf.int64, "taste": tf.float32, "tags__length": tf.int64}
+    expected = direct(
+        "serving_nullable",
+        **{k: tf.constant([v], types.get(k, tf.bool if k.endswith("present") else tf.string)) for k, v in full.items()},
+    )
+    for status, answer in answers:
+        assert status == 200
+        for prediction in answer["predictions"]:
+            assert prediction["probability"] == pytest.approx(float(expected["probability"][0]), abs=1e-6)
+    assert answers[0] == answers[1]
+
+
+def test_decisions_classes_and_regressions(served_once, direct):
+    columns = {name: [value, value] for name, value in ROW.items()}
+    example = {"dep delay": 12.5} | {name: value for name, value in ROW.items() if name != DELAY}
+    probability = float(direct("serving_default", **tensors([ROW]))["probability"][0])
+    low = {"signature_name": "classify", "inputs": columns | {"threshold": probability - 0.01}}
+    high = {"signature_name": "classify", "inputs": columns | {"threshold": probability + 0.01}}
+    of_low, of_high, classes, wrong = asked(
+        served_once, (f"{MODEL}:predict", low), (f"{MODEL}:predict", high),
+        (f"{MODEL}:classify", {"examples": [example], "context": {}}), (f"{MODEL}:regress", {"examples": [example]}),
+    )  # fmt: skip
+    assert of_low[1]["outputs"]["decision"] == [True, True] and of_high[1]["outputs"]["decision"] == [False, False]
+    assert classes == (200, {"result": [[["0", pytest.approx(1 - probability)], ["1", pytest.approx(probability)]]]})
+    assert wrong == (400, {"error": "the model's task is binary: it cannot regress; use :classify or :predict"})
+
+    flowers, top, far = asked(
+        served_once,
+        ("/v1/models/flowers:classify", {"examples": [example]}),
+        ("/v1/models/flowers:predict", {"signature_name": "classify", "inputs": columns | {"top_k": 2}}),
+        ("/v1/models/flowers:predict", {"signature_name": "classify", "inputs": columns | {"top_k": 9}}),
+        name="flowers",
+    )
+    result = dict(flowers[1]["result"][0])
+    assert set(result) == {"setosa", "virginica", "versicolor"} and sum(result.values()) == pytest.approx(1, abs=1e-5)
+    best = sorted(result, key=result.get, reverse=True)[:2]
+    assert top[1]["outputs"]["classes"] == [best, best]
+    assert far[0] == 400 and "top_k must be from 1 to 3" in far[1]["error"]
+
+    price, plain = asked(
+        served_once, ("/v1/models/prices:regress", {"examples": [example]}),
+        ("/v1/models/prices:predict", {"instances": [ROW]}), name="prices",
+    )  # fmt: skip
+    assert price[1]["result"] == plain[1]["predictions"], "one output stands for itself, as TensorFlow Serving has it"
+
+
+def test_serialized_examples_are_answered_and_a_broken_one_is_refused(served_once):
+    feature = tf.train.Feature
+    features = {
+        "hour": feature(int64_list=tf.train.Int64List(value=[7])),
+        "carrier": feature(bytes_list=tf.train.BytesList(value=[b"UA"])),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    encoded = {"b64": base64.b64encode(example).decode()}
+    request = {"signature_name": "serve_examples"}
+    nullable = {"signature_name": "serving_nullable", "instances": [{"hour": 7, "carrier": "UA"}]}
+    good, same, bad = asked(
+        served_once,
+        (f"{MODEL}:predict", request | {"instances": [encoded]}),
+        (f"{MODEL}:predict", nullable),
+        (f"{MODEL}:predict", request | {"instances": [{"b64": "AAAA"}]}),
+    )
+    assert good == same and good[0] == 200
+    assert bad[0] == 400 and "Could not parse example" in bad[1]["error"], bad
+
+
+def test_status_and_metadata_are_tensorflow_servings(served_once):
+    status, same, metadata = asked(
+        served_once, (MODEL, None), (f"{MODEL}/versions/1", None), (f"{MODEL}/metadata", None)
+    )
+    state = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+    assert status == same == (200, {"model_version_status": [state]})
+    found = metadata[1]
+    assert found["model_spec"] == {"name": "flights", "signature_name": "", "version": "1"}
+    signature = found["metadata"]["signature_def"]["signature_def"]["serving_nullable"]
+    assert signature["method_name"] == "tensorflow/serving/predict"
+    assert signature["inputs"]["taste"]["dtype"] == "DT_FLOAT"
+    sizes = [dim["size"] for dim in signature["inputs"]["taste"]["tensor_shape"]["dim"]]
+    assert sizes == ["-1", "3"]
+
+
+MISTAKES = [
+    (f"{MODEL}:predict", b"{", 400, "the body is not JSON"),
+    (f"{MODEL}:predict", b"\xff\xfe\xfd", 400, "the body is not JSON"),
+    (f"{MODEL}:predict", b"\x1f\x8b\x08", 400, "send it uncompressed"),
+    (f"{MODEL}:predict", b"[" * 100_000, 400, "the body is nested too deeply"),
+    (f"{MODEL}:predict", b'{"instances": [' + b"9" * 5000 + b"]}", 400, "the body is not JSON"),
+    (f"{MODEL}:predict", b"", 400, "the body is not JSON"),
+    (f"{MODEL}:predict", [1], 400, "the body is not a JSON object"),
+    (f"{MODEL}:predict", {}, 400, "the request has neither instances nor inputs"),
+    (f"{MODEL}:predict", {"instances": [ROW], "inputs": {}}, 400, "both instances and inputs"),
+    (f"{MODEL}:predict", {"instance": [ROW]}, 400, "a request to :predict has no key 'instance'"),
+    (
+        f"{MODEL}:predict",
+        {"instances": [ROW], "signature_name": "x"},
+        400,
+        "no signature 'x'; there is: serving_default",
+    ),
+    (f"{MODEL}:predict", {"instances": [ROW], "signature_name": 1}, 400, "signature_name: is not a text"),
+    (f"{MODEL}:predict", {"instances": [ROW | {"hour": "x"}]}, 400, "instances[0].hour: is 'x'"),
+    (f"{MODEL}:classify", {"instances": [ROW]}, 400, "a request to :classify has no key 'instances'"),
+    (
+        f"{MODEL}:classify",
+        {"examples": [{"carier": 1}]},
+        400,
+        "there is no column 'carier'; did you mean 'carrier'?",
+    ),
+    (f"{MODEL}:classify", {"examples": [{"hour": 1}], "context": {"hour": 2}}, 400, "stands in the context too"),
+    ("/v1/models/fligths:predict", {"instances": [ROW]}, 404, "Latest(fligths); this server has 'flights'"),
+    (f"{MODEL}/versions/7:predict", {"instances": [ROW]}, 404, "Specific(flights, 7); version 1 is served"),
+    ("/v1/models/other", None, 404, "Latest(other)"),
+    (f"{MODEL}:explain", {"instances": [ROW]}, 405, "Malformed request"),
+    ("/", None, 404, "Malformed request: GET /"),
+    (f"{MODEL}:predict", None, 404, "Latest(flights:predict)"),
+    (f"{MODEL}/metadata", {}, 405, "POST is not answered here"),
+    (f"{MODEL}:predict", b" " * 300_000, 413, "larger than 0.190735 MiB; send fewer rows"),
+]
+
+
+def test_a_mistake_of_the_client_is_told_with_its_reason(served_once):
+    limits = ServeOptions(max_request_bytes=200_000)
+    answers = asked(served_once, *((address, body) for address, body, *_ in MISTAKES), options=limits)
+    for (status, answer), (address, body, wanted, words) in zip(answers, MISTAKES, strict=True):
+        assert (status, list(answer)) == (wanted, ["error"]), (address, body, answer)
+        assert words in answer["error"], answer
+
+
+def test_many_clients_at_once_are_joined_and_each_gets_the_answer_to_its_own_rows(served_once, direct):
+    rows = many(40)
+    expected = direct("serving_default", **tensors(rows))["probability"]
+
+    async def ask():
+        async with serving(served_once) as served:
+            sent = [row | ({"hour": "x"} if i % 8 == 7 else {}) for i, row in enumerate(rows)]
+            bodies = [json.dumps({"instances": [row]}) for row in sent]
+            answers = await asyncio.gather(*(served.client.post(f"{MODEL}:predict", content=body) for body in bodies))
+            return [(a.status_code, a.json()) for a in answers], served.answers.batcher.batches
+
+    answers, batches = asyncio.run(ask())
+    for i, (status, answer) in enumerate(answers):
+        if i % 8 == 7:
+            assert status == 400
+        else:
+            assert answer["predictions"][0]["probability"] == pytest.approx(float(expected[i]), abs=1e-6)
+    assert batches < 35, "joined"
+
+
+def test_a_promotion_and_a_rollback_under_load_drop_no_request(served):
+    rows = many(3)
+    said: list[str] = []
+    registry = Registry(Store(served / "store"), "flights")
+
+    async def ask():
+        async with serving(served, said=said) as one:
+            seen, ended = [], asyncio.Event()
+
+            async def client():
+                while not ended.is_set():
+                    answer = await one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": rows}))
+                    seen.append((answer.status_code, tuple(p["logit"] for p in answer.json()["predictions"])))
+
+            async def until(version):
+                async with asyncio.timeout(30):
+                    while one.watch.model.version != version:
+                        await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)
+
+            clients = [asyncio.create_task(client()) for _ in range(6)]
+            await asyncio.sleep(0.2)
+            for change, version in ((lambda: registry.promote(2, reason="better"), 2), (registry.rollback, 1)):
+                await asyncio.to_thread(change)
+                await until(version)
+            ended.set()
+            await asyncio.gather(*clients)
+            return seen
+
+    seen = asyncio.run(ask())
+    assert {status for status, _ in seen} == {200} and len(seen) > 50
+    logits = [np.round(logits, 4).tolist() for _, logits in seen]
+    changes = [a for a, b in zip([None, *logits], logits, strict=False) if a != b]
+    distinct = {tuple(one) for one in logits}
+    assert len(distinct) == 2, "each answer is of one version alone"
+    assert len(changes) >= 3 and logits[0] == logits[-1], "the second version, then the first again"
+    assert [line.partition(" (")[0] for line in said] == [
+        "version 2 is served in place of 1", "version 1 is served in place of 2",
+    ]  # fmt: skip
+
+
+def test_a_champion_that_cannot_be_loaded_leaves_the_old_one_serving_and_is_said_once(served):
+    store = Store(served / "store")
+    registry = Registry(store, "flights")
+    model = registry.version(2).saved_model / "saved_model.pb"
+    whole = model.read_bytes()
+    model.write_bytes(bytes(len(whole)))
+    said: list[str] = []
+
+    async def ask():
+        async with serving(served, said=said) as one:
+            await asyncio.to_thread(lambda: registry.promote(2, reason="better"))
+            await asyncio.sleep(0.6)
+            answer = await one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": [ROW]}))
+            assert answer.status_code == 200 and one.watch.model.version == 1
+            assert len(said) == 1 and said[0].startswith(
+                "the new champion cannot be served, version 1 is served still: "
+            )
+            model.unlink()  # the serving copy is a link to it
+            model.write_bytes(whole)
+            async with asyncio.timeout(30):
+                while one.watch.model.version != 2:
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(ask())
+    assert said[-1].startswith("version 2 is served in place of 1")
+
+
+def test_a_version_that_is_named_is_served_whatever_is_promoted(served):
+    async def ask():
+        async with serving(served, version="2") as one:
+            await asyncio.sleep(0.2)
+            return (await one.client.get(MODEL)).json()["model_version_status"][0]["version"]
+
+    assert asyncio.run(ask()) == "2"
+    with pytest.raises(StoreError, match="there is no champion yet"):
+        ChampionWatch(Registry(Store(served / "store"), "other"))
+
+
+def test_requests_are_logged_in_whole_files_that_the_check_for_skew_reads(served, tmp_path):
+    store = Store(served / "store")
+    rows = many(30)
+    nullable = {"signature_name": "serving_nullable", "instances": [{"hour": 3, "tags": ["a", "b", "c"]}, {"hour": 4}]}
+    calls = [(f"{MODEL}:predict", {"instances": rows}), (f"{MODEL}:predict", nullable)]
+    first, second = asked(served, *calls, rate=1.0)
+    files = sorted((store.root / "requests" / "flights").rglob("*"))
+    assert [path.suffix for path in files] == ["", ".jsonl"], "a day and a file, and nothing half-written"
+    lines = [json.loads(line) for line in files[1].read_text().splitlines()]
+    assert [(line["version"], line["signature_name"]) for line in lines] == [
+        (1, "serving_default"),
+        (1, "serving_nullable"),
+    ]
+    assert lines[0]["predictions"] == first[1]["predictions"] and lines[1]["predictions"] == second[1]["predictions"]
+    assert lines[1]["instances"] == [{"hour": 3, "tags": ["a", "b", "c"]}, {"hour": 4}], "a null is left out"
+    for row, logged in zip(rows, lines[0]["instances"], strict=True):
+        value = logged.get("dep delay", math.nan)
+        assert value == row[DELAY] or (math.isnan(value) and math.isnan(row[DELAY]))
+
+    columns = (
+        Column(name="dep delay", type="float32", nullable=True),
+        Column(name="hour", type="int64", nullable=False),
+    )
+    logged = requests(files[1], columns)
+    assert (logged.rows, logged.unfit) == (32, (0, ""))
+
+
+def test_a_share_of_the_rows_is_logged(served):
+    calls = [(f"{MODEL}:predict", {"instances": many(1000)})]
+    asked(served, *calls, rate=0.1)
+    (path,) = (served / "store" / "requests").rglob("*.jsonl")
+    assert 50 < len(json.loads(path.read_text())["instances"]) < 200
+
+
+def test_a_store_that_cannot_be_written_costs_no_answer(served):
+    (served / "store" / "requests").write_text("in the way")
+    said: list[str] = []
+    ((status, _),) = asked(served, (f"{MODEL}:predict", {"instances": [ROW]}), rate=1.0, said=said)
+    assert status == 200 and any("requests cannot be logged" in line for line in said), said
+
+
+def test_requests_beyond_the_limit_of_memory_are_answered_503(served_once):
+    async def ask():
+        limits = ServeOptions(max_bytes=4000, max_request_bytes=4000)
+        async with serving(served_once, options=limits) as one:
+            held = threading.Event()
+            call = one.watch.model.call
+            one.watch.model.call = lambda *given: (held.wait(10), call(*given))[1]
+            body = json.dumps({"instances": [ROW]}).ljust(3000)
+            first = asyncio.create_task(one.client.post(f"{MODEL}:predict", content=body))
+            await asyncio.sleep(0.1)
+            second = await one.client.post(f"{MODEL}:predict", content=body)
+            held.set()
+            done = await first
+            again = await one.client.post(f"{MODEL}:predict", content=body)
+            return done.status_code, second, again.status_code
+
+    first, second, again = asyncio.run(ask())
+    assert (first, second.status_code, again) == (200, 503, 200) and second.headers["Retry-After"] == "1"
+
+
+def test_a_store_in_a_bucket_is_served_and_takes_the_log(served_once, bucket_url, tmp_path):
+    mine, theirs = (open_store(f"{bucket_url}/store", tmp_path / name) for name in ("mine", "theirs"))
+    theirs.create()
+    registry = Registry(theirs, "flights")
+    for version in (1, 2):
+        registry.publish(served_once / f"store/models/flights/{version}/saved_model", {})
+    registry.promote(1, reason="first model")
+
+    async def ask():
+        async with serving(tmp_path, rate=1.0, store=mine) as one:
+            await asyncio.to_thread(lambda: registry.promote(2, reason="better"))
+            async with asyncio.timeout(30):
+                while one.watch.model.version != 2:
+                    await asyncio.sleep(0.02)
+            return await one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": [ROW]}))
+
+    assert asyncio.run(ask()).status_code == 200
+    (log,) = Bucket(f"{bucket_url}/store").listing("requests/flights")
+    line = json.loads(Bucket(f"{bucket_url}/store").read(log))
+    assert line["version"] == 2 and line["instances"][0]["hour"] == 7

@@ -1,0 +1,156 @@
+"""The model card: what a model predicts, from what, how well, and how to ask it, as Markdown for people.
+
+text = model_card(described, signatures, CardFacts(model="flights", spans=("2013-01",), metrics={"auc": 0.91}))
+(saved_model / FILE).write_text(text)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from headway.config import Frozen
+from headway.messages import counted, number, signed, some
+from headway.schema.columns import Column
+from tfcore.export.metadata import ModelMetadata
+from tfcore.export.signatures import DEFAULT, Signature
+
+FILE = Path("assets.extra") / "model_card.md"
+_MOST_COLUMNS = 200
+
+
+class CardFacts(Frozen):
+    """What the export cannot see for itself."""
+
+    model: str
+    label: str = ""
+    """The label as pipeline.yaml has it."""
+    spans: tuple[str, ...] = ()
+    """Of the window."""
+    train_rows: int | None = None
+    eval_rows: int | None = None
+    seed: int | None = None
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    """On the eval rows."""
+    intervals: dict[str, Any] = Field(default_factory=dict)
+    """Of metrics, [low, high] each, where evaluation gives them."""
+    verdict: dict[str, Any] | None = None
+    """The gate's; None: not known."""
+
+
+def model_card(described: ModelMetadata, signatures: Mapping[str, Signature], facts: CardFacts) -> str:
+    """The card's text."""
+    parts = [
+        f"# {facts.model}",
+        _predicts(described, facts, signatures),
+        _data(facts),
+        _quality(facts),
+        _inputs(described, signatures),
+        _calls(described, signatures, facts),
+        _limits(described, facts),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _predicts(described: ModelMetadata, facts: CardFacts, signatures: Mapping[str, Signature]) -> str:
+    outputs = ", ".join(f"`{tensor.name}`" for tensor in signatures[DEFAULT].outputs)
+    label = f" of `{facts.label}`" if facts.label else ""
+    classes = f" The classes are {some(described.classes, 20, repr)}." if described.classes else ""
+    return f"A {described.task} model{label}. It gives {outputs} for each row.{classes}"
+
+
+def _data(facts: CardFacts) -> str:
+    lines = []
+    if facts.spans:
+        window = facts.spans[0] if len(facts.spans) == 1 else f"{facts.spans[0]} to {facts.spans[-1]}"
+        lines.append(f"- window: {window}, {counted(len(facts.spans), 'span')}")
+    rows = {"trained on": facts.train_rows, "evaluated on": facts.eval_rows}
+    lines += [f"- {what}: {counted(n, 'row')}" for what, n in rows.items() if n is not None]
+    lines += [f"- seed: {facts.seed}"] if facts.seed is not None else []
+    return "## Data\n" + "\n".join(lines) if lines else ""
+
+
+def _quality(facts: CardFacts) -> str:
+    verdict = facts.verdict or {}
+    baselines = (verdict.get("metrics") or {}).get("baselines") or {}
+    if not facts.metrics and not verdict:
+        return ""
+    text = "## Quality, on eval rows\n"
+    if facts.metrics:
+        names = [*(["interval"] if facts.intervals else []), *baselines]
+        rows = [["metric", "model", *names], ["---"] * (2 + len(names))]
+        for metric, value in facts.metrics.items():
+            if not isinstance(value, int | float) and value is not None:
+                continue
+            row = [metric, number(value)] + ([_interval(facts.intervals.get(metric))] if facts.intervals else [])
+            rows.append([*row, *(number(of.get(metric)) for of in baselines.values())])
+        text += "\n" + _table(rows) + "\n"
+    champion = verdict.get("champion")
+    compared = (verdict.get("comparisons") or {}).get("overall") or []
+    if compared and isinstance(champion, dict):
+        rows = [["metric", "difference", "interval"], ["---"] * 3]
+        rows += [[c["metric"], signed(c["difference"]), _interval(c["interval"])] for c in compared]
+        text += f"\nAgainst version {champion['version']}, the champion then, on the same rows:\n\n{_table(rows)}\n"
+    if verdict:
+        text += f"\nVerdict of the gate: **{verdict.get('verdict')}**\n\n"
+        text += "\n".join(f"- {reason}" for reason in verdict.get("reasons", ()))
+    return text.rstrip()
+
+
+def _interval(values: Sequence[float] | None) -> str:
+    return "" if values is None else f"{number(values[0])} to {number(values[1])}"
+
+
+def _inputs(described: ModelMetadata, signatures: Mapping[str, Signature]) -> str:
+    columns = described.columns[:_MOST_COLUMNS]
+    named = {tensor.column: tensor.name for tensor in signatures[DEFAULT].inputs}
+    rows = [["column", "input", "type", "may be null"], ["---"] * 4]
+    rows += [
+        [f"`{c.name}`", f"`{named.get(c.name, c.name)}`", _type(c), "yes" if c.nullable else "no"] for c in columns
+    ]
+    rest = len(described.columns) - len(columns)
+    return f"## Inputs\n{_table(rows)}" + (f"\n\nand {counted(rest, 'column')} more: see columns.json" if rest else "")
+
+
+def _type(column: Column) -> str:
+    kind: str = "text" if column.type == "bytes" else column.type
+    kind += {"date": ", days since 1970-01-01", "timestamp": ", microseconds since 1970-01-01"}.get(
+        column.temporal or "", ""
+    )
+    return kind if not column.shape else f"list of {kind}" if column.is_list else f"{column.length} of {kind}"
+
+
+def _calls(described: ModelMetadata, signatures: Mapping[str, Signature], facts: CardFacts) -> str:
+    row = {}
+    for tensor in signatures[DEFAULT].inputs[:8]:
+        value: Any = "..." if tensor.dtype == "string" else 0.0 if tensor.dtype == "float32" else 0
+        width = tensor.shape[1] if len(tensor.shape) > 1 else None
+        row[tensor.name] = value if len(tensor.shape) == 1 else [value] * (width or 1)
+    more = " (all inputs are needed; these are the first)" if len(signatures[DEFAULT].inputs) > 8 else ""
+    body = json.dumps({"instances": [row]})
+    names = ", ".join(f"`{name}`" for name in signatures)
+    return (
+        f"## How to call it\nWith `headway serve` or TensorFlow Serving{more}:\n\n"
+        f"    curl -d '{body}' localhost:8501/v1/models/{facts.model}:predict\n\n"
+        f"Its signatures are {names}; `signatures.json` beside this file has their inputs and outputs. Nulls go to "
+        "`serving_nullable`."
+    )
+
+
+def _limits(described: ModelMetadata, facts: CardFacts) -> str:
+    lines = ["- It knows the rows of its window; rows that are distributed otherwise may be predicted worse."]
+    if any(column.nullable for column in described.columns):
+        lines.append("- `serving_default` takes a null in float columns alone, as NaN.")
+    if (share := (facts.metrics or {}).get("calibration")) is not None and abs(share - 1) > 0.1:
+        lines.append(f"- On the eval rows it predicts {number(share)} times the mean of the label.")
+    if any(column.is_list for column in described.columns):
+        lines.append("- Lists of one request of `serving_default` have one length.")
+    return "## Limits\n" + "\n".join(lines)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)

@@ -1,0 +1,121 @@
+"""Warm-up requests of a SavedModel, which TensorFlow Serving sends to it before it answers others.
+
+    requests = warm_up_requests(signatures, columns, answers)       # answers: whether the model takes a request
+    write_warm_up(Path("saved_model"), requests)                    # assets.extra/tf_serving_warmup_requests
+
+The first call of a signature costs most of a second. The file holds a request of one row to each signature as a PredictionLog in
+a TFRecord; the messages are written by hand, since tensorflow-serving-api would be the only user of its version of grpc. The
+values are made up (zeros, empty texts, a black image), so that no row of the training data travels with the model. A server
+does not load a model that refuses such a request, so only those that it answers are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.records.tfrecord import frame
+from headway.records.wire import field
+from headway.schema.columns import Column
+from tfcore.export.packed_inputs import pack
+from tfcore.export.signatures import Signature, Tensor
+
+FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+WIDE = 500
+"""A signature of more inputs has no request: TensorFlow takes seconds to prepare its first call, here as on the server."""
+IMAGE = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000"
+    "000a4944415478da6360000000020001e527defc0000000049454e44ae426082"
+)
+"""A PNG of one black pixel."""
+Arrays = dict[str, NDArray[Any]]
+
+
+def warm_up_requests(
+    signatures: Mapping[str, Signature],
+    columns: Sequence[Column],
+    answers: Callable[[str, Arrays], object],
+    images: Collection[str] = (),
+) -> dict[str, Arrays]:
+    """{signature: its inputs for one row}, of those that the model answers.
+
+    Args:
+        answers: called with a signature's name and such inputs; raises tf.errors.OpError where the model refuses them.
+        images: columns that hold encoded images.
+    """
+    requests: dict[str, Arrays] = {}
+    for name, signature in signatures.items():
+        if len(signature.inputs) > WIDE:
+            continue
+        inputs = {tensor.name: _made_up(tensor, columns, images) for tensor in signature.inputs}
+        try:
+            answers(name, inputs)
+        except tf.errors.OpError:
+            continue
+        requests[name] = inputs
+    return requests
+
+
+def write_warm_up(saved_model: Path, requests: Mapping[str, Arrays]) -> None:
+    """Write the requests, a record each."""
+    path = saved_model / FILE
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(frame(prediction_log(name, inputs)) for name, inputs in requests.items()))
+
+
+def prediction_log(signature: str, inputs: Arrays) -> bytes:
+    """A tensorflow.serving.PredictionLog of a PredictRequest; the server fills in the model's name."""
+    spec = field(field(signature.encode(), _tag(3)), _tag(1))  # ModelSpec.signature_name
+    entries = []
+    for name, array in sorted(inputs.items()):
+        tensor = tf.make_tensor_proto(array).SerializeToString(deterministic=True)
+        entries.append(field(field(name.encode(), _tag(1)) + field(tensor, _tag(2)), _tag(2)))
+    request = spec + b"".join(entries)
+    return field(field(request, _tag(1)), _tag(6))  # PredictLog.request, PredictionLog.predict_log
+
+
+def packed(signature: Signature, inputs: Arrays) -> dict[str, tf.Tensor]:
+    """Named inputs as the function takes them that was traced: see `tfcore.export.packed_inputs`."""
+    groups = pack(signature.inputs)
+    inside = {tensor.name for group in groups for tensor in group.tensors}
+    tensors = {name: tf.constant(array) for name, array in inputs.items() if name not in inside}
+    for group in groups:
+        parts = [inputs[tensor.name] for tensor in group.tensors]
+        tensors[group.name] = tf.constant(np.concatenate(parts))
+        tensors[group.lengths] = tf.constant([len(part) for part in parts], tf.int32)
+    return tensors
+
+
+def _tag(number: int) -> bytes:
+    """The tag of a length-delimited field."""
+    return bytes([number << 3 | 2])
+
+
+def _made_up(tensor: Tensor, columns: Sequence[Column], images: Collection[str]) -> NDArray[Any]:
+    shape = [1 if size is None else size for size in tensor.shape]
+    if tensor.dtype != "string":
+        return np.full(shape, 0 if tensor.default is None else tensor.default, tensor.dtype)
+    value = b"" if tensor.column else _example(columns, images)
+    array = np.empty(shape, object)
+    array.fill(IMAGE if tensor.column in images else value)  # np.full would cut zero bytes off the end
+    return array
+
+
+def _example(columns: Sequence[Column], images: Collection[str]) -> bytes:
+    """A tf.Example with a value in each column."""
+    example = tf.train.Example()
+    for column in columns:
+        feature = example.features.feature[column.name]
+        count = column.length or 1
+        if column.type == "int64":
+            feature.int64_list.value[:] = [0] * count
+        elif column.type == "float32":
+            feature.float_list.value[:] = [0.0] * count
+        else:
+            feature.bytes_list.value[:] = [IMAGE if column.name in images else b""] * count
+    return bytes(example.SerializeToString(deterministic=True))

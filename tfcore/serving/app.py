@@ -1,0 +1,237 @@
+"""TensorFlow Serving's REST API over one model, as an ASGI application.
+
+    app = make_app(watch, log, ServeOptions(max_batch=256))
+
+    POST /v1/models/NAME[/versions/N]:predict|:classify|:regress
+    GET  /v1/models/NAME[/versions/N][/metadata]
+
+The requests and answers are described at https://www.tensorflow.org/tfx/serving/api_rest. Every error is {"error": reason}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from headway.errors import HeadwayError
+from tfcore.export.signatures import DEFAULT, of_companions
+from tfcore.serving.champion_watch import ChampionWatch
+from tfcore.serving.micro_batcher import MicroBatcher
+from tfcore.serving.refusals import Busy, NotServed, RequestError, TooLarge, answered
+from tfcore.serving.request_json import Rows
+from tfcore.serving.request_log import RequestLog
+from tfcore.serving.response_json import Form, answer
+from tfcore.serving.served_model import ServedModel
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Limits of a server."""
+
+    max_batch: int = 1024
+    """Rows of one call of the model."""
+    max_wait_seconds: float = 0.0
+    """How long a batch may wait to fill up."""
+    max_queue: int = 16_384
+    """Rows that may wait for the model; more are answered 503."""
+    max_request_bytes: int = 32 * MIB
+    """A larger body is answered 413."""
+    max_bytes: int = 256 * MIB
+    """Bodies of all requests under way; more are answered 503."""
+    reload_seconds: float = 2.0
+    """How often the registry is asked for the champion."""
+
+
+class Answers:
+    """What the addresses answer.
+
+    Args:
+        say: takes a line for a person: a bug of the server's.
+    """
+
+    def __init__(self, watch: ChampionWatch, log: RequestLog, options: ServeOptions, say: Callable[[str], None]):
+        self.batcher = MicroBatcher(
+            max_batch=options.max_batch, max_wait_seconds=options.max_wait_seconds, max_queue=options.max_queue
+        )
+        self.requests = 0
+        self._watch, self._log, self._options, self._say = watch, log, options, say
+        self._bytes = 0
+
+    async def post(self, request: Request, name: str, verb: str, version: str | None = None) -> Response:
+        """An answer to predict, classify or regress."""
+        self.requests += 1
+        model = self._model(name, version)
+        size = 0
+        try:
+            chunks = []
+            async for chunk in request.stream():
+                size, self._bytes = size + len(chunk), self._bytes + len(chunk)
+                self._check_size(size)
+                chunks.append(chunk)
+            rows, form = read_request(model, verb, b"".join(chunks))
+            del chunks
+            outputs = await self.batcher.predict(model, rows)
+        finally:
+            self._bytes -= size
+        self._log.add(model, rows, outputs)
+        return _json(answer(form, outputs, model.metadata.classes))
+
+    async def status(self, name: str, version: str | None = None) -> Response:
+        model = self._model(name, version)
+        state = {
+            "version": str(model.version),
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }
+        return _json(json.dumps({"model_version_status": [state]}, indent=1).encode())
+
+    async def metadata(self, name: str, version: str | None = None) -> Response:
+        model = self._model(name, version)
+        value = {
+            "model_spec": {"name": name, "signature_name": "", "version": str(model.version)},
+            "metadata": {"signature_def": {"signature_def": model.signature_def}},
+        }
+        return _json(json.dumps(value, indent=1).encode())
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Any error as JSON."""
+        if isinstance(error, RequestError):
+            return _error(error.status, answered(error))
+        if isinstance(error, HTTPException):
+            text = f"Malformed request: {request.method} {request.url.path}"
+            text += "" if error.status_code != 405 else f"; {request.method} is not answered here"
+            return _error(error.status_code, text)
+        text = answered(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
+        self._say(f"a request failed by a bug: {text}")
+        return _error(500, text)
+
+    def _model(self, name: str, version: str | None) -> ServedModel:
+        model = self._watch.model
+        if name != model.name:
+            raise NotServed(f"Servable not found for request: Latest({name})", fix=f"this server has {model.name!r}")
+        if version is not None and version != str(model.version):
+            fix = f"version {model.version} is served"
+            raise NotServed(f"Servable not found for request: Specific({name}, {version})", fix=fix)
+        return model
+
+    def _check_size(self, size: int) -> None:
+        limit = self._options.max_request_bytes
+        if size > limit:
+            raise TooLarge(f"the request is larger than {limit / MIB:g} MiB", fix="send fewer rows at once")
+        if self._bytes > self._options.max_bytes and self._bytes > size:
+            raise Busy(f"requests of {self._bytes / MIB:.0f} MiB are under way", fix="send the request again later")
+
+
+def read_request(model: ServedModel, verb: str, body: bytes) -> tuple[Rows, Form]:
+    """A request's rows, and the form in which it is answered.
+
+    Raises:
+        RequestError: the body is not such a request.
+    """
+    try:
+        value = json.loads(body)
+    except RecursionError:
+        raise RequestError("the body is nested too deeply", fix="send one list or object per row") from None
+    except ValueError as error:
+        fix = "send it uncompressed, in UTF-8" if body[:2] == b"\x1f\x8b" else "check it with a JSON parser"
+        raise RequestError(f"the body is not JSON: {error}", fix=fix) from None
+    if not isinstance(value, dict):
+        raise RequestError("the body is not a JSON object", fix='send {"instances": [...]}')
+    allowed = ("instances", "inputs") if verb == "predict" else ("examples", "context")
+    for key in value:
+        if key not in (*allowed, "signature_name"):
+            fix = f"there is: signature_name, {', '.join(allowed)}"
+            raise RequestError(f"a request to :{verb} has no key {key!r}", fix=fix)
+    named = value.get("signature_name", "")
+    if not isinstance(named, str):
+        raise RequestError("is not a text", where="signature_name", fix="name a signature, such as serving_default")
+    if verb != "predict":
+        return _of_examples(model, verb, value, named)
+    if ("instances" in value) == ("inputs" in value):
+        both = "both instances and inputs" if "inputs" in value else "neither instances nor inputs"
+        raise RequestError(f"the request has {both}", fix="send instances, row by row, or inputs, column by column")
+    reader = model.reader(named or DEFAULT)
+    if "instances" in value:
+        return reader.of_instances(value["instances"]), "row"
+    return reader.of_inputs(value["inputs"]), "column"
+
+
+def _of_examples(model: ServedModel, verb: str, value: dict[str, Any], named: str) -> tuple[Rows, Form]:
+    task = model.metadata.task
+    fitting = "classify" if "classify" in model.signatures else "regress"
+    if verb != fitting:
+        raise RequestError(f"the model's task is {task}: it cannot {verb}", fix=f"use :{fitting} or :predict")
+    signature = of_companions(model.signatures)
+    if named not in ("", DEFAULT, signature, "serve_examples"):
+        fix = "leave signature_name out, or use :predict"
+        raise RequestError(f":{verb} does not answer by the signature {named!r}", where="signature_name", fix=fix)
+    rows = model.reader(signature).of_examples(value.get("examples"), value.get("context"))
+    return rows, "regress" if verb == "regress" else "classify"
+
+
+def _json(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json")
+
+
+def _error(status: int, text: str) -> Response:
+    response = _json(json.dumps({"error": text}).encode(), status)
+    if status == 503:
+        response.headers["Retry-After"] = "1"
+    return response
+
+
+def make_app(
+    watch: ChampionWatch,
+    log: RequestLog,
+    options: ServeOptions = ServeOptions(),
+    say: Callable[[str], None] = lambda line: None,
+) -> FastAPI:
+    """The application; its `state.answers` counts requests. It ends the watch and the log when it ends."""
+    answers = Answers(watch, log, options, say)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watch.start(options.reload_seconds)
+        yield
+        watch.stop()
+        answers.batcher.close()
+        log.close()
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.answers = answers
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return await answers.failed(request, error)
+
+    for kind in (RequestError, HTTPException, Exception):
+        app.add_exception_handler(kind, refused)
+    for verb in ("predict", "classify", "regress"):
+        for base in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
+            app.add_route(f"{base}:{verb}", _posting(answers, verb), methods=["POST"])
+    for base in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
+        app.add_route(f"{base}/metadata", _getting(answers.metadata), methods=["GET"])
+        app.add_route(base, _getting(answers.status), methods=["GET"])
+    return app
+
+
+def _posting(answers: Answers, verb: str) -> Any:
+    async def post(request: Request) -> Response:
+        return await answers.post(request, verb=verb, **request.path_params)
+
+    return post
+
+
+def _getting(method: Any) -> Any:
+    async def get(request: Request) -> Response:
+        response: Response = await method(**request.path_params)
+        return response
+
+    return get

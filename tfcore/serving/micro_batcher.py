@@ -1,0 +1,195 @@
+"""Joins requests that come at the same time in one call of the model.
+
+    batcher = MicroBatcher(max_batch=1024, max_wait_seconds=0.0, max_queue=16_384)
+    outputs = await batcher.predict(model, rows)          # the outputs of these rows alone
+
+A model's signature has one call under way at a time. What comes meanwhile waits and goes together in the next, so that batches
+grow with the load and a lone request waits for nobody. `max_wait_seconds` lets a batch that is not full wait for more. A
+call that fails is made again for each of its requests alone: one bad row costs its own request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.messages import counted
+from headway.schema.tensor_name import LENGTH
+from tfcore.serving.refusals import Busy
+from tfcore.serving.request_json import Rows
+
+Arrays = dict[str, NDArray[Any]]
+THREADS = 4
+"""Calls of different signatures or versions that may run at once."""
+
+
+class Model(Protocol):
+    version: int
+
+    def call(self, signature: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays: ...
+
+
+@dataclass
+class _Waiting:
+    rows: Rows
+    answer: asyncio.Future[Arrays]
+    since: float
+
+
+@dataclass
+class _Lane:
+    """Requests that can go in one call."""
+
+    model: Model
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    rows: int = 0
+    full: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class MicroBatcher:
+    """Belongs to one event loop.
+
+    Args:
+        max_batch: rows of one call; a request of more rows goes alone.
+        max_wait_seconds: how long a batch waits to fill up.
+        max_queue: rows that may wait.
+    """
+
+    def __init__(self, *, max_batch: int, max_wait_seconds: float, max_queue: int):
+        self.max_batch, self.max_wait_seconds, self.max_queue = max_batch, max_wait_seconds, max_queue
+        self.batches = 0
+        self._queued = 0
+        self._lanes: dict[Hashable, _Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="model")
+
+    async def predict(self, model: Model, rows: Rows) -> Arrays:
+        """The model's outputs for these rows.
+
+        Raises:
+            Busy: too many rows wait.
+            RequestError: the model refuses the rows.
+        """
+        if self._queued and self._queued + rows.count > self.max_queue:
+            limit = counted(self.max_queue, "row")
+            raise Busy(
+                f"{self._queued:,} rows wait already, and the limit is {limit}", fix="send the request again later"
+            )
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(rows, loop.create_future(), loop.time())
+        key = (id(model), *_key(rows))
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(model)  # which keeps the model, so that its id stays its own
+            task = loop.create_task(self._serve(key, lane))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        lane.waiting.append(waiting)
+        lane.rows += rows.count
+        self._queued += rows.count
+        if lane.rows >= self.max_batch:
+            lane.full.set()
+        return await waiting.answer
+
+    def close(self) -> None:
+        """End the threads; nothing may wait any more."""
+        self._pool.shutdown(wait=True)
+
+    async def _serve(self, key: Hashable, lane: _Lane) -> None:
+        """Call the model until nobody waits in the lane."""
+        while lane.waiting:
+            await self._fill(lane)
+            batch = self._take(lane)
+            self.batches += 1
+            try:
+                outputs: Sequence[Arrays | Exception] = await self._call(lane.model, batch)
+            except Exception as error:
+                alone = [error] if len(batch) == 1 else [await self._alone(lane.model, one) for one in batch]
+                outputs = alone
+            for waiting, output in zip(batch, outputs, strict=True):
+                if waiting.answer.done():  # its client is gone
+                    continue
+                if isinstance(output, Exception):
+                    waiting.answer.set_exception(output)
+                else:
+                    waiting.answer.set_result(output)
+        del self._lanes[key]
+
+    async def _fill(self, lane: _Lane) -> None:
+        """Wait for more rows, but no longer than the first may wait."""
+        lane.full.clear()
+        if not self.max_wait_seconds or lane.rows >= self.max_batch:
+            return
+        left = lane.waiting[0].since + self.max_wait_seconds - asyncio.get_running_loop().time()
+        if left > 0:
+            try:
+                await asyncio.wait_for(lane.full.wait(), left)
+            except TimeoutError:
+                return
+
+    def _take(self, lane: _Lane) -> list[_Waiting]:
+        batch = [lane.waiting.popleft()]
+        rows = batch[0].rows.count
+        while lane.waiting and rows + lane.waiting[0].rows.count <= self.max_batch:
+            batch.append(lane.waiting.popleft())
+            rows += batch[-1].rows.count
+        lane.rows -= rows
+        self._queued -= rows
+        return batch
+
+    async def _call(self, model: Model, batch: Sequence[_Waiting]) -> list[Arrays]:
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(self._pool, _called, model, [waiting.rows for waiting in batch])
+
+    async def _alone(self, model: Model, waiting: _Waiting) -> Arrays | Exception:
+        try:
+            return (await self._call(model, [waiting]))[0]
+        except Exception as error:
+            return error
+
+
+def _called(model: Model, requests: Sequence[Rows]) -> list[Arrays]:
+    """The outputs of each request, of one call."""
+    first = requests[0]
+    outputs = model.call(first.signature, joined(requests) | first.arguments)
+    if len(requests) == 1:
+        return [outputs]
+    ends = np.cumsum([request.count for request in requests])
+    return [
+        {name: array[end - request.count : end] for name, array in outputs.items()}
+        for request, end in zip(requests, ends, strict=True)
+    ]
+
+
+def _key(rows: Rows) -> tuple[Hashable, ...]:
+    """What requests have in common that go in one call: the signature, its arguments, and how wide lists are where that
+    cannot differ."""
+    widths = tuple(a.shape[1] for name, a in rows.arrays.items() if a.ndim == 2 and name + LENGTH not in rows.arrays)
+    return rows.signature, tuple(value.tobytes() for value in rows.arguments.values()), widths
+
+
+def joined(requests: Sequence[Rows]) -> Arrays:
+    """The arrays of several requests, one below the other; lists are filled up to the longest."""
+    if len(requests) == 1:
+        return requests[0].arrays
+    arrays: Arrays = {}
+    for name in requests[0].arrays:
+        parts = [request.arrays[name] for request in requests]
+        if parts[0].ndim == 2 and len({part.shape[1] for part in parts}) > 1:
+            width = max(part.shape[1] for part in parts)
+            parts = [_widened(part, width) for part in parts]
+        arrays[name] = np.concatenate(parts)
+    return arrays
+
+
+def _widened(array: NDArray[Any], width: int) -> NDArray[Any]:
+    whole = np.full((len(array), width), b"" if array.dtype == np.object_ else 0, array.dtype)
+    whole[:, : array.shape[1]] = array
+    return whole
