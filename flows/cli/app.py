@@ -37,6 +37,9 @@ COMMANDS = {
         "gate": "commands: everything up to the verdict; promotes nothing",
         "export": "commands: everything up to the exported and replayed SavedModel, whatever the verdict; promotes nothing",
     },
+    "Study": {
+        "backtest": "studies.backtest: train and judge over past windows, each on the span after it; promotes nothing",
+    },
     "Look": {
         "models": "versions.promotion: the versions in the registry, the champion and the aliases",
         "compare": "versions.comparison: two versions side by side: metrics, config, columns, data, size, verdict",

@@ -50,12 +50,14 @@ class RunSpec:
     """The stage to stop after; None: all the way."""
     alias: str | None = None
     """What to point at a candidate that passes, instead of the champion."""
+    model: str | None = None
+    """The registry's name, where it is not the pipeline's."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
     """Checksums of the spans' files, read once a process."""
 
     @property
     def registry(self) -> Registry:
-        return Registry(self.store, self.loaded.pipeline.name)
+        return Registry(self.store, self.model or self.loaded.pipeline.name)
 
     @property
     def chosen_seed(self) -> int:

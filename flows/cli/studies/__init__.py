@@ -1,0 +1,1 @@
+"""Commands that run the pipeline several times to learn something about it; they promote nothing."""
