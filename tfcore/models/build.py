@@ -26,6 +26,7 @@ from headway.errors import ConfigError, StoreError
 from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.heads.table import label_head
 from tfcore.models.config import ModelConfig
+from tfcore.models.convolutions import image_features
 from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip
 from tfcore.models.precision import computing_in
 from tfcore.models.user_model import user_model
@@ -33,7 +34,6 @@ from tfcore.models.user_model import user_model
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
 _VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
-IMAGE_FILTERS = (32, 64, 128)
 LINEAR_SPEED = 10.0
 """How much faster the linear path of a model learns than its hidden layers, up to 32 inputs."""
 Layout = Any
@@ -172,7 +172,9 @@ def _deep(
         numeric = inputs["numeric"]
         parts.append(SoftClip(config.soft_clip, name="soft_clip")(numeric) if config.soft_clip else numeric)
     parts += [
-        _image_features(inputs[name], name, seed) for name, (row, dtype) in layout.inputs().items() if dtype == "uint8"
+        image_features(inputs[name], name, kind=config.images, seed=seed)
+        for name, (row, dtype) in layout.inputs().items()
+        if dtype == "uint8"
     ]
     if not parts:
         raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
@@ -194,22 +196,6 @@ def _deep(
         dtype="float32",
         name="output",
     )(x)
-
-
-def _image_features(image: keras.KerasTensor, name: str, seed: int) -> keras.KerasTensor:
-    """A small convolutional stack: each layer halves the image, the last one's mean over places is what it says."""
-    x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name=f"{name}_scaled")(image)
-    for number, filters in enumerate(IMAGE_FILTERS):
-        x = keras.layers.Conv2D(
-            filters,
-            3,
-            strides=2,
-            padding="same",
-            activation="relu",
-            kernel_initializer=keras.initializers.GlorotUniform(seed=seed + 104729 + number),
-            name=f"{name}_conv_{number}",
-        )(x)
-    return keras.layers.GlobalAveragePooling2D(name=f"{name}_features")(x)
 
 
 def _list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> ListEmbedding:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -21,12 +21,15 @@ Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 class ModelConfig(Grown):
     """A built-in model by name, or `module:function` of a Python file beside the pipeline."""
 
-    newer = ("linear", "soft_clip", "l2", "linear_l2")
+    newer = ("linear", "soft_clip", "l2", "linear_l2", "images")
 
     name: str = Field(default="mlp", description="mlp, wide_deep, or module:function of a file beside the pipeline")
     hidden: tuple[int, ...] = Field(default=(100, 70, 50, 25), description="units of the hidden layers")
     embedding: int = Field(default=8, ge=1, le=4096, description="width of every categorical column's embedding")
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="share of hidden units dropped in training")
+    images: Literal["conv", "resnet"] = Field(
+        default="conv", description="what an image goes through first: a small convolutional net or a residual one"
+    )
     base_rate_bias: bool = Field(
         default=True, description="start the output at the label's base rate in the train split, not at one half"
     )

@@ -15,7 +15,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 4
+VERSION = 5
 """Raised by whoever changes what training writes for the same request."""
 
 

@@ -97,6 +97,8 @@ def _batch(training: TrainingConfig, rows: int) -> int:
 
 def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     """Smaller below a thousand rows; with a linear path and penalties where rows are few."""
+    if facts.images and not facts.width and not model.user_defined and "hidden" not in model.model_fields_set:
+        return _explicit(model, {"hidden": ()})  # an image's features say enough
     if model.user_defined or facts.images or facts.rows >= REGULARIZED:
         return model
     rows, chosen = facts.rows, dict[str, Any]()
