@@ -34,19 +34,21 @@ def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
 def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
     """What `decode_one` gives, in eager mode: of two ops, and not of 14, whose calls take longer than a small image."""
     height, width, channels = pixels
-    image = tf.io.decode_image(file, channels=channels, expand_animations=False)
-    found: NDArray[np.uint8] = image.numpy()
-    if found.shape[:2] == (height, width):
-        return found
-    size = np.array([height, width], np.int32)
-    resized = tf.raw_ops.ScaleAndTranslate(  # tf.image.resize(antialias=True)
-        images=tf.expand_dims(image, 0),
-        size=size,
-        scale=size.astype(np.float32) / np.array(found.shape[:2], np.float32),
-        translation=np.zeros(2, np.float32),
-        kernel_type="triangle",
-        antialias=True,
-    ).numpy()
+    # beside a GPU the ops would copy there and back, and threads that do so get each other's errors: TensorFlow's fault
+    with tf.device("/CPU:0"):
+        image = tf.io.decode_image(file, channels=channels, expand_animations=False)
+        found: NDArray[np.uint8] = image.numpy()
+        if found.shape[:2] == (height, width):
+            return found
+        size = np.array([height, width], np.int32)
+        resized = tf.raw_ops.ScaleAndTranslate(  # tf.image.resize(antialias=True)
+            images=tf.expand_dims(image, 0),
+            size=size,
+            scale=size.astype(np.float32) / np.array(found.shape[:2], np.float32),
+            translation=np.zeros(2, np.float32),
+            kernel_type="triangle",
+            antialias=True,
+        ).numpy()
     return np.clip(np.rint(resized[0]), 0.0, 255.0).astype(np.uint8)
 
 
