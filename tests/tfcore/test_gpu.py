@@ -27,7 +27,7 @@ from tfcore.train.stage import train, train_placed
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import decode_now
 
-pytestmark = pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="needs a GPU: make gpu")
+GPUS = len(tf.config.list_physical_devices("GPU"))
 COLUMNS = (
     Column(name="delay", type="float32", nullable=True),
     Column(name="hour", type="int64", nullable=False),
@@ -36,6 +36,12 @@ COLUMNS = (
 )
 MODEL = ModelConfig(hidden=(64, 32), embedding=8, dropout=0.1)
 """Widths that a GPU's products would be rounded for: multiples of eight."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _there_is_one(request):
+    if not GPUS:
+        (pytest.fail if request.config.option.gpu else pytest.skip)("needs a GPU: make gpu")
 
 
 def table(rows, seed):
@@ -213,7 +219,7 @@ def test_the_debugged_step_lies_on_the_gpu(examples, tmp_path):
     assert ("nothing is copied" in found["graph"]["says"]) == (not found["graph"]["copies"])
 
 
-@pytest.mark.skipif(len(tf.config.list_physical_devices("GPU")) < 2, reason="needs two GPUs")
+@pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
 def test_a_batch_split_over_gpus_trains_as_on_one(examples, tmp_path):
     train(request(examples), tmp_path / "one", Lines())
     choice = Choice("mirrored", replicas=2)

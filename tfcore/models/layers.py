@@ -190,7 +190,7 @@ class _Embeddings(keras.layers.Layer):
 def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """The rows of `table` ([rows, width]) that `ids` name: [*ids' shape, width].
 
-    Deterministic XLA adds the gradients of a GPU's rows up one after the other, which takes fifty times as long as the
+    Deterministic XLA adds the gradients of a GPU's rows up one after the other, which takes sixty times as long as the
     whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT`.
     """
     rows, width = table.shape

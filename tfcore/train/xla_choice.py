@@ -11,7 +11,7 @@ XLA's CPU compiler has no fast kernel for the gradients of convolutions and pool
 nine times as long compiled as plain, and pooling's gradient is refused where ops are deterministic. That is known here and
 not measured, since a compiled step and a plain one round differently: a timing would decide over a training's bits.
 
-On a GPU deterministic XLA scatters one row after the other: a step that adds up the gradients of 1,024 ids took fifteen times
+On a GPU deterministic XLA scatters one row after the other: a step that adds up the gradients of 4,096 ids took fifteen times
 as long compiled as plain. Headway's own embeddings do without (`tfcore.models.layers.looked_up`), others are found here.
 """
 
