@@ -10,7 +10,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test chaos flink check format bench ops up down golden clean
+.PHONY: help setup demo quick test chaos gpu flink check format bench ops up down golden clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -37,6 +37,10 @@ test: $(STAMP) ## the tests
 
 chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
 	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-skips -m chaos
+
+gpu: $(STAMP) ## what needs a GPU, and whole pipelines on one
+	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTHON) -m pytest -n 3 --dist loadfile --gpu tests/tfcore/test_gpu.py tests/flows/test_end_to_end.py \
+	  tests/flows/test_ranking.py tests/flows/test_training_options.py
 
 flink: $(STAMP) ## Beam jobs on a local Flink (needs Java 17 and Maven)
 	$(PYTHON) -m pytest --no-skips -m flink tests/infra

@@ -66,6 +66,9 @@ HEAVY = {"tensorflow", "apache_beam", "prefect"}
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="only what needs no TensorFlow, no Beam and no server")
+    parser.addoption(
+        "--gpu", action="store_true", help="let TensorFlow see the machine's GPUs; else tests are of the CPU"
+    )
     parser.addoption("--no-skips", action="store_true", help="a test that is skipped has failed")
 
 
@@ -92,6 +95,8 @@ def _nothing_heavy(request):
 
 
 def pytest_configure(config):
+    if not config.option.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before anything imports TensorFlow; children have it too
     if config.option.quick:
         settings.register_profile("quick", settings.get_profile("headway"), max_examples=10)
         settings.load_profile("quick")

@@ -16,6 +16,7 @@ def state():
     yield "gc", (gc.isenabled(), gc.get_freeze_count())
     yield "signals", [signal.getsignal(number) for number in (2, 15)]
     yield "devices", tf.config.get_visible_devices()
+    yield "products", tf.config.experimental.tensor_float_32_execution_enabled()
     yield "threads", tf.config.threading.get_intra_op_parallelism_threads()
     yield "keras", sys.modules["keras"]
 

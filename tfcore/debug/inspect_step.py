@@ -217,10 +217,12 @@ def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], logged: list[str]) 
     if not has_gpu_kernels():
         copies = [row for row in copies if "no kernel" not in row["why"]]  # of anything
     which = "these nodes of the step" if copies else "no node of the step"
-    if gpus:
-        says = f"{which} run on the CPU, though there is a GPU: what they read and give is copied"
-    else:
+    if not gpus:
         says = f"there is one device here, the CPU, so nothing is copied; beside a GPU {which} would run on the CPU"
+    elif copies:
+        says = "these nodes of the step run on the CPU, though there is a GPU: what they read and give is copied"
+    else:
+        says = "every node of the step has a kernel for the GPU, so nothing is copied"
     refused = [line for line in logged if "XLA cannot compile" in line]
     return {
         "ops": graph.ops,

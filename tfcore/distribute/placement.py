@@ -66,6 +66,11 @@ class Placement:
         """Whether there are other workers."""
         return self.choice.name == "multi_worker"
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether steps run on a GPU or several."""
+        return self.choice.name != "cpu" and not self.choice.logical and bool(tf.config.get_visible_devices("GPU"))
+
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The context of everything that makes or changes variables."""
         if self.strategy is not None:

@@ -1,4 +1,4 @@
-"""TensorFlow's threads and determinism, set once per process before any op runs, and only in Headway's own processes.
+"""TensorFlow's threads, determinism and precision, set once per process before any op runs, only in Headway's own processes.
 
 own()                         # headway.process: in the process's entry point
 threads = prepare(2)          # 2, or what this process was already running with
@@ -15,7 +15,7 @@ from headway.process import owned
 
 
 def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: None) -> int:
-    """Make ops deterministic and set the thread counts; return the number of threads that compute.
+    """Make ops deterministic and float32 products exact, and set the thread counts; return the number of threads that compute.
 
     TensorFlow fixes its threads when it first computes something: a later wish for others is logged, not met. In a process
     that is not Headway's own nothing is changed, and a training there resumes exactly only if the caller makes ops
@@ -24,6 +24,8 @@ def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: No
     if not owned():
         return _threads_there_are(threads, log)
     tf.config.experimental.enable_op_determinism()
+    # a GPU would round what it multiplies to 10 bits, and what a CPU serves would be other predictions by a thousandth
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     tf.random.set_seed(0)  # deterministic ops refuse to draw unseeded; Headway itself draws from hashes
     count = threads or _cores()
     try:

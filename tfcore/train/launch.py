@@ -29,6 +29,10 @@ from tfcore.train.settings.config import TrainingConfig
 
 TF_CONFIG = "TF_CONFIG"
 NO_GPU = "-1"
+_REHEARSE = (
+    "set training.strategy to auto, which takes the GPU; or hide it with CUDA_VISIBLE_DEVICES=-1, and training.replicas "
+    "splits each batch over so many logical CPU devices"
+)
 
 
 class MemberRequest(Frozen):
@@ -104,13 +108,15 @@ def _mirrored(config: TrainingConfig, gpus: int) -> Choice:
         raise ConfigError(
             f"mirrored needs at least two devices, and TensorFlow sees {gpus or 'no'} GPU{'s' if not gpus else ''}",
             where="training.strategy",
-            fix="set it to auto; or set training.replicas, to split each batch over so many logical CPU devices",
+            fix=_REHEARSE
+            if gpus
+            else "set it to auto; or set training.replicas, to split each batch over so many logical CPU devices",
         )
     if 0 < gpus < replicas:
         raise ConfigError(
             f"{replicas} replicas, but TensorFlow sees {gpus} GPU{'s' if gpus > 1 else ''}",
             where="training.replicas",
-            fix=f"at most {gpus}, or leave it out for all of them",
+            fix=_REHEARSE if gpus == 1 else f"at most {gpus}, or leave it out for all of them",
         )
     _check_split(config, replicas, "replicas")
     return Choice("mirrored", replicas=replicas, logical=not gpus)

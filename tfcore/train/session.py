@@ -48,7 +48,7 @@ from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
 from tfcore.train.steps.stop_condition import StopCondition
 from tfcore.train.training_data import TrainingData, class_counts, class_names
-from tfcore.train.xla_choice import repays_compiling, slow_under_xla
+from tfcore.train.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 
 __all__ = ["Callback", "PeriodicAction", "TrainingSession"]
 
@@ -229,30 +229,29 @@ class TrainingSession:
 
     def _jit(self) -> Jit:
         config = self.request.training
-        large = config.ranking is not None and config.batch_size >= LARGE_BATCH
-        on_gpu = "GPU" in (self.placement.device or "")  # where the op has no kernel
-        if config.jit != "auto" or on_gpu:
+        gpu = self.placement.on_gpu
+        if config.jit != "auto":
             return config.jit
-        if not repays_compiling(self.total, config.batch_size):
+        if not repays_compiling(self.total, config.batch_size, gpu=gpu):
             return "off"
-        if (op := self._slow_op()) is not None:
-            self.monitor.log(
-                f"training.jit: auto runs steps uncompiled: the model calls {op}, which XLA makes slow on a CPU"
-            )
+        if (op := self._slow_op(gpu)) is not None:
+            calls = f"the gradients of the model need {op}" if gpu else f"the model calls {op}"
+            where = "a GPU" if gpu else "a CPU"
+            self.monitor.log(f"training.jit: auto runs steps uncompiled: {calls}, which XLA makes slow on {where}")
             return "off"
-        if not large or library() is None:
+        if config.ranking is None or config.batch_size < LARGE_BATCH or (not gpu and library() is None):
             return config.jit
-        self.monitor.log("training.ranking uses the op in C++, which XLA has no kernel for: steps run uncompiled")
+        why = "XLA makes slow for so large a batch on a GPU" if gpu else "XLA has no kernel for, being an op in C++"
+        self.monitor.log(f"training.jit: auto runs steps uncompiled: training.ranking has a loss that {why}")
         return "off"
 
-    def _slow_op(self) -> str | None:
-        """An op of the model whose gradient XLA makes slow where it is trained; None when there is none."""
-        choice, inputs = self.placement.choice, self.request.transform.inputs()
-        if choice.name != "cpu" and not choice.logical and tf.config.get_visible_devices("GPU"):
-            return None
+    def _slow_op(self, gpu: bool) -> str | None:
+        """An op of the model or its gradients that XLA makes slow where it is trained; None when there is none."""
+        inputs, specs = self.request.transform.inputs(), self.data.specs(self.stack)
+        if gpu:
+            return scatters_under_xla(self.model, {name: specs[name] for name in inputs})
         if not self.request.model.user_defined and all(len(row) < 3 for row, _ in inputs.values()):
             return None  # only images go through such ops in a built-in model
-        specs = self.data.specs(self.stack)
         return slow_under_xla(self.model, {name: specs[name] for name in inputs})
 
     def _offsets(self) -> list[float] | None:

@@ -34,19 +34,21 @@ def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
 def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
     """Decode like `decode_one`, eagerly, with 2 ops instead of 14, whose calls would take longer than a small image."""
     height, width, channels = pixels
-    image = tf.io.decode_image(file, channels=channels, expand_animations=False)
-    pixels_of_file: NDArray[np.uint8] = image.numpy()
-    if pixels_of_file.shape[:2] == (height, width):
-        return pixels_of_file
-    size = np.array([height, width], np.int32)
-    resized = tf.raw_ops.ScaleAndTranslate(  # tf.image.resize(antialias=True)
-        images=tf.expand_dims(image, 0),
-        size=size,
-        scale=size.astype(np.float32) / np.array(pixels_of_file.shape[:2], np.float32),
-        translation=np.zeros(2, np.float32),
-        kernel_type="triangle",
-        antialias=True,
-    ).numpy()
+    # beside a GPU the ops would copy there and back, and threads that do so get each other's errors: TensorFlow's fault
+    with tf.device("/CPU:0"):
+        image = tf.io.decode_image(file, channels=channels, expand_animations=False)
+        pixels_of_file: NDArray[np.uint8] = image.numpy()
+        if pixels_of_file.shape[:2] == (height, width):
+            return pixels_of_file
+        size = np.array([height, width], np.int32)
+        resized = tf.raw_ops.ScaleAndTranslate(  # tf.image.resize(antialias=True)
+            images=tf.expand_dims(image, 0),
+            size=size,
+            scale=size.astype(np.float32) / np.array(pixels_of_file.shape[:2], np.float32),
+            translation=np.zeros(2, np.float32),
+            kernel_type="triangle",
+            antialias=True,
+        ).numpy()
     return np.clip(np.rint(resized[0]), 0.0, 255.0).astype(np.uint8)
 
 

@@ -66,6 +66,7 @@ def test_a_strategy_comes_to_devices(settings, gpus, name, replicas, apart):
         ({"strategy": "mirrored"}, 0, "at least two devices"),
         ({"strategy": "mirrored"}, 1, "at least two devices"),
         ({"strategy": "mirrored", "replicas": 4}, 2, "4 replicas, but TensorFlow sees 2 GPUs"),
+        ({"strategy": "mirrored", "replicas": 2}, 1, "2 replicas, but TensorFlow sees 1 GPU"),
         ({"strategy": "mirrored", "replicas": 3}, 0, "64 cannot be split evenly over 3"),
         ({"strategy": "multi_worker"}, 0, "neither training.workers nor a TF_CONFIG"),
         ({"strategy": "multi_worker", "workers": 3}, 0, "64 cannot be split evenly over 3"),
@@ -81,6 +82,13 @@ def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, gpus, words):
     with pytest.raises(ConfigError, match=words) as failed:
         choose(config(**settings), gpus=gpus)
     assert failed.value.fix
+
+
+def test_who_has_one_gpu_is_told_how_to_rehearse_without_it():
+    for settings in ({"strategy": "mirrored"}, {"strategy": "mirrored", "replicas": 2}):
+        with pytest.raises(ConfigError) as failed:
+            choose(config(**settings), gpus=1)
+        assert "hide it with CUDA_VISIBLE_DEVICES=-1" in failed.value.fix
 
 
 def test_replicas_and_workers_belong_to_their_strategies():

@@ -9,11 +9,13 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tfcore.graph.knobs import KnobVariables
+from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, load_weights, save_weights
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
 from tfcore.testing import assert_same_bytes
+from tfcore.train.xla_choice import SCATTERS
 
 
 def layout(task="binary", numeric=2, sizes=(5, 7), classes=None, **label):
@@ -114,6 +116,37 @@ def test_one_table_looks_up_what_a_table_for_each_column_would():
     ids = tf.constant([[0, 0], [4, 6]])
     table = (layer(ids), layer.table.numpy())[1]
     assert np.array_equal(layer(ids), [[table[0], table[5]], [table[4], table[11]]])
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [(OffsetEmbedding((3, 4), 2, seed=1), [6, 2]), (ListEmbedding((3, 4), (2, 1), 2, seed=1), [6, 3])],
+)
+def test_for_a_gpu_an_embedding_has_the_same_gradient_without_a_scatter(layer, shape, monkeypatch):
+    ids = tf.constant(np.random.default_rng(0).integers(0, 3, shape), tf.int32)
+    upstream = np.random.default_rng(1).standard_normal((6, 2, 2)).astype(np.float32)
+
+    def run(jit):
+        @tf.function(input_signature=[tf.TensorSpec(shape, tf.int32)], jit_compile=jit, autograph=False)
+        def differentiated(ids):
+            with tf.GradientTape() as tape:
+                found = layer(ids)
+                total = tf.reduce_sum(found * upstream)
+            return found, tf.convert_to_tensor(tape.gradient(total, layer.trainable_variables[0]))
+
+        nodes = {node.op for node in all_nodes(differentiated.get_concrete_function().graph.as_graph_def())}
+        return nodes & SCATTERS, differentiated(ids)
+
+    plain, expected = run(False)
+    assert plain == {"UnsortedSegmentSum"} and run(True)[0] == plain
+    monkeypatch.setattr("tfcore.graph.xla._device", lambda: "GPU")
+    assert run(False)[0] == plain, "only where XLA compiles"
+    scatters, found = run(True)
+    assert scatters == set()
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6, atol=1e-7)
+    monkeypatch.setattr("tfcore.models.layers.MOST_ONE_HOT", 7 * 6)
+    assert run(True)[0] == plain, "a matrix that large would take too much memory"
 
 
 def test_crosses_are_exact_when_they_fit_and_in_range_when_not():

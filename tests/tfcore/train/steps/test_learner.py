@@ -14,6 +14,7 @@ from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.losses.class_weights import class_weights
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
+from tfcore.models.layers import OffsetEmbedding
 from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.callbacks.history import Recorder
 from tfcore.train.checkpoints import Checkpoints
@@ -22,7 +23,7 @@ from tfcore.train.settings.knob_values import Knobs
 from tfcore.train.settings.schedule import CosineRate
 from tfcore.train.steps.learner import Learner
 from tfcore.train.steps.loop import PeriodicAction, run
-from tfcore.train.xla_choice import slow_under_xla
+from tfcore.train.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 
 K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
 LAYOUT = SimpleNamespace(
@@ -392,3 +393,26 @@ def test_what_xla_makes_slow_on_a_cpu_is_known_without_a_compilation(layers, op)
         x = layer(x)
     model = keras.Model({"photo": photo}, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
     assert slow_under_xla(model, {"photo": tf.TensorSpec([4, None, 8, 12, 1], tf.float32)}) == op
+
+
+@pytest.mark.parametrize(
+    ("layers", "op"),
+    [
+        ([keras.layers.Flatten(), keras.layers.Dense(4)], None),
+        ([keras.layers.Embedding(9, 3)], "UnsortedSegmentSum"),
+        ([OffsetEmbedding((9, 9), 3, seed=0)], None),
+    ],
+)
+def test_what_xla_makes_slow_on_a_gpu_is_known_without_a_compilation(layers, op, monkeypatch):
+    monkeypatch.setattr("tfcore.graph.xla._device", lambda: "GPU")
+    ids = keras.Input([2], dtype="int32", name="ids")
+    x = ids
+    for layer in layers:
+        x = layer(x)
+    model = keras.Model({"ids": ids}, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    assert scatters_under_xla(model, {"ids": tf.TensorSpec([4, 16, 2], tf.int32)}) == op
+
+
+def test_compiling_repays_itself_sooner_on_a_gpu():
+    assert repays_compiling(1000, 64, gpu=True) and not repays_compiling(1000, 64)
+    assert not repays_compiling(100, 64, gpu=True) and repays_compiling(100, 30_000)

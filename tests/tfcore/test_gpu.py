@@ -1,0 +1,253 @@
+"""What only a GPU can show; `make gpu`. Elsewhere these are skipped: the other tests hide GPUs from TensorFlow."""
+
+import contextlib
+import io
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from headway.errors import Cancelled
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tfcore.debug.inspect_step import debug_step
+from tfcore.debug.request import DebugRequest
+from tfcore.distribute.placement import Choice, place
+from tfcore.evaluation.request import EvaluateRequest, TrainedModel
+from tfcore.evaluation.stage import predict
+from tfcore.models.config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train, train_placed
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.images import decode_now
+
+GPUS = len(tf.config.list_physical_devices("GPU"))
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=True),
+    Column(name="hour", type="int64", nullable=False),
+    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+MODEL = ModelConfig(hidden=(64, 32), embedding=8, dropout=0.1)
+"""Widths that a GPU's products would be rounded for: multiples of eight."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _there_is_one(request):
+    if not GPUS:
+        (pytest.fail if request.config.option.gpu else pytest.skip)("needs a GPU: make gpu")
+
+
+def table(rows, seed):
+    rng = np.random.default_rng(seed)
+    delay = rng.standard_normal(rows).astype(np.float32)
+    hour, carrier = rng.integers(0, 24, rows), rng.integers(0, 5, rows)
+    label = delay + 0.1 * hour + 0.5 * carrier - 2.2 + 0.3 * rng.standard_normal(rows) > 0
+    carriers = pa.array([b"AA", b"BB", b"CC", b"DD", b"EE"]).take(pa.array(carrier))
+    delays = pa.array(delay, mask=rng.random(rows) < 0.1)
+    return pa.table({"delay": delays, "hour": hour, "carrier": carriers, "label": label.astype(np.int64)})
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    splits = {"train": table(20_000, 1), "eval": table(2000, 2)}
+    return write_examples(tmp_path_factory.mktemp("examples"), splits, COLUMNS, shards=4)
+
+
+class Lines(Monitor):
+    """Keeps what is said, and asks to stop once `stop` steps were made."""
+
+    def __init__(self, stop=None):
+        super().__init__()
+        self.lines, self.until = [], stop
+
+    def progress(self, done, total, unit, **facts):
+        if self.until is not None and done >= self.until:
+            self.stop.set()
+
+    def log(self, line):
+        self.lines.append(line)
+
+
+def request(examples, model=MODEL, *, module=None, checkpoints=None, **training):
+    settings = {"batch_size": 256, "steps": 60, "learning_rate": 0.01, "strategy": "gpu"} | training
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit({"hour": ColumnTransform(transform="vocabulary")}, "binary"),
+        model=model,
+        module=module,
+        training=TrainingConfig(**settings),
+        seed=3,
+        checkpoints=checkpoints,
+    )
+
+
+def weights(out):
+    reader = tf.train.load_checkpoint(str(out / "weights"))
+    return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map()) if "model/" in name}
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_a_gpu_trains_the_model_that_a_cpu_trains(examples, tmp_path, jit):
+    losses = []
+    for strategy in ("cpu", "gpu"):
+        result = train(request(examples, jit=jit, strategy=strategy), tmp_path / strategy, Lines())
+        assert (result["strategy"], result["traces"]) == (strategy, 1)
+        losses.append(result["final_loss"])
+    assert abs(losses[0] - losses[1]) < 1e-4
+    cpu, gpu = (np.concatenate([w.ravel() for w in weights(tmp_path / name).values()]) for name in ("cpu", "gpu"))
+    # an activation that only one of them rounds to above zero moves the weights of its unit
+    assert np.quantile(np.abs(cpu - gpu), 0.95) < 2e-5
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_a_stopped_training_ends_at_the_bits_of_one_that_was_not(examples, tmp_path, jit, precision):
+    settings = {"jit": jit, "precision": precision, "steps_per_call": 8}
+    train(request(examples, **settings), tmp_path / "whole", Lines())
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Cancelled):
+        patch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
+        train(request(examples, checkpoints=tmp_path / "checkpoints", **settings), tmp_path / "cut", Lines(stop=20))
+    result = train(request(examples, checkpoints=tmp_path / "checkpoints", **settings), tmp_path / "cut", Lines())
+    assert 20 <= result["resumed_from"] < 60
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all(value.tobytes() == cut[name].tobytes() for name, value in whole.items())
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_half_the_bits_learn_as_much(examples, tmp_path, precision):
+    losses = []
+    for bits in ("float32", precision):
+        result = train(request(examples, precision=bits, steps=300), tmp_path / bits, Lines())
+        losses.append(result["final_loss"])
+        assert result["skipped"] == 0
+    assert losses[0] < 0.45 and abs(losses[1] - losses[0]) < 0.01
+
+
+def test_auto_compiles_a_built_in_model_with_embeddings_and_each_step_is_short(examples, tmp_path):
+    lines = Lines()
+    result = train(request(examples, strategy="auto", steps=2000), tmp_path, lines)
+    assert (result["strategy"], result["jit"], result["traces"]) == ("gpu", "jit", 1)
+    assert lines.lines == []
+    assert result["steps_per_second"] > 500  # added up one row after the other it would be fewer than 100
+
+
+USERS = """
+import keras
+
+def inputs_of(layout):
+    inputs = {name: keras.Input(shape, dtype=dtype, name=name) for name, (shape, dtype) in layout.inputs().items()}
+    return inputs, inputs["numeric"], inputs["categorical"]
+
+def embedded(layout, options):
+    inputs, numbers, ids = inputs_of(layout)
+    vectors = keras.layers.Flatten()(keras.layers.Embedding(40, 4)(ids))
+    return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Concatenate()([numbers, vectors])))
+
+def normalized(layout, options):
+    inputs, numbers, _ = inputs_of(layout)
+    x = keras.layers.BatchNormalization()(keras.layers.Dense(16)(numbers))
+    return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dropout(0.2)(x)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "mode", "said"),
+    [("embedded", "graph", "the gradients of the model need UnsortedSegmentSum"), ("normalized", "jit", None)],
+)
+def test_a_users_model_is_compiled_unless_its_gradients_scatter(examples, tmp_path, model, mode, said):
+    module, lines = tmp_path / "mine.py", Lines()
+    module.write_text(USERS)
+    asked = request(examples, ModelConfig(name=f"mine:{model}"), module=module, steps=1000)
+    result = train(asked, tmp_path / "out", lines)
+    assert result["jit"] == mode, lines.lines
+    assert [line for line in lines.lines if said and said in line] if said else lines.lines == []
+
+
+def test_evaluation_beside_a_gpu_gives_what_a_cpu_gives(examples, tmp_path):
+    asked = request(examples)
+    train(asked, tmp_path / "trained", Lines())
+    trained = TrainedModel(path=tmp_path / "trained", config=MODEL, seed=3)
+    question = EvaluateRequest(model=trained, transform=asked.transform, examples=(examples.part("eval"),))
+    found = []
+    for device in ("/GPU:0", "/CPU:0"):
+        with tf.device(device):
+            predict(question, tmp_path / device[1:4], Lines())
+        found.append(np.load(tmp_path / device[1:4] / "expected.npy"))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6, rtol=0)
+
+
+def test_threads_that_decode_images_do_not_get_each_others_errors():
+    good = []
+    for seed in range(4):
+        pixels = np.random.default_rng(seed).integers(0, 255, (16, 20, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(out := io.BytesIO(), "PNG")
+        good.append(out.getvalue())
+    expected = [decode_now(file, (8, 6, 3)) for file in good]
+    until, wrong = time.monotonic() + 3, []
+
+    def read():
+        while time.monotonic() < until:
+            for file, pixels in zip(good, expected, strict=True):
+                try:
+                    assert (decode_now(file, (8, 6, 3)) == pixels).all()
+                except Exception as error:
+                    wrong.append(error)
+
+    def refuse():
+        while time.monotonic() < until:
+            with contextlib.suppress(tf.errors.InvalidArgumentError):
+                decode_now(b"\xff\xd8\xff\xe0 cut off", (8, 6, 3))
+
+    threads = [threading.Thread(target=one) for one in (read, read, read, refuse, refuse)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_the_debugged_step_lies_on_the_gpu(examples, tmp_path):
+    found = debug_step(DebugRequest(train=request(examples, jit="on"), steps=2), tmp_path, Lines())
+    assert found["problems"] == [] and found["graph"]["xla"]["mode"] == "jit"
+    assert ("nothing is copied" in found["graph"]["says"]) == (not found["graph"]["copies"])
+
+
+@pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
+def test_a_batch_split_over_gpus_trains_as_on_one(examples, tmp_path):
+    train(request(examples), tmp_path / "one", Lines())
+    choice = Choice("mirrored", replicas=2)
+    asked = request(examples, strategy="mirrored", replicas=2)
+    result = train_placed(asked, tmp_path / "two", Lines(), lambda: place(choice, gpus=2))
+    assert result["replicas"] == 2
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name, value in one.items():
+        np.testing.assert_allclose(two[name], value, atol=2e-5, rtol=0, err_msg=name)
+
+
+def test_steps_of_large_groups_run_uncompiled_and_say_so(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, x = 4000, rng.standard_normal(4000).astype(np.float32)
+    queries = pa.array([f"{number:04d}".encode() for number in np.sort(rng.integers(0, 400, rows))])
+    columns = (
+        Column(name="x", type="float32", nullable=False),
+        Column(name="query", type="bytes", nullable=False, encoding="dictionary", role="group"),
+        Column(name="label", type="int64", nullable=False, role="label"),
+    )
+    made = pa.table({"x": x, "query": queries, "label": (x > 0).astype(np.int64)})
+    ranked = write_examples(tmp_path / "examples", {"train": made}, columns, shards=2)
+    lines = Lines()
+    asked = TrainRequest(
+        examples=(ranked.part("train"),),
+        transform=ranked.fit(task="binary"),
+        model=ModelConfig(hidden=(8,)),
+        training=TrainingConfig(batch_size=512, steps=800, strategy="gpu", ranking={}),
+    )
+    assert train(asked, tmp_path / "out", lines)["jit"] == "graph"
+    assert any("training.ranking has a loss that XLA makes slow" in line for line in lines.lines)
