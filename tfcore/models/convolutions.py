@@ -2,9 +2,9 @@
 
     features = image_features(pixels, "photo", kind="conv", seed=0)    # uint8 [rows, height, width, channels] to [rows, n]
 
-Both halve the image until its smaller side is at most 32, then go on at that size: blocks of two 3x3 convolutions, each followed
-by a halving, with twice the filters of the one before, for as long as at least four pixels are left. The mean over the places of
-the last block is what they give.
+Both halve the image until its smaller side is at most 32, then go on with blocks of 3x3 convolutions. From block to block the
+image is halved and the filters are doubled, for as long as its smaller side has at least four pixels. The mean over the places
+of the last block is what they give.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import keras
 
 Kind = Literal["conv", "resnet"]
 FILTERS = (32, 64, 128)
-"""Of each block; images whose smaller side is under 16 have two blocks, under 8 one."""
+"""Of each block; small images have fewer of them."""
 LARGEST = 32
 """The smaller side at which the blocks begin."""
 
