@@ -97,7 +97,7 @@ class Tasks:
         self._inner, self._report = inner, report
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
-        """One task: a stage that can run several steps at once does so."""
+        """Run steps as one task, for a stage that can run several steps at once."""
         self._report.check()
         outputs: list[Output] = []
         errors: list[HeadwayError] = []

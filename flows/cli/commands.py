@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def overrides_of(options: Options) -> dict[str, Any]:
-    """{key: value} of the --set options."""
+    """Return {key: value} of the --set options."""
     from headway.config import read_value
 
     overrides: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def _last(record: dict[str, Any], run_spec: RunSpec) -> Output | None:
 
 
 def _tables(output: Output) -> list[str]:
-    """What a stage has to show: statistics by column of each split, anomalies, metrics by slice."""
+    """Return the text tables of a stage's output: column statistics per split, anomalies, metrics by slice."""
     from flows.progress.artifacts import artifacts_of, column_rows
     from flows.progress.tables import findings, text_table
 

@@ -1,4 +1,4 @@
-"""The commands that look at data: rows of a shard, what was rejected, and examples for others."""
+"""The commands that show data: rows of a shard, rejected rows, and examples exported for other tools."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def quarantine(
     limit: Annotated[Count, Parameter(metavar="ROWS", help="rows to show")] = 20,
     options: Options = Options(),
 ) -> int:
-    """What the latest run's ingest rejected, or that of one span."""
+    """Show the rows that the latest run's ingest rejected, of all its spans or of one."""
     import pyarrow as pa
 
     from headway.tabular import quarantine as quarantines
@@ -70,7 +70,7 @@ def quarantine(
 
 
 def _ingests(run: dict[str, Any]) -> dict[str, str]:
-    """{span: fingerprint} of what a run ingested or found ingested."""
+    """Return {span: fingerprint} of the spans that a run ingested or found ingested."""
     stages = run.get("stages", [])
     return {s["title"].removeprefix("ingest "): s["fingerprint"] for s in stages if s["stage"] == "ingest"}
 

@@ -45,7 +45,7 @@ def debug(
     no_profile: Annotated[bool, Parameter(help="write no profile for TensorBoard")] = False,
     options: WindowOptions = WindowOptions(),
 ) -> int:
-    """Look at the pipeline's first training step; the answer is the report."""
+    """Inspect one training step of the pipeline, the first one by default, and report on it."""
     from flows.execution.tensorflow_process import Child
     from tfcore.debug.request import DebugRequest
     from tfcore.train.request import TrainRequest
@@ -72,7 +72,7 @@ def debug(
 
 
 def _folder(path: str | None, run_spec: RunSpec) -> Path:
-    """A new or empty folder for the report; by default debug/<pipeline>-<time> in the store."""
+    """Return a new or empty folder for the report; by default debug/<pipeline>-<time> in the store."""
     if path is None:
         name = f"{run_spec.loaded.pipeline.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         return run_spec.store.root / "debug" / name
@@ -83,7 +83,7 @@ def _folder(path: str | None, run_spec: RunSpec) -> Path:
 
 
 def _copied(checkpoints: Path | None, scratch: Path) -> Path:
-    """The newest checkpoint aside: a look at it sweeps, and a training may be writing there."""
+    """Copy the newest checkpoint into `scratch`: reading sweeps a folder, and a training may be writing to it."""
     folders = checkpoints.iterdir() if checkpoints and checkpoints.is_dir() else ()
     steps = {int(path.name): path for path in folders if path.name.isdigit()}
     if not steps:
@@ -98,7 +98,7 @@ def _copied(checkpoints: Path | None, scratch: Path) -> Path:
 
 
 def training_step(run_spec: RunSpec, child: Child, report: Reporter, scratch: Path) -> Step:
-    """The training that a run would do now.
+    """Return the training step that a run would execute now.
 
     Args:
         scratch: a folder for what the store does not have.
@@ -178,7 +178,7 @@ def report_text(result: Mapping[str, Any]) -> str:
 
 
 def _top(top: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The ops by the end of their names, which tells more than the beginning."""
+    """Shorten the ops' names to their last two parts, which identify an op better than the first ones."""
     return [dict(op) | {"op": "/".join(op["op"].rsplit("/", 2)[-2:])} for op in top]
 
 

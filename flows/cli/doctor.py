@@ -44,7 +44,7 @@ class Finding:
 
 
 def examine(pipeline: Path, overrides: dict[str, Any]) -> list[Finding]:
-    """Everything that can be looked at; nothing is changed. `overrides` change keys of the pipeline."""
+    """Check everything that can be checked without changes. `overrides` change keys of the pipeline."""
     return [_python(), *_requirements(), _devices(), *_ops(), _prefect(), *_project(pipeline, overrides)]
 
 
@@ -55,7 +55,7 @@ def _python() -> Finding:
 
 
 def _requirements() -> Iterator[Finding]:
-    """Each requirement of the installed package against what is installed."""
+    """Compare each requirement of the installed package with the version that is installed."""
     from packaging.requirements import Requirement
 
     for text in metadata.requires("headway") or []:
@@ -73,7 +73,7 @@ def _requirements() -> Iterator[Finding]:
 
 
 def _devices() -> Finding:
-    """In a process of its own: TensorFlow never leaves one."""
+    """List TensorFlow's devices from a child process, since TensorFlow stays loaded once it is imported."""
     printed, last = _run_python(_DEVICES)
     line = next((line for line in (printed or "").splitlines() if line.startswith("devices:")), None)
     if line is None:
@@ -82,14 +82,14 @@ def _devices() -> Finding:
 
 
 def _run_python(code: str) -> tuple[str | None, str]:
-    """What Python code prints in a process of its own (None: it failed), and the last line of its errors."""
+    """Run Python code in a child process; return its stdout (None if it failed) and its last error line."""
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
     return None if done.returncode else done.stdout, last[:200]
 
 
 def _ops() -> Iterator[Finding]:
-    """Nothing needs one, so it is never a fault that they are not built. One library holds both."""
+    """Report the optional native ops, which one library holds; an op that is not built is not a fault."""
     built = expected().exists()
     for name, use, instead in _OPS:
         state = "built" if enabled() else f"built, and switched off by {SWITCH}"

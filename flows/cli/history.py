@@ -25,7 +25,7 @@ def runs_of(store: Store) -> list[dict[str, Any]]:
 
 
 def settled(run: dict[str, Any], owner: dict[str, Any] | None) -> dict[str, Any]:
-    """A run that its file calls running: as it is, with its time so far, or killed when its process is gone.
+    """Correct the record of a run marked as running: add its time so far, or mark it killed if its process is gone.
 
     Args:
         owner: who holds, or last held, the lock of its pipeline.

@@ -34,7 +34,7 @@ def serve(
     reload_seconds: Annotated[float, Parameter(metavar="SECONDS", help="how often to look for a new champion")] = 2.0,
     options: Options = Options(),
 ) -> int:
-    """Serve until Ctrl-C or SIGTERM; then answer what is under way, and end with 0."""
+    """Serve until Ctrl-C or SIGTERM; then answer the requests in progress, and exit with 0."""
     for name, value, least in (
         ("--max-batch", max_batch, 1),
         ("--max-queue", max_queue, 1),

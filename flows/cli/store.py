@@ -1,4 +1,4 @@
-"""Commands on a store: list runs, verify files, remove what is not needed."""
+"""The commands on a store: list runs, verify files, remove unused files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def show(
 
 
 def _training_sentences(result: dict[str, Any]) -> list[str]:
-    """What a training's result has to tell beyond its loss, a line each."""
+    """Return a training's strategy, early stop, loss scale and the like as lines of text."""
     lines = []
     if result.get("replicas", 1) > 1:
         several = result["workers"] > 1

@@ -53,11 +53,11 @@ class Columns:
     """There is a schema file, and it does not say yet what a split without a key hashes."""
 
     def completed(self, splits: Sequence[SplitStatistics]) -> Columns:
-        """With the schema completed by the first window's statistics."""
+        """Return the columns with the schema completed by the first window's statistics."""
         return dataclasses.replace(self, schema=complete(self.schema, splits))
 
     def frozen(self, loaded: LoadedPipeline) -> Columns:
-        """With the schema written beside the pipeline."""
+        """Write the schema beside the pipeline, and return the columns with it."""
         if self.completes:
             text = loaded.schema_file.read_text(encoding="utf-8")
             replace_text(loaded.schema_file, with_split(text, self.schema.split))
@@ -71,7 +71,7 @@ class Columns:
         return next((column for column in self.read if column.role == role), None)
 
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
-        """What the pipeline says of each feature's transform."""
+        """Return the transform that the pipeline configures for each feature."""
         features = {column.name for column in self.read if column.is_feature}
         return {
             name: ColumnTransform(**{key: getattr(config, key) for key in ColumnTransform.model_fields})
@@ -134,7 +134,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
 def _split_columns(
     loaded: LoadedPipeline, schema: Schema, prefix: Sample | None, files: Sequence[InputFile]
 ) -> tuple[Schema, list[str]]:
-    """The schema with what a split without a key hashes, where that is needed and not there yet; and what to tell of it."""
+    """Complete the schema with the columns that a split without a key hashes, if it lacks them; return it and notes."""
     pipeline = loaded.pipeline
     if not pipeline.split.by_row or schema.split:
         return schema, []
@@ -168,7 +168,7 @@ def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[Inpu
 
 
 def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Column]:
-    """Those that the schema file could take, as they would be inferred."""
+    """Return the columns that the files have and the schema file lacks, with their inferred types."""
     path = loaded.schema_file
     schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
     names = unknown_columns(loaded, schema, files)

@@ -40,7 +40,7 @@ from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolCon
 
 
 class ColumnConfig(columns.ColumnConfig):
-    """One column: what it is (type, role, nullable) and what the model gets of it (transform, ...)."""
+    """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = Field(default_factory=ImputeConfig)
@@ -58,7 +58,7 @@ class ColumnConfig(columns.ColumnConfig):
 
 
 class EvaluationConfig(Frozen):
-    """What evaluation measures, and on which slices of the eval split."""
+    """The metrics that evaluation computes, and the slices of the eval split that it reports."""
 
     slices: tuple[str, ...] = ()
     slice_min_rows: int = Field(default=100, ge=1, description="smaller slices are left out of the report")
@@ -143,7 +143,7 @@ class Pipeline(Frozen):
     @field_validator("columns", mode="before")
     @classmethod
     def _shorthand(cls, value: Any) -> Any:
-        """`carrier: vocabulary` and `dep_delay: [clip, standardize]` mean {transform: ...}; a bare name means auto."""
+        """Expand `carrier: vocabulary` and `delay: [clip, standardize]` to {transform: ...}; a bare name means auto."""
         if isinstance(value, list):
             value = dict.fromkeys(value)
         if not isinstance(value, dict):
@@ -170,12 +170,12 @@ class Pipeline(Frozen):
         return self
 
     def column_configs(self) -> dict[str, ColumnConfig]:
-        """What the file says of single columns; empty with `columns: auto`."""
+        """Return the configs of single columns in the file; empty with `columns: auto`."""
         return {k: v for k, v in self.columns.items() if k != "*"} if isinstance(self.columns, dict) else {}
 
     @property
     def ndcg_at(self) -> int | None:
-        """How many ranks count where the order within groups is judged; None: it is not."""
+        """The number of ranks that NDCG counts within groups; None: the order is not scored."""
         ranking = self.training.ranking
         return self.evaluation.ndcg_at or (None if ranking is None else ranking.k or NDCG_AT)
 
@@ -203,7 +203,7 @@ def _column(entry: Any) -> Any:
 
 
 def _nearly(word: Any, words: Iterable[str]) -> bool:
-    """Whether a word is more like one of these than like an operation, so that the error is about what was meant."""
+    """Whether a word is closer to one of these than to an operation, so that the error names the likely intent."""
     if not isinstance(word, str) or word in ("auto", *OPS):
         return False
     close = difflib.get_close_matches(word, [*words, *OPS], 1, 0.7)
@@ -237,7 +237,7 @@ class LoadedPipeline(Frozen):
 
     @property
     def control_file(self) -> Path:
-        """Where a running training of this pipeline looks for knobs set by hand; always on this machine."""
+        """The local file from which a running training of this pipeline reads knobs set by hand."""
         return self.open_store().checkpoints.parent / "control" / f"{self.pipeline.name}.json"
 
     @property

@@ -64,7 +64,7 @@ def column_table(
 
 
 def table_text(rows: Sequence[Mapping[str, str]], width: int = 100) -> str:
-    """The table for a terminal: the why is whole, and goes on below where it does not fit."""
+    """Format the table for a terminal; a reason that does not fit is wrapped below, not cut."""
     names = ("column", "type", "transform")
     widths = [min(_WIDEST, max(len(name), *(len(row[name]) for row in rows))) for name in names]
     indent = 2 + sum(widths) + 2 * len(names)
@@ -78,7 +78,7 @@ def table_text(rows: Sequence[Mapping[str, str]], width: int = 100) -> str:
 
 
 def about_column(note: str) -> tuple[str, str] | None:
-    """The column that a note begins with, and what it says of it."""
+    """Return (column, text) of a note that begins with a column's name; None for other notes."""
     match = _ABOUT.match(note)
     return (str(ast.literal_eval(match[1])), match[2]) if match else None
 
@@ -97,7 +97,7 @@ def _type(column: Column) -> str:
 def _way(
     column: Column, is_read: bool, config: ColumnConfig | None, pipeline: Pipeline, transforms: Mapping[str, str] | None
 ) -> tuple[str, str]:
-    """Its transform, and why it is that."""
+    """Return a column's transform and the reason for it."""
     if column.name in pipeline.label.columns() and not column.is_feature:
         return LEFT_OUT, "the label is made of it"
     if not is_read:
@@ -127,7 +127,7 @@ def _way(
 
 
 def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """{raw column: what the model is given of it}."""
+    """Return {raw column: description of the model's inputs made from it}."""
     parts: dict[str, list[str]] = {}
     owners = {part["name"]: part for part in parameters.get("parts", [])}
     transforms: dict[str, str] = {}

@@ -95,7 +95,7 @@ class DataSteps:
         self.ingested = dict(zip(self.window, outputs, strict=True))
 
     def _of(self, split: str) -> list[tuple[Output, str]]:
-        """(the span's ingest, its split) of each part of a window's split."""
+        """Return (ingest output of the span, split of the span) for each part of a window's split."""
         return [(self.ingested[span], part) for span, part in self.parts[split]]
 
     def _examples(self, split: str) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ class DataSteps:
         self.statistics = self._call(STATISTICS, "statistics", key, request)
 
     def _freeze_schema(self, validated: Output) -> None:
-        """The first time: what the window showed becomes what later windows are held against, unless it was refused."""
+        """Freeze the first window's schema as the reference for later windows, unless validation found errors."""
         first = self.columns.inferred or self.columns.completes
         if not first or not self.freeze or validated.result is None or errors(validated.result):
             return
@@ -130,7 +130,7 @@ class DataSteps:
         self.run_result.notes = list(self.columns.notes)
 
     def _splits(self) -> Output:
-        """The proof that the window's splits keep keys, rows and times apart."""
+        """Run the stage that proves that the window's splits keep keys, rows and times apart."""
         used = {name: tuple(parts) for name, parts in self.parts.items() if parts}
         key = {
             "config": self.pipeline.split.model_dump(mode="json"),
@@ -194,7 +194,7 @@ class DataSteps:
         return self._call(VALIDATE, "validate", key, request)
 
     def _reference(self) -> dict[str, Any] | None:
-        """What drift is measured from: the statistics that the champion was trained on.
+        """Return the reference for drift: the statistics of the champion's train split.
 
         The window that made the champion is held against what it was held against then, so that nothing runs anew.
         """
@@ -228,7 +228,7 @@ class DataSteps:
             raise DataError(f"validation found {counted(len(wrong), 'error')}:\n{lines}", where=str(validated.path))
 
     def _analyse(self) -> Output | None:
-        """What the user's preprocess function makes of the train split; None without one."""
+        """Run the user's preprocess function on the train split; None without a preprocess function."""
         config, file = self.pipeline.preprocess, self.run_spec.loaded.preprocess_file
         if config is None or file is None:
             return None

@@ -27,7 +27,7 @@ class Judge:
     """Why it was not scored."""
 
     def key(self) -> dict[str, Any]:
-        """Its part of the gate's key."""
+        """Return the judge's part of the gate's key."""
         return {"version": self.version.number, "scored": self.scored.fingerprint if self.scored else self.reason}
 
 

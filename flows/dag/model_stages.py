@@ -25,7 +25,7 @@ class ModelSteps(DataSteps):
     """The evaluation of the trained model."""
 
     def _module(self) -> dict[str, Any]:
-        """Part of the key of a stage that calls the user's model, and his task or loss."""
+        """Return the part of the key of a stage that calls the user's model, task or loss."""
         loaded = self.run_spec.loaded
         files = {"module": loaded.module_file, "task": loaded.task_file, "loss": loaded.loss_file}
         return {name: user_files.digest(file) for name, file in files.items() if file}
@@ -38,7 +38,7 @@ class ModelSteps(DataSteps):
         return parameters
 
     def _own_metrics(self) -> dict[str, Any]:
-        """Part of the key of a stage that computes metrics of the user's own."""
+        """Return the part of the key of a stage that computes the user's metrics."""
         specs = self.run_spec.loaded.own_metrics
         return {"own_metrics": {s.name: [s.better, user_files.digest(s.file)] for s in specs}} if specs else {}
 
@@ -94,7 +94,7 @@ class ModelSteps(DataSteps):
         self.trained = self._call(TRAIN, "train", key, request)
 
     def _code(self) -> dict[str, Any]:
-        """Part of the request of a stage that builds the model."""
+        """Return the part of the request of a stage that builds the model."""
         loaded = self.run_spec.loaded
         return {"seed": self.run_spec.chosen_seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
 
@@ -125,7 +125,7 @@ class ModelSteps(DataSteps):
         return self._call(EVALUATE, title, key, request)
 
     def _ranked(self) -> dict[str, Any]:
-        """Part of what judges a model that ranks."""
+        """Return the part of the evaluation's request and key that a ranking model adds."""
         at = self.pipeline.ndcg_at
         return {} if at is None else {"ndcg_at": at}
 
@@ -135,12 +135,12 @@ class ModelSteps(DataSteps):
         return self._evaluate(title, model, {"train": self.trained.fingerprint}, split)
 
     def _split_digest(self) -> str:
-        """Of what decides a row's split: with another one, eval rows are others."""
+        """Return a digest of the settings that assign rows to splits; if it differs, so do the eval rows."""
         hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
         return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}))
 
     def _note_other_rows(self, champion: Version) -> None:
-        """Say so when eval rows are drawn in another way than for the champion."""
+        """Add a note if eval rows are drawn in another way than for the champion."""
         before = champion.facts.get("split")
         if before and before != self._split_digest():
             self.run_result.notes.append(
@@ -170,7 +170,7 @@ class ModelSteps(DataSteps):
         return export
 
     def _card(self) -> dict[str, Any]:
-        """What the model card says of the run: a `tfcore.export.model_card.CardFacts`."""
+        """Return the run's facts for the model card: a `tfcore.export.model_card.CardFacts`."""
         evaluation, verdict = self.candidate.result or {}, self.run_result.verdict
         kept = ("verdict", "reasons", "champion", "comparisons", "metrics")
         return {

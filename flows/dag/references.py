@@ -35,7 +35,7 @@ _BY_TYPE: dict[str, tuple[str, ...]] = {
 
 
 def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    """What the task can be, as far as the pipeline and the label's type tell before any row is read."""
+    """Return the tasks that the pipeline and the label's type allow, before any row is read."""
     if task != "auto":
         return (task,)
     empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in columns], names=[c.name for c in columns])

@@ -156,7 +156,7 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
 
 
 def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
-    """What the replay script is asked."""
+    """Build the request to the replay script."""
     per_record = {e.result["rows_per_record"] for e in request.examples}
     if len(per_record) != 1:
         raise DataError(f"spans were ingested with different records.rows: {sorted(per_record)}")
@@ -210,7 +210,7 @@ def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
+    """Replace NaN and infinities by None, since JSON has neither."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):

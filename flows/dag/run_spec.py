@@ -71,7 +71,7 @@ class RunSpec:
 
 @dataclass
 class RunResult:
-    """What one execution of the DAG produced."""
+    """The result of one execution of the DAG."""
 
     spans: list[str]
     notes: list[str] = field(default_factory=list)

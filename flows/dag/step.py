@@ -39,13 +39,13 @@ class Stage:
 
     @property
     def version(self) -> int:
-        """VERSION of the function's module: raised by whoever changes what the stage writes for the same input."""
+        """VERSION of the function's module, which is raised when the stage writes something else for the same input."""
         return _version(self.function.partition(":")[0])
 
 
 @functools.cache
 def _version(module: str) -> int:
-    """Read from the source: importing a TensorFlow stage would import TensorFlow into this process."""
+    """Read VERSION from the module's source: importing a TensorFlow stage would import TensorFlow into this process."""
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None
     for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
@@ -86,7 +86,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Output:
-    """What a step left in the store; `result` is None while a plan only looks ahead."""
+    """The stored output of a step; `result` is None in a plan, for a step that has not run."""
 
     title: str
     stage: str

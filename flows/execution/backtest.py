@@ -36,7 +36,7 @@ MODEL = "{}.backtest"
 
 
 def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds: float = 0.0) -> dict[str, Any]:
-    """See the module.
+    """Train and judge the pipeline on each of its past windows; see the module.
 
     Args:
         run_spec: `until` is the last window's last span, `window` the size of each.
@@ -86,7 +86,7 @@ def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds:
 
 
 def _ends(run_spec: RunSpec, windows: int) -> list[str]:
-    """The last spans of the windows, oldest first: those before which there is enough to train on."""
+    """Return the last spans of the windows, oldest first: those with enough spans before them to train on."""
     config = run_spec.loaded.pipeline
     every = spans(config.source)
     last = select_window(every, None, run_spec.until, config.source.gaps)[-1]
@@ -111,7 +111,7 @@ def _ends(run_spec: RunSpec, windows: int) -> list[str]:
 
 
 def _window(run_spec: RunSpec, engine: Engine) -> dict[str, Any]:
-    """One window: the run of it, and the promotion that would have followed."""
+    """Run one window, and return its result with the promotion that would have followed."""
     try:
         result = run_dag(run_spec, engine, freeze=False)
     except DataError as error:

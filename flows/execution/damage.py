@@ -29,7 +29,8 @@ NEVER = (Cancelled, ConfigError, Locked, Rejected)
 
 
 def damaged_inputs(store: Store, request: Any) -> dict[tuple[str, str], tuple[Path, str]]:
-    """{(stage, fingerprint): (first damaged file, problem)} of the store's outputs that a request names. Reads every byte."""
+    """Return {(stage, fingerprint): (first damaged file, problem)} of the outputs that a request names. Reads all
+    bytes."""
     named = set()
     for text in map(str, names(request)):
         path = Path(text)
@@ -43,7 +44,7 @@ def damaged_inputs(store: Store, request: Any) -> dict[tuple[str, str], tuple[Pa
 
 @dataclass(frozen=True)
 class Place:
-    """What is damaged as a whole: a step's output, a model's version, a copy that is served, or a single file."""
+    """A unit of damage: a step's output, a model's version, a served copy, or a single file."""
 
     path: Path
     problem: str
@@ -54,7 +55,7 @@ class Place:
 
 
 def places(store: Store, problems: Iterable[tuple[Path, str]]) -> list[Place]:
-    """What `Store.verify` and `Registry.verify` found, one for each output, version and served copy."""
+    """Group the problems of `Store.verify` and `Registry.verify` by output, version and served copy."""
     problems_of: dict[Path, list[str]] = {}
     for file, problem in problems:
         parts = file.relative_to(store.root).parts
@@ -79,7 +80,7 @@ def _place(store: Store, path: Path, problems: Sequence[str]) -> Place:
 
 
 def remove_outputs(store: Store, damaged: Sequence[Place]) -> list[Place]:
-    """Remove the steps' outputs that are damaged still, while no run goes on; returns what was removed.
+    """Remove the steps' outputs that are still damaged, while no run is active; returns the removed ones.
 
     Raises:
         Locked: a pipeline runs, or another process collects.

@@ -74,7 +74,7 @@ class Engine:
         return [output or next(ran) for output in outputs]
 
     def _mended(self, steps: Sequence[Step]) -> list[Output]:
-        """Run steps; where that fails for a damaged output that they read, once more with a new one.
+        """Run steps; if they fail because an output that they read is damaged, remake it and run them once more.
 
         Raises:
             StoreError: the output was damaged again at once, or another run has to make it.
@@ -90,7 +90,7 @@ class Engine:
             return self._run(steps)
 
     def _damaged(self, steps: Sequence[Step]) -> Damaged:
-        """What the steps read that is damaged, in the order in which it was made."""
+        """Return the damaged outputs among the steps' inputs, in the order in which they were made."""
         damaged: Damaged = {}
         # the step's own error is raised, whatever fails while its inputs are read
         with contextlib.suppress(HeadwayError, OSError):
@@ -189,7 +189,7 @@ def run_stage(
 
 
 def explain(store: Store, step: Step) -> str:
-    """Why `step` has no output: it is damaged, or the first thing that differs from the nearest one there is."""
+    """Explain why `step` has no output: it is damaged, or the first difference from the nearest output."""
     if reason := store.check(step.stage.name, step.fingerprint):
         return reason
     nearest = store.nearest(step.stage.name, step.key)

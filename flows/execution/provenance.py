@@ -1,4 +1,4 @@
-"""What a run was made from, for the version that it publishes: code, config, spans, shards and raw files with their digests.
+"""The lineage of a published version: code, config, spans, shards and raw files with their digests.
 
     code = code_of(run_spec.loaded)                     # as it is when the run begins
     lineage = lineage_of(run_spec, run_result, record)  # kept beside the version, in lineage.json
@@ -25,7 +25,7 @@ _GIT_SECONDS = 10.0
 
 
 def code_of(loaded: LoadedPipeline) -> dict[str, Any]:
-    """{tools: versions, modules: {file: sha256} of the user's own, git: of the pipeline's folder, None when not known}."""
+    """Return {tools: versions, modules: {file: sha256} of the user's, git: of the pipeline's folder, or None}."""
     firsts = [file for file in (loaded.module_file, loaded.preprocess_file) if file is not None and file.is_file()]
     files = dict.fromkeys(path for file in firsts for path in user_files.imported_files(file))
     modules = {path.relative_to(loaded.folder).as_posix(): _sha256(path) for path in files}
@@ -33,7 +33,7 @@ def code_of(loaded: LoadedPipeline) -> dict[str, Any]:
 
 
 def git_of(folder: Path) -> dict[str, Any] | None:
-    """{commit, branch, changed: files of the folder that differ from it}; None outside of a repository, or without git."""
+    """Return {commit, branch, changed: files of the folder that differ from it}; None without a repository or git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return None

@@ -124,7 +124,7 @@ class _Run:
         return self.record
 
     def _monitor(self, title: str) -> Monitor:
-        """The verdict's reasons are a run's last words, once."""
+        """Return the monitor of a step; the gate's reports no progress, so that its reasons are printed once, last."""
         return Monitor(self.report.stop) if title == GATE.name else self.report.monitor(title)
 
     def _begin(self, child: Child, replay: ReplayProcess) -> None:
@@ -211,7 +211,7 @@ class _Run:
 
 
 def publish(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any]) -> Version:
-    """The run's export as a version: a new one, unless a run that died after publishing left it there."""
+    """Publish the run's export as a version: a new one, unless a run that died after publishing left it there."""
     assert run_result.export is not None
     registry = run_spec.registry
     version = registry.find("export", run_result.facts["export"])

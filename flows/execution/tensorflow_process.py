@@ -155,7 +155,7 @@ class Child:
             process.close(timeout)
 
     def _death(self, process: ChildProcess, function: str) -> ChildError:
-        """What is known about a child that ended in the middle of a call."""
+        """Return the error for a child that ended in the middle of a call: its exit status and last output lines."""
         how, fix = process.fate(), None
         if process.exit_code() == -signal.SIGKILL:
             fix = "the system kills a process when memory runs out: look in the kernel's log, lower the batch size"

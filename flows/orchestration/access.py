@@ -1,4 +1,4 @@
-"""Who may use the Prefect server that `make up` starts: those who know its password, from pages of its own address.
+"""Access control of the Prefect server that `make up` starts: a password, and requests from its own pages only.
 
     auth = auth_string(folder / "auth")      # "headway:...", made once; or the one that the environment names
     server_settings(auth, "http://127.0.0.1:4200", 4200)
@@ -26,7 +26,7 @@ NAME = "auth"
 
 
 def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
-    """The "user:password" that the server asks for: the environment's, else the file's, which is made if there is none.
+    """Return the server's "user:password": the environment's, else the file's, which is made if there is none.
 
     Raises:
         ConfigError: the environment names two different ones, or one that is not user:password.
@@ -47,7 +47,7 @@ def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def named(environ: Mapping[str, str]) -> str | None:
-    """The one that the environment names."""
+    """Return the "user:password" that the environment names; None without one."""
     server, client = environ.get(SERVER), environ.get(CLIENT)
     if server and client and server != client:
         raise ConfigError(
@@ -101,7 +101,7 @@ def _lets_in(address: str, auth: str | None) -> bool:
 
 
 def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:
-    """What to put before a `prefect` command, so that it has the password; "" where the shell has it already."""
+    """Return the assignment that gives a `prefect` command the password; "" if the shell has it already."""
     if environ.get(CLIENT):
         return ""
     if environ.get(SERVER):
@@ -110,7 +110,7 @@ def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:
 
 
 def login_hint(file: Path, environ: Mapping[str, str]) -> str:
-    """Where a person finds what the UI asks for."""
+    """Return where a person finds the user and password that the UI asks for."""
     if variable := next((name for name in (SERVER, CLIENT) if environ.get(name)), None):
         return f"${variable}"
     return f"the line in {file}"

@@ -49,7 +49,7 @@ class Place:
         self.processes = Processes(self.folder / "flow-runs")
 
     def environment(self, auth: str) -> dict[str, str]:
-        """For the server, the worker, the watch and the deploy; a database named in the shell's environment is kept."""
+        """Return the environment of the server, worker, watch and deploy; a database named in the shell's is kept."""
         env = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
         local = ",".join(filter(None, [env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1,localhost"]))
         return env | {
@@ -152,7 +152,7 @@ def _deploy(place: Place, env: dict[str, str]) -> None:
 
 
 def stop(place: Place) -> list[str]:
-    """End what `start` started, and nothing else: flow runs first, so that they can save and say that they stopped.
+    """Stop only the processes that `start` started: flow runs first, so that they can save and report the stop.
 
     Returns:
         What was stopped.
@@ -169,7 +169,7 @@ def stop(place: Place) -> list[str]:
 
 
 def instructions(place: Place, environ: Mapping[str, str]) -> str:
-    """What a person needs after `start`, in a shell with this environment."""
+    """Return the addresses and commands that a person needs after `start`, in a shell with this environment."""
     prefect = Path(sys.executable).with_name("prefect")
     command = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
     auth = Path(os.path.relpath(place.auth, place.root))

@@ -43,7 +43,7 @@ _NAME = re.compile(r"[0-9a-fA-F-]{1,64}")
 
 @dataclass(frozen=True)
 class PidFile:
-    """A file that names a process: its pid, when it began, and where the pid means something."""
+    """A file that names a process by its pid, its start time, and the host on which the pid is valid."""
 
     path: Path
 
@@ -51,7 +51,7 @@ class PidFile:
         replace_text(self.path, json.dumps({"pid": pid, "started": started(pid), "place": place()}))
 
     def process(self) -> tuple[int, str] | None:
-        """(pid, start) of the process; None without a file, or where the pid means nothing here."""
+        """Return (pid, start) of the process; None without a file, or if the pid is not valid here."""
         try:
             facts = json.loads(self.path.read_text())
             return (int(facts["pid"]), str(facts["started"])) if facts["place"] == place() else None
@@ -90,7 +90,7 @@ def enlist(environ: Mapping[str, str]) -> None:
 
 
 class Outliving:
-    """A text stream whose writes never fail for want of a reader: what nobody reads is dropped.
+    """A text stream whose writes do not fail once its reader is gone: the text is dropped.
 
     A flow run prints into a pipe that its worker reads. When the worker dies the pipe breaks, and the next line printed
     would end the run: rich, which Prefect prints with, raises SystemExit. The log on Prefect's server still gets every line.
@@ -117,7 +117,7 @@ class Outliving:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Point the descriptor at nothing: what is buffered, and what other code prints to it, goes there from now on."""
+        """Redirect the descriptor to /dev/null, for buffered text and for other code that prints to it."""
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, self._inner.fileno())
         os.close(nothing)
@@ -127,7 +127,7 @@ class Outliving:
 
 
 def outlive_reader() -> None:
-    """From now on nothing that this process prints raises BrokenPipeError."""
+    """Stop this process's prints from raising BrokenPipeError."""
     sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)
 
 
@@ -148,7 +148,7 @@ class Processes:
         return self._file(flow_run).lives()
 
     def pids(self) -> dict[str, int]:
-        """{flow run: pid} of the processes that live."""
+        """Return {flow run: pid} of the living processes."""
         return {name: pid for name in self._names() if (pid := self._file(name).pid()) is not None}
 
     def forget(self, flow_run: str) -> None:
@@ -163,7 +163,7 @@ class Processes:
 
 
 class Daemon:
-    """A process that leads a session of its own; see the module."""
+    """A process that leads its own session; see the module."""
 
     def __init__(self, folder: Path, name: str):
         self.name = name
@@ -179,21 +179,21 @@ class Daemon:
         self.file.write(process.pid)
 
     def _members(self) -> list[int]:
-        """The living processes of its session."""
+        """Return the living processes of the daemon's session."""
         process = self.file.process()
         if process is None or (alive(process[0]) and not alive(*process)):
             return []  # another process has that pid now, which says that the whole session is gone
         return [pid for pid in _pids() if _session(pid) == process[0] and alive(pid)]
 
     def stop(self) -> None:
-        """End its leader, then what is left."""
+        """End the session's leader, then its remaining processes."""
         if (pid := self.pid()) is not None:
             end([pid], 15.0)
         end(self._members(), 5.0)
         self.file.path.unlink(missing_ok=True)
 
     def last_words(self, lines: int = 15) -> str:
-        """The end of its log."""
+        """Return the end of the daemon's log."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -202,7 +202,7 @@ class Daemon:
 
 
 def end(pids: Sequence[int], seconds: float) -> None:
-    """SIGTERM, and SIGKILL to those that live `seconds` later."""
+    """Send SIGTERM, then SIGKILL to the processes that still live `seconds` later."""
     _signal(pids, signal.SIGTERM)
     deadline = time.monotonic() + seconds
     while any(alive(pid) for pid in pids) and time.monotonic() < deadline:

@@ -53,13 +53,13 @@ class StopRequests:
             return None
 
     def poll(self) -> None:
-        """Ask once; `stop` is set when the run is not to go on."""
+        """Ask the server once; sets `stop` if the run should not continue."""
         if self.why is None and (why := _OVER.get(self.state() or "")):
             self.why = why
             self.stop.set()
 
     def check(self) -> None:
-        """Ask once.
+        """Ask the server once, and raise if the run should not continue.
 
         Raises:
             Cancelled: the run is not to go on.
@@ -70,7 +70,7 @@ class StopRequests:
 
     @contextlib.contextmanager
     def polling(self, seconds: float = SECONDS) -> Iterator[None]:
-        """Look every few seconds, in a thread."""
+        """Poll every few seconds in a thread, while the block runs."""
         done = threading.Event()
 
         def watch() -> None:

@@ -77,7 +77,7 @@ class RunLog(Lines):
                 self.logger().warning("artifact %s was not published: %s", key, error)
 
     def ended(self, ending: str) -> None:
-        """Complete the verdict's artifact, if there is one: what became of the candidate."""
+        """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
         if self._verdict is None:
             return
         artifact_id, result = self._verdict
@@ -88,7 +88,7 @@ class RunLog(Lines):
             self.logger().warning("the verdict's artifact was not completed: %s", error)
 
     def logger(self) -> Logger:
-        """The task's inside of one, else the flow's: threads of our own are in no run."""
+        """Return the logger of the current task, else of the flow, since Headway's own threads belong to no run."""
         try:
             return get_run_logger()
         except MissingContextError:

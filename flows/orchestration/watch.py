@@ -66,11 +66,11 @@ class Watch:
         self._dead: set[str] = set()
 
     def outage(self) -> None:
-        """The server did not answer: what was not heard meanwhile says nothing."""
+        """Discard what was seen before, since the server did not answer: missing heartbeats mean nothing then."""
         self._last.clear()
 
     def look(self, flow_runs: Sequence[FlowRun], now: float) -> list[Ending]:
-        """The flow runs to end now."""
+        """Compare the flow runs with the last check, and return those to end now."""
         current, dead, endings = {}, set(), []
         for run in flow_runs:
             before, since = self._last.get(run.id, (None, now))
@@ -105,7 +105,7 @@ class Server:
         self._client, self._pool = client, pool
 
     def flow_runs(self, lives: Callable[[str], bool | None]) -> list[FlowRun]:
-        """Those of the pool that have not ended; heartbeats only of those whose process cannot be seen."""
+        """Return the pool's flow runs that have not ended; heartbeats only of those whose process cannot be seen."""
         query = {
             "flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}},
             "work_pools": {"name": {"any_": [self._pool]}},
@@ -129,7 +129,7 @@ class Server:
         return events[0]["id"] if events else None
 
     def end(self, ending: Ending) -> bool:
-        """Set the state; False where the server refuses, since the flow run has ended meanwhile."""
+        """Set the flow run's state; False if the server refuses, since the flow run has ended meanwhile."""
         state = {"type": ending.state, "name": ending.state.title(), "message": ending.message}
         answer = self._client.post(f"/flow_runs/{ending.flow_run}/set_state", json={"state": state}).json()
         return answer["status"] == "ACCEPT"
@@ -148,7 +148,7 @@ class Server:
 
 
 def once(watch: Watch, server: Server, processes: Processes, now: float) -> None:
-    """One look, and what follows from it."""
+    """Check all flow runs once: end those whose process is gone, and forget the files of dead processes."""
     for ending in watch.look(server.flow_runs(processes.lives), now):
         if server.end(ending):
             print(f"headway watch: {ending.flow_run} is {ending.state}: {ending.message}", flush=True)

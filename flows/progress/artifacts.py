@@ -62,7 +62,7 @@ def artifacts_of(output: Output) -> list[Artifact]:
 
 
 def key_of(pipeline: str, key: str) -> str:
-    """A key as Prefect wants it: lower-case letters, digits and dashes; one history for each pipeline."""
+    """Return an artifact key as Prefect accepts it: lower-case letters, digits and dashes; one history per pipeline."""
     return re.sub(r"[^a-z0-9]+", "-", f"{pipeline}-{key}".lower()).strip("-")
 
 

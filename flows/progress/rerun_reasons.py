@@ -1,4 +1,4 @@
-"""Explains in `headway plan` why a step is not cached: what differs from the most similar output in the store.
+"""Explains in `headway plan` why a step is not cached: the differences from the most similar stored output.
 
 in_words("config.training.batch_size: 256 -> 64", "train")      # "training.batch_size is 64, before 256"
 """

@@ -13,8 +13,8 @@ _WIDEST = 48
 
 
 def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = (), width: int | None = None) -> str:
-    """The columns of all rows, in the order in which they first occur; numbers to the right, and what is empty
-    throughout left out. Long cells are cut, but for those of the columns named in `whole`.
+    """Format rows as an aligned table: columns in the order in which they first occur, numbers to the right. Empty
+    columns are left out, and long cells are cut except in the columns named in `whole`.
 
     Args:
         width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
@@ -58,7 +58,7 @@ def _is_number(value: Any) -> bool:
 
 
 def findings(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What validation found, a paragraph each: sentences and fixes are whole here, and no cell of a table holds them."""
+    """Format validation's findings as a paragraph each, with whole sentences and fixes, which table cells would cut."""
     lines = []
     for row in rows:
         lines.append(f"  {row['severity']}: {row['message']}")

@@ -37,7 +37,7 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
         Monitor(self.stop).check()
 
     def output(self, output: Output) -> None:
-        """A step is done, or was already."""
+        """Report that a step is done, or was already."""
 
     def note(self, line: str) -> None:
         """One line for a person."""
@@ -76,7 +76,7 @@ class Pace:
         self._first: tuple[float, float] | None = None
 
     def words(self, done: float, total: float | None, unit: str) -> tuple[str, str]:
-        """(speed, time left) as ', 120 rows/s' and ', 3 min left'; empty until they mean something."""
+        """Return (speed, time left) as ', 120 rows/s' and ', 3 min left'; empty until they can be estimated."""
         now = self._clock()
         if self._first is None or done < self._first[1]:
             self._first = (now, done)

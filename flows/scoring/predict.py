@@ -90,7 +90,7 @@ def predict(
 def find_model(
     loaded: LoadedPipeline, model: str, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[tuple[Path, int | None]]:
-    """The folder of a SavedModel, and its version if the registry holds it: then nobody removes it until the block ends.
+    """Yield the folder of a SavedModel, and its version if it is registered, which is not removed until the block ends.
 
     Raises:
         StoreError: there is no champion, or no such version.

@@ -31,7 +31,7 @@ _LOCK = "predict.json"
 def into_bucket(
     url: str, predict: Callable[[Path], dict[str, Any]], *, lease_seconds: float = LEASE_SECONDS
 ) -> dict[str, Any]:
-    """What `predict` returns, after what it left in its folder is at `url`.
+    """Call `predict` with a local folder, upload the files it wrote to `url`, and return its result.
 
     Raises:
         StoreError: the bucket is away, or holds something there that no prediction wrote.
@@ -52,7 +52,7 @@ def into_bucket(
 
 
 def _files_of(bucket: Bucket) -> dict[str, Found]:
-    """What lies in the folder, if a prediction wrote it."""
+    """Return the files in the bucket's folder; StoreError if they were not written by a prediction."""
     files = {name: file for name, file in bucket.listing().items() if not name.startswith(f"locks/{_LOCK}/")}
     if files and MANIFEST not in files and _UNDER_WAY not in files:
         problem = "the folder is not empty, and no prediction wrote what is in it"

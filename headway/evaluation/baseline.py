@@ -1,4 +1,4 @@
-"""The constant baseline: what a model that ignores every column predicts, measured on the same rows as the candidate.
+"""The constant baseline: the predictions of a model that ignores every column, scored on the candidate's rows.
 
     facts = LabelFacts(counts=(880, 120))                        # of the train rows
     constant(task, facts, rows, task.metrics)                    # {"auc": 0.5, "loss": 0.367, "accuracy": 0.88, ...}
@@ -39,7 +39,7 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
 
 
 def _predicted(task: Task, facts: LabelFacts, metric: Metric, rows: int) -> Floats | None:
-    """What the best constant by `metric` predicts."""
+    """Return the predictions of the best constant by `metric`; None if the labels' facts do not give one."""
     return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, metric.name)
 
 

@@ -1,1 +1,1 @@
-"""What a metric is, and every metric that evaluation reports and the gate compares by; in NumPy."""
+"""The `Metric` type, and every metric that evaluation reports and the gate compares by; in NumPy."""

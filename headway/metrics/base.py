@@ -55,7 +55,7 @@ class Rows:
         return not np.isnan(self.prediction).any()
 
     def at(self, rows: Any) -> Rows:
-        """Some of the rows: indices, a slice or a mask."""
+        """Return some of the rows: indices, a slice or a mask."""
         columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
         groups = None if self.groups is None else self.groups[rows]
         return Rows(self.label[rows], self.prediction[rows], self.weight[rows], groups, columns)
@@ -84,7 +84,7 @@ class Draws:
 
     @cached_property
     def totals(self) -> Floats:
-        """[replicates, 1]"""
+        """The summed weights of each replicate. [replicates, 1]"""
         return self.floats.sum(1, keepdims=True)
 
 
@@ -148,7 +148,7 @@ class MomentMetric(Metric):
 
 
 def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:
-    """The moments of a metric that is the mean of one number per row: of (label, prediction)."""
+    """Return the moments of a metric that is the mean of one number per row, computed from (label, prediction)."""
     return lambda rows: of_row(rows.label, rows.prediction)[:, None]
 
 

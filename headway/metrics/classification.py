@@ -71,7 +71,7 @@ class Auc(Metric):
 
 
 def _by_score(rows: Rows) -> tuple[Floats, Floats]:
-    """(weight of the positive rows, of the negative ones) at each distinct score, the lowest first."""
+    """Return (weight of the positive rows, of the negative ones) at each distinct score, the lowest first."""
     order = np.argsort(rows.prediction, kind="stable")
     first = np.flatnonzero(run_starts(rows.prediction[order]))  # where each run of ties begins
     positive = np.add.reduceat((rows.weight * rows.label)[order], first)
@@ -79,7 +79,7 @@ def _by_score(rows: Rows) -> tuple[Floats, Floats]:
 
 
 class PositivesAmongNegatives:
-    """Where each positive stands among the negatives by score: all that AUC needs to know of the scores."""
+    """The rank of each positive among the negatives by score, which is all that AUC needs of the scores."""
 
     def __init__(self, label: Floats, score: Floats):
         order = np.argsort(score, kind="stable")
@@ -91,7 +91,7 @@ class PositivesAmongNegatives:
         self._ties = not np.array_equal(self._below, self._up_to)
 
     def auc(self, weights: NDArray[Any]) -> Floats:
-        """[replicates, rows] -> [replicates]; NaN where a class has no weight."""
+        """Return the AUC of each replicate: [replicates, rows] -> [replicates]; NaN where a class has no weight."""
         whole = weights.dtype == np.uint8  # plain counts: integer sums are exact and six times as fast
         mass: NDArray[Any] = np.zeros((len(weights), len(self._negatives) + 1), np.int64 if whole else np.float64)
         np.cumsum(weights.take(self._negatives, axis=1), axis=1, out=mass[:, 1:])
@@ -152,7 +152,7 @@ class CalibrationError(Metric):
         return sum(b["weight"] * abs(b["prediction_mean"] - b["label_mean"]) for b in bins) / total
 
     def replicated(self, rows: Rows) -> Replicate:
-        """The bins are those of the rows as they are: a replicate weighs them anew."""
+        """Return the replicate function: bins are cut once, from the original rows; a replicate reweights them."""
         of_row = np.zeros((len(rows), BINS))
         if rows.known and rows.total:
             order, _, _, which = _bins(rows)
@@ -166,7 +166,7 @@ class CalibrationError(Metric):
 
 
 def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
-    """(rows of positive weight by prediction, their predictions, their weights, the bin of each)"""
+    """Return (rows of positive weight by prediction, their predictions, their weights, the bin of each)."""
     kept = (rows.weight > 0) & ~np.isnan(rows.prediction)
     order = np.flatnonzero(kept)[np.argsort(rows.prediction[kept], kind="stable")]
     ranked, mass = rows.prediction[order], rows.weight[order]
@@ -210,7 +210,7 @@ def _outcomes(rows: Rows) -> Floats:
 
 
 def _class_outcomes(rows: Rows) -> Floats:
-    """As `_outcomes` for each class against the others. [rows, 3 * classes]"""
+    """Compute `_outcomes` for each class against all others. [rows, 3 * classes]"""
     width = rows.prediction.shape[1]
     chosen, truth = np.eye(width)[decided(rows.prediction)], np.eye(width)[rows.label.astype(np.int64)]
     counts = np.concatenate([chosen * truth, chosen * (1 - truth), (1 - chosen) * truth], axis=1)
@@ -219,7 +219,7 @@ def _class_outcomes(rows: Rows) -> Floats:
 
 
 def _f1(right: Floats, wrong: Floats, missed: Floats) -> Floats:
-    """0 where a class was neither predicted nor there, as scikit-learn has it."""
+    """Compute F1; 0 where a class was neither predicted nor there, as in scikit-learn."""
     both = 2 * right + wrong + missed
     return np.where(both == 0, 0.0, 2 * right / np.where(both == 0, 1.0, both))
 
@@ -249,7 +249,7 @@ F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better
 
 
 def auc(label: Any, score: Any, weight: Any = None) -> float | None:
-    """`Auc` of arrays: labels 0 or 1, scores of any range."""
+    """Compute `Auc` of arrays: labels 0 or 1, scores of any range."""
     label = np.asarray(label, np.float64)
     return AUC.value(Rows(label, np.asarray(score, np.float64), _weights(label, weight)))
 

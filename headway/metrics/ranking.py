@@ -69,7 +69,7 @@ class GroupMetric(Metric):
         return self._ranked(rows).mean()[self.name]
 
     def replicated(self, rows: Rows) -> Replicate:
-        """Each group has its value, and a replicate weighs the groups anew."""
+        """Return the replicate function: each group's value is computed once; a replicate reweights the groups."""
         groups = self._ranked(rows)
         values, row, factor = groups.values[self.name], groups.row, groups.weight
         # of a group's rows each is drawn as often, so that one stands for all; by its own weight, or all by the same
@@ -92,7 +92,7 @@ def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *, k: int = NDCG_AT) -> Ranked:
-    """See the module.
+    """Compute the rank metrics of each group; see the module.
 
     Args:
         label, score, weight: float64 [rows].
@@ -128,7 +128,7 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
 
 
 def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(rows by group, then by falling `by`; each one's place in its group, from 0)."""
+    """Return (rows by group, then by falling `by`; each one's place in its group, from 0)."""
     order = np.lexsort((-by, group))
     first = np.flatnonzero(run_starts(group[order]))
     return order, np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))

@@ -21,7 +21,7 @@ def absolute_error(label: Floats, prediction: Floats) -> Floats:
 
 
 def poisson_loss(label: Floats, prediction: Floats) -> Floats:
-    """The negative log likelihood of a count without the part that no prediction changes: p - y log p. [rows]"""
+    """Return the Poisson negative log likelihood without its constant term: p - y log p. [rows]"""
     rate = np.maximum(prediction, LEAST_COUNT)
     return rate - label * np.log(rate)
 

@@ -37,7 +37,7 @@ CHECKPOINT_SECONDS = 14 * 24 * 3600
 
 @contextlib.contextmanager
 def alone(store: Store, command: str = "gc") -> Iterator[Remover]:
-    """While this is held, no run of any pipeline in the store goes on or begins.
+    """Hold the store's removal lock: no run of any pipeline is active or starts while it is held.
 
     Raises:
         Locked: a pipeline runs, or another process collects.
@@ -59,7 +59,7 @@ def running(
     wait_seconds: float = WAIT_SECONDS,
     on_wait: Callable[[str], None] = lambda who: None,
 ) -> Iterator[Lock]:
-    """Around a run, which holds its pipeline's lock: nothing that it reads or writes is collected.
+    """Hold a lease around a run, which holds its pipeline's lock, so that nothing it reads or writes is collected.
 
     Raises:
         Locked: somebody collects, and still does after `wait_seconds`.
@@ -78,7 +78,7 @@ class Garbage:
 
 
 def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -> list[Garbage]:
-    """What `remove` would take away, and why; nothing is touched.
+    """Return the garbage that `remove` would delete, with reasons; deletes nothing.
 
     Args:
         keep_versions: the newest versions of each model to keep besides those that a pointer names; None: all.
@@ -119,7 +119,7 @@ def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
 
 
 def _runs(store: Store, keep: int, makers: set[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """(runs that are kept, names of those that are not)."""
+    """Return (runs to keep, names of the other runs)."""
     kept: list[dict[str, Any]] = []
     dropped: list[str] = []
     counts: dict[Any, int] = {}
@@ -134,7 +134,7 @@ def _runs(store: Store, keep: int, makers: set[Any]) -> tuple[list[dict[str, Any
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string in some JSON: whatever a run or a version calls its fingerprints, they are among these."""
+    """Yield every string in JSON: all fingerprints of a run or version are among these, whatever their keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):
@@ -161,7 +161,7 @@ def _serving(model: registry.Registry) -> list[Garbage]:
 
 
 def remove(remover: Remover, garbage: Sequence[Garbage], *, keep_versions: int | None = None) -> list[Garbage]:
-    """Remove it, but for what is in use or pointed at by now; returns what was removed.
+    """Delete garbage, except items in use or referred to by now; returns the deleted items.
 
     Raises:
         Locked: this process paused so long that the right to collect was lost.

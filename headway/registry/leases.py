@@ -1,4 +1,4 @@
-"""Leases: who reads something of a store says so, and garbage collection leaves it alone.
+"""Leases: a reader of something in a store registers it, so that garbage collection leaves it alone.
 
     with lease(store, ["stages"], {"command": "run"}):           # any number of holders at a time
         ...
@@ -43,7 +43,7 @@ def lease(
     wait_seconds: float = WAIT_SECONDS,
     on_wait: Callable[[str], None] = lambda who: None,
 ) -> Iterator[Lock]:
-    """Hold `paths` of the store (folders or files, relative to it): nothing in them is removed meanwhile.
+    """Hold `paths` of the store (folders or files, relative to it), so that nothing in them is removed meanwhile.
 
     Args:
         facts: who holds it, for others to read.
@@ -99,7 +99,7 @@ def reading(
 
 
 class Remover:
-    """The right to remove from a store; what is in use is passed over."""
+    """The holder of the right to remove from a store; paths in use are skipped."""
 
     def __init__(self, store: Store, lock: Lock):
         self.store, self.lock = store, lock
@@ -119,7 +119,7 @@ class Remover:
         return found
 
     def claim(self, always: Sequence[str], paths: Iterable[str]) -> set[str]:
-        """Say that `always` and `paths` are being removed; returns those of `paths` that nobody uses.
+        """Announce the removal of `always` and `paths`; returns those of `paths` that have no lease.
 
         Raises:
             Locked: the right was lost: this process paused too long.

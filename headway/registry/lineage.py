@@ -49,7 +49,7 @@ def read(registry: Registry, version: Version) -> dict[str, Any]:
 
 
 def _rebuilt(store: Store, version: Version) -> dict[str, Any]:
-    """What is still known of a version that has no lineage of its own."""
+    """Rebuild the lineage of a version that has no lineage file from its facts and its run's record."""
     facts = version.facts
     run = next((run for run in store.runs() if run["run"] == facts.get("run")), {})
     stages = run.get("stages", [])
@@ -83,7 +83,7 @@ def _rebuilt(store: Store, version: Version) -> dict[str, Any]:
 
 
 def look(store: Store, lineage: dict[str, Any], *, read_bytes: bool = False) -> dict[str, Any]:
-    """What of a lineage is no longer as it was: {files: {path: problem}, outputs: {fingerprint: problem}}.
+    """Return the changed parts of a lineage: {files: {path: problem}, outputs: {fingerprint: problem}}.
 
     Args:
         read_bytes: read every raw file for its checksum; else its presence and its size are looked at.

@@ -49,7 +49,7 @@ class Event(Frozen):
     verdict: str | None = None
 
     def says(self) -> str:
-        """Who did it, and when."""
+        """Return the time and author of the change as text."""
         run = f", run {self.run}" if self.run else ""
         return f"on {self.time[:16].replace('T', ' ')} UTC by {self.by or 'somebody'}{run}"
 
@@ -82,7 +82,7 @@ class Pointer:
         return events[-1].version if events and events[-1].kind != "remove" else None
 
     def expect(self, against: int | None, what: str, fix: str) -> list[Event]:
-        """The history, if the pointer still stands where it stood when the caller looked.
+        """Return the history if the pointer has not moved since the caller read it.
 
         Args:
             against: the version that it pointed at then, `NOBODY` for none; None: wherever it points.
@@ -106,7 +106,7 @@ class Pointer:
         raise Overtaken(f"{what}, but {change}{who}", where=str(self.path), fix=fix)
 
     def move(self, events: list[Event], event: Event) -> None:
-        """Add `event` to the history and point where it says: one write."""
+        """Add `event` to the history and point at its version, in one write."""
         pointer: dict[str, Any] = {"version": None if event.kind == "remove" else event.version}
         pointer |= {} if event.serving is None else {"serving": event.serving}
         pointer["history"] = [e.model_dump(mode="json") for e in [*events, event]]
@@ -136,7 +136,7 @@ def is_alias(name: str) -> bool:
 
 
 def me() -> str:
-    """user@host"""
+    """Return user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

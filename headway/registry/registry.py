@@ -39,7 +39,7 @@ __all__ = ["NOBODY", "Event", "Registry", "Version", "names"]
 
 
 class Registry(Versions):
-    """The versions of one model, and what points at them."""
+    """The versions of one model, and the pointers to them."""
 
     def __init__(self, store: Store, name: str):
         super().__init__(store, name)
@@ -114,7 +114,7 @@ class Registry(Versions):
         return self.version(self.number(name))
 
     def number(self, name: str) -> int:
-        """The number of `named`, of a version that may be damaged."""
+        """Return the number of the version that `name` names; the version may be damaged."""
         if name.isdecimal():
             return int(name)
         if name == CHAMPION:
@@ -143,7 +143,7 @@ class Registry(Versions):
         force: bool = False,
         against: int | None = None,
     ) -> Event:
-        """Make a version the champion and serve it. Of the champion itself: only see to it that it is served.
+        """Make a version the champion and serve it. If it is the champion already, only ensure that it is served.
 
         Args:
             run, verdict: who decided; kept in the history.
@@ -206,7 +206,7 @@ class Registry(Versions):
     def set_alias(
         self, name: str, number: int, *, reason: str = "asked for", run: str | None = None, against: int | None = None
     ) -> Event:
-        """Point an alias at a version; of one that points there already, nothing changes.
+        """Point an alias at a version; nothing changes if it points there already.
 
         Args:
             against: the version that it pointed at, `NOBODY` for none; None: wherever it points.
@@ -246,7 +246,8 @@ class Registry(Versions):
         return event
 
     def repair(self) -> bool:
-        """Serve the champion if a crash in the middle of its promotion, or a hand, left it unserved; whether it had to."""
+        """Serve the champion if a crash in the middle of a promotion, or a hand edit, left it unserved; return whether
+        it was unserved."""
         with self.lock():
             events = self.history()
             return bool(events) and self.copies.repair(events[-1], self.version)
@@ -257,7 +258,7 @@ class Registry(Versions):
             raise self._refused(f"version {number} was rolled back {why}", "it returns only by force (--force)")
 
     def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
-        """The three steps of the module's docstring, in their order."""
+        """Carry out the three steps of the module's docstring, in their order."""
         version = self.version(number)
         serving = self.copies.next_number(events)
         with writing(self.store.root), self.copies.prepared(version) as aside:
@@ -266,7 +267,7 @@ class Registry(Versions):
         return event
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """(file, problem) for everything in the registry that is not as it was written. Reads every byte."""
+        """Yield (file, problem) for everything in the registry that is not as it was written. Reads every byte."""
         for number in self._numbers():
             path = self.folder / str(number)
             manifest = self.store.manifest(path)
@@ -294,5 +295,5 @@ class Registry(Versions):
 
 
 def names(store: Store) -> list[str]:
-    """The models that have a registry."""
+    """Return the names of the models that have a registry."""
     return [name for name in store.children(store.root / "models") if not name.startswith(".")]

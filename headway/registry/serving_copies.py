@@ -1,4 +1,4 @@
-"""What TensorFlow Serving watches: serving/<name>/<n>/, a copy of the champion's SavedModel under ever higher numbers.
+"""The copies that TensorFlow Serving watches: serving/<name>/<n>/, the champion's SavedModel under increasing numbers.
 
     copies = ServingCopies(store, "flights")
     with copies.prepared(version) as aside:       # takes the time and the space
@@ -37,7 +37,7 @@ class ServingCopies:
 
     @contextlib.contextmanager
     def prepared(self, version: Version) -> Iterator[Path]:
-        """A copy aside; it is gone afterwards unless it was placed."""
+        """Yield a copy in a temporary folder, which is removed afterwards unless it was placed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with written_aside(self.folder) as aside:
             # versions are immutable, so a hard link is as good as a copy and costs nothing
@@ -45,7 +45,7 @@ class ServingCopies:
             yield aside
 
     def repair(self, event: Event, version: Callable[[int], Version]) -> bool:
-        """Place the champion's copy if it is not there; whether it had to."""
+        """Place the champion's copy if it is missing; return whether it was."""
         target = self.path(event.serving)
         if self.store.placed(target):
             return False
@@ -54,7 +54,7 @@ class ServingCopies:
         return True
 
     def verify(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
-        """(file, problem) of the champion's copy. Reads every byte."""
+        """Yield (file, problem) of the champion's copy. Reads every byte."""
         served = self.path(event.serving)
         if not self.store.placed(served):
             yield served, f"is gone: version {event.version} is the champion and not served; promote it again"

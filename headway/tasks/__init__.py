@@ -1,1 +1,1 @@
-"""What a task is: how its label is read, what its predictions look like, which metrics judge them; in NumPy."""
+"""Tasks: how a label is read, the shape of its predictions, and the metrics that judge them; in NumPy."""

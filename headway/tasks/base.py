@@ -1,4 +1,4 @@
-"""A task: how the label is read, what a prediction of it is, and how predictions are judged.
+"""A task: how the label is read, the form of its predictions, and how predictions are judged.
 
 task = task_of("binary")
 task.rows(label, prediction, weight)         # checked arrays
@@ -78,11 +78,11 @@ class Task:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The metrics that models can be compared by: those of which more or less is better."""
+        """The metrics by which models can be compared: those with a better direction, higher or lower."""
         return tuple(metric.name for metric in self.metrics if metric.higher_is_better is not None)
 
     def metric(self, name: str) -> Metric:
-        """Its metric of that name; KeyError where there is none."""
+        """Return the task's metric of that name; KeyError where there is none."""
         for metric in self.metrics:
             if metric.name == name:
                 return metric
@@ -123,19 +123,20 @@ class Task:
         """DataError for a label that the task does not have."""
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
-        """What the best constant by `metric` predicts for `rows` rows; None when the labels' facts do not say."""
+        """Return the predictions of the best constant by `metric` for `rows` rows; None if the labels' facts do not
+        give one."""
         return None
 
     def from_output(self, output: Floats) -> Floats:
-        """float64 predictions from a model's raw outputs [rows, outputs]."""
+        """Return float64 predictions from a model's raw outputs [rows, outputs]."""
         return output[:, 0]
 
     def outputs(self, classes: Sequence[str | int] = ()) -> tuple[Output, ...]:
-        """What an exported model gives for each row."""
+        """Return the outputs of an exported model for each row."""
         return (Output("prediction", "float32"),)
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify | None:
-        """What is decided rather than predicted, by an argument of a request's own; None where nothing is."""
+        """Return the signature `classify`, which decides by an argument of the request; None if the task has none."""
         return None
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ _MADE: dict[str, Task] = dict(_BY_NAME)
 
 
 def task_of(task: str | Task) -> Task:
-    """The task of that name; a task is itself.
+    """Return the task of that name; a task is returned unchanged.
 
     Raises:
         ValueError: no task has that name.

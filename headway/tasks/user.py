@@ -75,7 +75,7 @@ class UserTask(Task):
         return ConfigError(f"the task {self.name}: {problem}", where=str(self.file), fix=fix)
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> None:
-        """Nothing: what its predictions are is the user's to say."""
+        """Return None: the values of the user's predictions are not known to Headway."""
 
     def outputs(self, classes: Sequence[str | int] = ()) -> tuple[Output, ...]:
         return (Output("prediction", "float32", (self.width,) if self.wide else ()),)

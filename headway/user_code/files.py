@@ -65,7 +65,7 @@ def _place(path: Path) -> Path | None:
 
 
 def _imports(file: Path, folder: Path) -> Iterator[str]:
-    """Dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
+    """Return dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

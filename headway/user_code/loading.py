@@ -108,7 +108,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a file with an `import` that looks beside it first, never from bytecode, which tells changes by the second."""
+    """A loader whose `import` searches the file's folder first. It ignores bytecode, which misses changes within
+    a second."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)

@@ -32,7 +32,7 @@ Batch = Mapping[str, tf.Tensor]
 
 
 class Incompatible(Exception):
-    """A SavedModel cannot score these rows; the message says why, in a sentence."""
+    """The error of a SavedModel that cannot score these rows; the message says why, in a sentence."""
 
 
 class Scores:
@@ -130,7 +130,7 @@ class SavedModelScorer:
         return Scores(self._head, predictions, None if logits is None else logits.numpy()[:, None])
 
     def _check_classes(self, scores: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
-        """The class it names for the likeliest probability has to be ours at that place."""
+        """Raise Incompatible unless the model names the same class as the label for the most likely probability."""
         if named is None:
             return
         ours = np.asarray([_text(name) for name in self._label.classes or ()])

@@ -225,7 +225,7 @@ def _predictions(values: NDArray[np.float64]) -> pa.Array:
 
 
 def text_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
-    """Raw values as text: UTF-8 of bytes (what is none is escaped), numbers as they are written; null stays null."""
+    """Convert raw values to text: bytes as UTF-8 (invalid bytes escaped), numbers as written; null stays null."""
     if values.dtype != object:
         # a float32 as itself: 0.1, not 0.10000000149011612
         return pa.array(values, mask=~present).cast(pa.string())

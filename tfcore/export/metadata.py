@@ -37,7 +37,7 @@ def write_description(saved_model: Path, described: ModelMetadata) -> None:
 
 
 def describe_model(saved_model: Path) -> ModelMetadata:
-    """What the model in a folder takes and gives.
+    """Return the metadata of the model in a folder: its columns, task and classes.
 
     Raises:
         StoreError: it is not a SavedModel, or does not say which columns it takes.

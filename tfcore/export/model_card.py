@@ -1,4 +1,4 @@
-"""The model card: what a model predicts, from what, how well, and how to ask it, as Markdown for people.
+"""The model card in Markdown: what a model predicts, its inputs, its quality, and how to send requests.
 
 text = model_card(described, signatures, CardFacts(model="flights", spans=("2013-01",), metrics={"auc": 0.91}))
 (saved_model / FILE).write_text(text)
@@ -24,7 +24,7 @@ _MOST_COLUMNS = 200
 
 
 class CardFacts(Frozen):
-    """What the export cannot see for itself."""
+    """The facts of a run for the model card, which the export does not have itself."""
 
     model: str
     label: str = ""

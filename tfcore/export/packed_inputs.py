@@ -47,7 +47,7 @@ class Group(NamedTuple):
 
 
 def pack(tensors: Sequence[Tensor]) -> list[Group]:
-    """The tensors [rows] by kind: values by their type, presences and lengths apart from them. The others are in none.
+    """Group the tensors [rows] by kind: values by type, presences and lengths separately. Others are in no group.
 
     A group has its tensors in the order of their names, so that it does not depend on the order they are given in.
     """
@@ -67,7 +67,7 @@ def pack(tensors: Sequence[Tensor]) -> list[Group]:
 
 
 def packed_specs(tensors: Sequence[Tensor]) -> dict[str, tf.TensorSpec]:
-    """What a function over the groups takes, by name; tensors that are in no group as they are."""
+    """Return the specs of a function over the groups, by name; tensors in no group keep their own."""
     groups = pack(tensors)
     inside = {tensor.name for group in groups for tensor in group.tensors}
     specs = {
@@ -105,7 +105,7 @@ def unpack(path: Path, signatures: Mapping[str, Signature], outputs: frozenset[s
 
 
 def _write_fingerprint(path: Path) -> None:
-    """The fingerprint of what is saved now. It is a digest that tools compare; a model without one can be used as well."""
+    """Rewrite the SavedModel's fingerprint, a digest that tools compare; the model can be used without one, too."""
     (path / "fingerprint.pb").unlink(missing_ok=True)
     try:
         write_fingerprint(str(path))
@@ -114,7 +114,7 @@ def _write_fingerprint(path: Path) -> None:
 
 
 class _Signature:
-    """One signature in the protobufs: the function behind it, the node that calls it, and what is said of both."""
+    """One signature in the protobufs: its function, the node that calls it, and the metadata of both."""
 
     def __init__(self, graph: MetaGraphDef, name: str, signature: Signature, outputs: bool):
         self._graph, self._name = graph, name
@@ -144,7 +144,7 @@ class _Signature:
         self._in_objects()
 
     def _in_function(self, inputs: Sequence[str]) -> None:
-        """The function takes named arguments and concatenates them for the call of what was traced."""
+        """Make the function take named arguments and concatenate them for the call of the traced function."""
         function = self._function
         old, captured = (
             list(function.signature.input_arg)[: self._before],
@@ -206,7 +206,7 @@ class _Signature:
             function.ret[f"output_{place}"] = node_outputs.get(tensor.name) or sources[tensor.name]
 
     def _in_graph(self, inputs: Sequence[str]) -> None:
-        """A placeholder for each tensor, and the call of the function with them."""
+        """Add a placeholder for each tensor, and the call of the function with them."""
         call, definition, graph = self._call, self._definition, self._graph.graph_def
         placeholders = {definition.inputs[name].name.partition(":")[0] for name in inputs}
         for place in reversed(range(len(graph.node))):
@@ -237,7 +237,7 @@ class _Signature:
         graph.node.extend(added)
 
     def _in_objects(self) -> None:
-        """What Python reads of the function when it loads the model."""
+        """Update the function's metadata in the object graph, which Python reads when it loads the model."""
         names = [tensor.name for tensor in self._inputs]
         bare = self._bare
         _replace(bare.argument_keywords, names)
@@ -252,7 +252,7 @@ class _Signature:
 
 
 def _joined(group: Group, members: Sequence[str], names: set[str]) -> tuple[list[NodeDef], str, str]:
-    """(nodes, all values one behind the other, how many each has)"""
+    """Return (nodes, all values concatenated, number of values per tensor)."""
     count = len(members)
     nodes, lengths = [], []
     for begin in range(0, count, AT_ONCE):
@@ -287,14 +287,14 @@ def _node(names: set[str], name: str, op: str, inputs: Sequence[str], **attribut
 
 
 def _replace(field: Any, values: Iterable[Any]) -> None:
-    """Make these the elements of a repeated field."""
+    """Replace the elements of a repeated field."""
     values = list(values)
     del field[:]
     field.extend(values)
 
 
 def _placeholder(tensor: Tensor, name: str, names: set[str]) -> list[NodeDef]:
-    """The nodes of an input; the last one is what is fed."""
+    """Return the nodes of an input; the last one is the node to feed."""
     dtype, nodes = tf.as_dtype(tensor.dtype), []
     if tensor.default is not None:
         nodes.append(_node(names, f"{name}/input", "Const", (), dtype=dtype, value=_default(tensor)))
@@ -306,7 +306,7 @@ def _placeholder(tensor: Tensor, name: str, names: set[str]) -> list[NodeDef]:
 
 
 def _free(name: str, names: set[str]) -> str:
-    """A name that no other node or argument has."""
+    """Return a name that no other node or argument has."""
     base, number = name, 0
     while name in names:
         number += 1

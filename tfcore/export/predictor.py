@@ -110,7 +110,7 @@ class Predictor:
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
-    """float32 [rows] as it is, [rows, width] as lists of one length."""
+    """Convert float32 [rows] to an array, [rows, width] to lists of one length."""
     if values.ndim == 1:
         return pa.array(values)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])

@@ -1,4 +1,4 @@
-"""Checks in a process of its own that an exported model predicts what it predicted in training.
+"""Checks in a separate process that an exported model predicts the same as in training.
 
     python -I replay.py < request.json          # one JSON line in, one JSON line out
 
@@ -81,7 +81,7 @@ def main():
 
 
 def _foreign():
-    """What is wrong when the model made this process import Keras or Headway; None when it did not."""
+    """Return the problem if the model made this process import Keras or Headway; None if it did not."""
     imported = sorted(name for name in sys.modules if name.split(".")[0] in FOREIGN and sys.modules[name] is not None)
     return f"the exported model made the process import {', '.join(imported)}" if imported else None
 
@@ -152,7 +152,7 @@ def replay(request):
 
 
 def timed(signature, arrays, rows):
-    """{"p50_ms", "p99_ms", "calls"} of calls with so many rows; the calls that prepare it are not counted."""
+    """Return {"p50_ms", "p99_ms", "calls"} of calls with `rows` rows each, warm-up calls not counted."""
     count = len(next(iter(arrays.values())))
     picked = np.arange(rows) % count
     cut = {key: value[picked] for key, value in arrays.items()}
@@ -229,14 +229,14 @@ def uneven(rows, columns):
 
 
 def call(signature, arrays):
-    """{output: array} of a signature that is given arrays."""
+    """Call a signature with arrays and return {output: array}."""
     # cut and kept in NumPy: a slice of a tensor costs as much as fifteen of an array, and there may be thousands
     tensors = {key: tf.constant(value, tf.string if value.dtype == object else None) for key, value in arrays.items()}
     return {key: value.numpy() for key, value in signature(**tensors).items()}
 
 
 def in_batches(signature, arrays, batches):
-    """{output: array} of a signature that is called with the rows of one (start, stop) after the other."""
+    """Call a signature with the rows of one (start, stop) after the other and return {output: array}."""
     parts = [call(signature, {key: value[a:b] for key, value in arrays.items()}) for a, b in batches]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
@@ -333,7 +333,7 @@ def _numpy_type(dtype):
 
 
 def named_inputs(rows, columns):
-    """The named inputs of `serving_nullable`, as arrays: text as objects."""
+    """Return the named inputs of `serving_nullable` as arrays: text as objects."""
     inputs = {}
     for column in columns:
         values, present = rows[column["name"]]

@@ -1,4 +1,4 @@
-"""Asks `tfcore/export/replay_main.py`, in a fresh process that has only TensorFlow, what an exported model predicts.
+"""Runs `tfcore/export/replay_main.py` in a fresh process that has only TensorFlow, to check an exported model.
 
     process = ReplayProcess()
     process.start()                             # imports TensorFlow while the model trains
@@ -37,12 +37,12 @@ class ReplayProcess:
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
 
     def start(self) -> None:
-        """Start it, unless it runs; it imports TensorFlow and waits."""
+        """Start the process unless it runs; it imports TensorFlow and waits."""
         if self._process is None:
             self._process = ChildProcess(["-I", script()], self._answers.put, folder=tempfile.gettempdir())
 
     def ask(self, request: Mapping[str, Any], monitor: Monitor) -> dict[str, Any]:
-        """Its answer to `request`; HeadwayError when it fails."""
+        """Send a request and return the answer; HeadwayError when the process fails."""
         self.start()
         process, until = self._process, time.monotonic() + SECONDS
         assert process is not None
@@ -60,14 +60,14 @@ class ReplayProcess:
             self.close()  # it is used up
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End the process, in whatever state it is."""
         process, self._process, self._answers = self._process, None, queue.Queue()
         if process is not None:
             process.close(0.5)
 
 
 def script() -> str:
-    """Where the replay script lies; found without importing TensorFlow."""
+    """Return the path of the replay script, found without importing TensorFlow."""
     spec = importlib.util.find_spec("tfcore.export.replay_main")
     if spec is None or spec.origin is None:
         raise HeadwayError("tfcore/export/replay_main.py is not installed", fix="install headway again")
@@ -85,7 +85,7 @@ def replay_request(
     bound: float,
     measured: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The script's request; see there."""
+    """Build the request to the replay script, which documents it."""
     names = tensor_names(columns)
     return {
         "saved_model": str(saved_model),

@@ -71,7 +71,7 @@ def _place(group: Group, name: str) -> int:
 
 
 def _rows(tensors: Tensors, values: Sequence[str], groups: Mapping[str, Group]) -> tf.Tensor:
-    """How many rows there are: what comes after it runs only if all tensors agree."""
+    """Return the number of rows; ops that use it run only if all tensors agree on it."""
     names, lengths, single = [], [], []
     grouped = {tensor.name for group in groups.values() for tensor in group.tensors}
     for kind, group in groups.items():
@@ -103,7 +103,7 @@ def _rows(tensors: Tensors, values: Sequence[str], groups: Mapping[str, Group]) 
 
 
 def _companions(group: Group, tensors: Tensors, rows: tf.Tensor) -> tf.Tensor:
-    """[tensors, rows] of companions that have one value, or one for each row."""
+    """Return [tensors, rows] of companions that have one value in all, or one per row."""
     lengths = tensors[group.lengths]
     steps = tf.where(lengths == 1, tf.zeros_like(lengths), tf.ones_like(lengths))
     places = tf.cumsum(lengths, exclusive=True)[:, None] + steps[:, None] * tf.range(rows)[None]
@@ -111,7 +111,7 @@ def _companions(group: Group, tensors: Tensors, rows: tf.Tensor) -> tf.Tensor:
 
 
 def _presence(present: tf.Tensor, group: Group, names: Sequence[str], rows: tf.Tensor) -> tf.Tensor:
-    """bool [names, rows]; of a column that cannot be null, true."""
+    """Return bool [names, rows]; true for columns that cannot be null."""
     places = {tensor.name: place for place, tensor in enumerate(group.tensors)}
     order = [places.get(name + PRESENT, len(places)) for name in names]
     if len(places) in order:
@@ -122,7 +122,7 @@ def _presence(present: tf.Tensor, group: Group, names: Sequence[str], rows: tf.T
 def _shaped(
     column: Column, values: tf.Tensor, present: tf.Tensor | None, lengths: tf.Tensor | None, rows: tf.Tensor
 ) -> RawColumn:
-    """A vector, [rows, n], or a list, [rows, longest]."""
+    """Return the column as a vector, [rows, n], or a list, [rows, longest]."""
     if column.is_list:
         longest = tf.shape(values, tf.int64)[1]
         lengths = tf.fill([rows], longest) if lengths is None else lengths  # -1 means all

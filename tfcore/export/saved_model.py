@@ -63,7 +63,7 @@ Predict = Callable[[Tensors], Tensors]
 
 
 class Served(tf.Module):
-    """What the signatures' functions capture: as attributes, so that it is saved with them.
+    """The module that holds what the signatures' functions use as attributes, so that it is saved with them.
 
     Args:
         transform: {column: RawColumn} -> model inputs; its `named` gives the outputs of the `transform` signature.
@@ -120,7 +120,7 @@ class Served(tf.Module):
         return packed_outputs(named, [_described(name, value) for name, value in named.items()])
 
     def transformed(self) -> list[Tensor]:
-        """What the `transform` signature gives."""
+        """Return the outputs of the `transform` signature."""
         gathered: list[Tensor] = []
 
         def look(columns: dict[str, RawColumn]) -> tf.Tensor:
@@ -246,7 +246,7 @@ class ExportRequest(Frozen):
 
 
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: out/saved_model. Returns {"saved_model": its folder's name, "bytes", "signatures"}."""
+    """Run the export stage: write out/saved_model, return {"saved_model": folder's name, "bytes", "signatures"}."""
     label = request.transform.label
     model = build(request.model, request.transform, seed=request.seed, module=request.module)
     load_weights(model, request.trained / WEIGHTS)
@@ -298,7 +298,7 @@ def refuse_python_nodes(function: Any, *, where: str) -> None:
 
 
 def _refuse_saved(path: Path) -> None:
-    """As `refuse_python_nodes` of everything that was saved: functions that an attribute led to are in the file too."""
+    """Apply `refuse_python_nodes` to the whole SavedModel: functions reached through attributes are saved, too."""
     saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
     try:
         for graph in saved.meta_graphs:

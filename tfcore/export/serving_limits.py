@@ -1,4 +1,4 @@
-"""What an exported model costs a server, as the replay measured it, and the limits of it.
+"""The cost of serving an exported model, as the replay measured it, and the limits on it.
 
 over(result, ServingLimits(p99_ms_1=5.0))      # ["p99_ms_1 is 7.2, the limit 5"]
 """
@@ -14,7 +14,7 @@ from headway.messages import counted, number
 
 
 class ServingLimits(Frozen):
-    """What a model may cost a server. Measured on the machine that exports; null: no limit."""
+    """The limits on the cost of serving a model, measured on the machine that exports; null: no limit."""
 
     size_mb: float | None = Field(default=None, gt=0, description="the SavedModel's files, MB (10^6 bytes)")
     memory_mb: float | None = Field(
@@ -28,7 +28,7 @@ class ServingLimits(Frozen):
 
 
 def _measures(result: dict[str, Any]) -> dict[str, float | None]:
-    """What was measured, by the names of the limits."""
+    """Return the measured values by the names of the limits."""
     serving = result["serving"]
     latency = {f"p99_ms_{rows}": figures["p99_ms"] for rows, figures in serving["latency"].items()}
     return (
@@ -48,7 +48,7 @@ def over(result: dict[str, Any], limits: ServingLimits) -> list[str]:
 
 
 def serving_text(result: dict[str, Any]) -> str:
-    """What a server has to expect, in a line."""
+    """Format the measured cost of serving as one line."""
     serving = result["serving"]
     latency = ", ".join(
         f"{counted(int(rows), 'row')} p50 {number(figures['p50_ms'])} ms, p99 {number(figures['p99_ms'])} ms"

@@ -42,7 +42,7 @@ def warm_up_requests(
     answers: Callable[[str, Arrays], object],
     images: Collection[str] = (),
 ) -> dict[str, Arrays]:
-    """{signature: its inputs for one row}, of those that the model answers.
+    """Return {signature: inputs for one row} of the signatures that the model answers.
 
     Args:
         answers: called with a signature's name and such inputs; raises tf.errors.OpError where the model refuses them.

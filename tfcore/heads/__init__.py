@@ -1,1 +1,1 @@
-"""What a task is in TensorFlow: the loss per row, the predictions, the outputs that are served."""
+"""Tasks in TensorFlow: the loss per row, the predictions, the outputs that are served."""

@@ -1,4 +1,4 @@
-"""The head of a model: from its outputs to the loss, the predictions and what an exported model gives.
+"""The head of a model: computes the loss, the predictions and the served outputs from the model's outputs.
 
     head = head_of(label)                        # of LabelParameters, or of a task's name
     head.loss(batch, outputs)                    # float32 [rows]
@@ -60,7 +60,7 @@ class Head:
         raise NotImplementedError
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """What is predicted for each row."""
+        """Return the prediction for each row."""
         return outputs[:, 0]
 
     def exact(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -72,11 +72,11 @@ class Head:
         return {"prediction": self.predictions(outputs)}
 
     def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
-        """What the signature `classify` gives for `served` outputs and a request's argument, a scalar."""
+        """Return the outputs of the signature `classify` for `served` outputs and a request's argument, a scalar."""
         raise NotImplementedError
 
     def units(self, label: Any) -> tuple[float, float]:
-        """(scale, centre) of what the last layer gives: outputs are scale * layer + centre."""
+        """Return (scale, centre) of the last layer's units: outputs are scale * layer + centre."""
         return 1.0, 0.0
 
     def start(self, label: Any) -> NDArray[np.float32] | None:
@@ -85,7 +85,7 @@ class Head:
 
 
 def label_scale(label: Any) -> tuple[float, float]:
-    """(standard deviation, mean) of a label in the train split; (1, 0) where they are not known."""
+    """Return (standard deviation, mean) of a label in the train split; (1, 0) where they are not known."""
     std, mean = getattr(label, "std", None), getattr(label, "mean", None)
     if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
         return 1.0, 0.0

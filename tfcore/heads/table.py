@@ -24,7 +24,7 @@ _HEADS: tuple[tuple[type[Task], Any], ...] = (
 
 
 def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None) -> Head:
-    """The head of a task; a head is itself.
+    """Return the head of a task; a head is returned unchanged.
 
     Args:
         classes: the label's, in the order of the model's outputs.

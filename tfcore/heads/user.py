@@ -42,7 +42,7 @@ class UserHead(Head):
         return values
 
     def exact(self, outputs: Any) -> None:
-        """Nothing: predictions are computed in TensorFlow alone."""
+        """Return None: the user's predictions are computed in TensorFlow alone."""
 
     def _called(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:

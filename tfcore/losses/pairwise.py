@@ -114,7 +114,7 @@ def _check_settings(kind: str, k: int | None, reduction: str, max_rows: int | No
 
 
 def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: Any) -> tuple[Any, Any, Any, tf.Tensor]:
-    """scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
+    """Return scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
     vectors = {"scores": scores, "labels": labels, "weights": weights}
     checks = []
     if isinstance(scores, tf.RaggedTensor):
@@ -162,12 +162,12 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: 
 
 
 def _asserted(check: Any) -> list[Any]:
-    """What is to run first; in eager mode it has."""
+    """Return the check to run first, as control inputs; in eager mode it has run, and the list is empty."""
     return [] if check is None else [check]
 
 
 def _ops(scores: tf.Tensor, native: bool | None) -> Any | None:
-    """The module with the op, or None where it is not to be used."""
+    """Return the module with the op, or None where it should not be used."""
     if native is False:
         return None
     ops = library()
@@ -193,14 +193,14 @@ def _on_accelerator(scores: tf.Tensor) -> bool:
 
 @tf.RegisterGradient("HeadwayPairwiseLoss")
 def _gradient(op: Any, loss: tf.Tensor, *_: Any) -> list[Any]:
-    """By scores; the op has worked it out already."""
+    """Return the gradient by scores, which the op has computed already."""
     scores, splits = op.inputs[0], op.inputs[3]
     return [tf.gather(loss, row_groups(splits, tf.shape(scores)[0])) * _once(op.outputs[1], scores), None, None, None]
 
 
 @tf.custom_gradient
 def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
-    """`gradient`, which is a function of `scores` that has no derivative."""
+    """Return `gradient` as a function of `scores` without a derivative."""
 
     def none(_: tf.Tensor) -> Any:
         raise SecondDerivativeError(

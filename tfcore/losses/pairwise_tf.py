@@ -1,4 +1,4 @@
-"""The pairwise loss in TensorFlow's own ops: what the op in C++ does, for where it is not. Differentiated by TensorFlow.
+"""The pairwise loss in TensorFlow's own ops, used where the C++ op is not available. Differentiated by TensorFlow.
 
 Ranks, gains and discounts are worked out row by row; then a matrix of pairs for each group, all of one size: memory goes
 with groups * (rows of the largest group) ** 2. Under XLA, where the largest group is not known, one matrix of all rows
@@ -27,7 +27,7 @@ def pairwise_sums(
     k: int,
     max_rows: int | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """(loss, pairs), both [groups]: see `tfcore.losses.pairwise`. k: 0 for all.
+    """Return (loss, pairs), both [groups]; see `tfcore.losses.pairwise`. k: 0 for all ranks.
 
     Raises:
         tf.errors.InvalidArgumentError: as the op does; under XLA row_splits are not checked, and a
@@ -104,7 +104,7 @@ def _ndcg(
     absent = tf.where(used, tf.zeros_like(labels), 1)
 
     def discounts(by: tf.Tensor) -> tf.Tensor:
-        """At each row's rank: by falling `by`, then by place; rows that are not there come last."""
+        """Return the discount at each row's rank: by falling `by`, then by place; absent rows come last."""
         order = tf.argsort(tf.where(by == 0, tf.zeros_like(by), by), direction="DESCENDING", stable=True)
         order = tf.gather(order, tf.argsort(tf.gather(absent, order), stable=True))
         order = tf.gather(order, tf.argsort(tf.gather(group, order), stable=True))

@@ -38,7 +38,7 @@ def cheap(rows: int, columns: int) -> bool:
 
 @dataclass(frozen=True)
 class LinearModel:
-    """See the module; `weights` is [columns, outputs]."""
+    """A fitted linear model; see the module. `weights` is [columns, outputs]."""
 
     task: str
     sizes: tuple[int, ...]
@@ -58,7 +58,7 @@ class LinearModel:
         task: str,
         classes: int = 1,
     ) -> LinearModel:
-        """The model of the rows.
+        """Fit the model to the rows.
 
         Args:
             label: the number, or the index of the class.

@@ -1,4 +1,4 @@
-"""Mixed precision: layers compute in half the bits, variables and losses stay float32.
+"""Mixed precision: layers compute in 16-bit floats, variables and losses stay float32.
 
     with computing_in("float16"):
         model = keras.Model(...)               # its layers have the policy mixed_float16
@@ -38,7 +38,7 @@ def computing_in(precision: str) -> Iterator[None]:
 
 
 class LossScale(tf.Module):
-    """See the module. Both variables belong in a checkpoint.
+    """The loss scale of a float16 model; see the module. Both variables belong in a checkpoint.
 
     Args:
         good_steps: applied steps in a row before the scale is doubled.
@@ -51,7 +51,7 @@ class LossScale(tf.Module):
         self._good_steps = good_steps
 
     def update(self, applied: tf.Tensor, finite_loss: tf.Tensor) -> tf.Tensor:
-        """Take what became of a step; bool scalars.
+        """Update the scale after a step; both arguments are bool scalars.
 
         Returns:
             Whether a smaller scale may mend it: the step was skipped, its loss was a number, and the scale is above 1.

@@ -128,7 +128,7 @@ def _owner(model: keras.Model, method: str) -> str | None:
 
 
 def _compiled(model: keras.Model) -> str:
-    """What `compile` was given."""
+    """Describe the arguments that the model was compiled with."""
     settings = []
     if (optimizer := getattr(model, "optimizer", None)) is not None:
         settings.append(f"optimizer {type(optimizer).__name__}")
@@ -163,7 +163,7 @@ def _check_raw_variables(model: keras.Model, where: str) -> None:
 
 
 def _state(layer: Any) -> Iterator[tuple[str, Any]]:
-    """(where it is held, variable or table) of what a layer holds itself, not by other layers."""
+    """Yield (name of its holder, variable or table) for the state a layer holds itself, not through other layers."""
     own = type(layer).__module__.split(".")[0] not in _KNOWN
     seen: set[int] = set()
     for name, value in list(vars(layer).items()):

@@ -51,7 +51,7 @@ class ServeOptions:
 
 
 class Answers:
-    """What the addresses answer.
+    """The handlers of the addresses.
 
     Args:
         say: takes a line for a person: a bug of the server's.
@@ -66,7 +66,7 @@ class Answers:
         self._bytes = 0
 
     async def post(self, request: Request, name: str, verb: str, version: str | None = None) -> Response:
-        """An answer to predict, classify or regress."""
+        """Answer predict, classify or regress."""
         self.requests += 1
         model = self._model(name, version)
         size = 0
@@ -102,7 +102,7 @@ class Answers:
         return _json(json.dumps(value, indent=1).encode())
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """Any error as JSON."""
+        """Return any error as JSON."""
         if isinstance(error, RequestError):
             return _error(error.status, answered(error))
         if isinstance(error, HTTPException):

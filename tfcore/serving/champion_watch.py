@@ -1,4 +1,4 @@
-"""The model that is served, replaced by the new champion after a promotion or a rollback.
+"""The served model, which is replaced by the new champion after a promotion or a rollback.
 
     watch = ChampionWatch(registry, say=print)
     watch.start(seconds=2.0)              # a thread that looks at the registry
@@ -48,7 +48,7 @@ class ChampionWatch:
         self.model, self._held = self._load(version or CHAMPION)
 
     def start(self, seconds: float) -> None:
-        """Look for another champion every so many seconds, until `stop`; not where the version was named."""
+        """Check for a new champion every so many seconds, until `stop`; not if the version was named."""
         if self._pinned is None and self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(seconds,), name="champion-watch", daemon=True)
             self._thread.start()
@@ -60,7 +60,7 @@ class ChampionWatch:
         self._held.close()
 
     def look(self) -> bool:
-        """Serve the champion, if it is another one; returns whether it was replaced.
+        """Serve the champion if it has changed; returns whether it was replaced.
 
         Raises:
             HeadwayError: the registry cannot be read, or the champion cannot be loaded; the old one is served still.
@@ -78,7 +78,7 @@ class ChampionWatch:
         return True
 
     def _load(self, name: str) -> tuple[ServedModel, contextlib.ExitStack]:
-        """The model, and what keeps its version from being removed."""
+        """Load the model, and return it with the lease that keeps its version from being removed."""
         with contextlib.ExitStack() as stack:
             version = stack.enter_context(reading(self._registry, name, "serve", note=self._say))
             self._registry.store.localize(str(version.saved_model))

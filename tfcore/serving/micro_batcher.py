@@ -45,7 +45,7 @@ class _Waiting:
 
 @dataclass
 class _Lane:
-    """Requests that can go in one call."""
+    """Waiting requests that can share a call."""
 
     model: Model
     waiting: deque[_Waiting] = field(default_factory=deque)
@@ -54,7 +54,7 @@ class _Lane:
 
 
 class MicroBatcher:
-    """Belongs to one event loop.
+    """Batches the requests of one event loop into calls of the model.
 
     Args:
         max_batch: rows of one call; a request of more rows goes alone.
@@ -99,11 +99,11 @@ class MicroBatcher:
         return await waiting.answer
 
     def close(self) -> None:
-        """End the threads; nothing may wait any more."""
+        """Stop the threads; no request may be waiting."""
         self._pool.shutdown(wait=True)
 
     async def _serve(self, key: Hashable, lane: _Lane) -> None:
-        """Call the model until nobody waits in the lane."""
+        """Call the model until no request waits in the lane."""
         while lane.waiting:
             await self._fill(lane)
             batch = self._take(lane)
@@ -123,7 +123,7 @@ class MicroBatcher:
         del self._lanes[key]
 
     async def _fill(self, lane: _Lane) -> None:
-        """Wait for more rows, but no longer than the first may wait."""
+        """Wait for more rows, at most as long as the first request may wait."""
         lane.full.clear()
         if not self.max_wait_seconds or lane.rows >= self.max_batch:
             return
@@ -156,7 +156,7 @@ class MicroBatcher:
 
 
 def _called(model: Model, requests: Sequence[Rows]) -> list[Arrays]:
-    """The outputs of each request, of one call."""
+    """Call the model once, and return the outputs of each request."""
     first = requests[0]
     outputs = model.call(first.signature, joined(requests) | first.arguments)
     if len(requests) == 1:
@@ -169,8 +169,8 @@ def _called(model: Model, requests: Sequence[Rows]) -> list[Arrays]:
 
 
 def _key(rows: Rows) -> tuple[Hashable, ...]:
-    """What requests have in common that go in one call: the signature, its arguments, and how wide lists are where that
-    cannot differ."""
+    """Return the key of requests that can share a call: the signature, its arguments, and the widths of lists where
+    they cannot differ."""
     widths = tuple(a.shape[1] for name, a in rows.arrays.items() if a.ndim == 2 and name + LENGTH not in rows.arrays)
     return rows.signature, tuple(value.tobytes() for value in rows.arguments.values()), widths
 

@@ -74,7 +74,7 @@ class SignatureReader:
         self._renamed = {t.column: t.name for t, _ in self._values if t.column and t.column != t.name}
 
     def of_instances(self, instances: Any) -> Rows:
-        """The row form: a list of objects, or of values where the signature has one input.
+        """Read the row form: a list of objects, or of values where the signature has one input.
 
         Raises:
             RequestError: naming the instance, the column, the value and what would be right.
@@ -95,7 +95,7 @@ class SignatureReader:
         return self._rows(cells, len(instances), lambda name: lambda row: f"instances[{row}].{name}", {})
 
     def of_inputs(self, inputs: Any) -> Rows:
-        """The column form: an object of lists, or one list where the signature has one input.
+        """Read the column form: an object of lists, or one list where the signature has one input.
 
         Raises:
             RequestError: as `of_instances`.
@@ -127,7 +127,7 @@ class SignatureReader:
         return self._rows(cells, rows, lambda name: lambda row: f"inputs.{name}[{row}]", arguments)
 
     def of_examples(self, examples: Any, context: Any) -> Rows:
-        """The form of classify and regress: features by the names of the columns, single values or lists of one.
+        """Read the form of classify and regress: features by the names of the columns, single values or lists of one.
 
         Raises:
             RequestError: as `of_instances`.
@@ -157,7 +157,7 @@ class SignatureReader:
         return self._rows(cells, len(rows), lambda name: lambda row: f"examples[{row}].{name}", {})
 
     def _single(self) -> str | None:
-        """The only input's name, where there is one only."""
+        """Return the only input's name, if there is exactly one."""
         return self._values[0][0].name if len(self._values) == 1 and len(self._known) == 1 else None
 
     def _unknown(self, given: Mapping[str, Any], where: str) -> None:
@@ -212,7 +212,7 @@ class SignatureReader:
     def _companion(
         self, name: str, cells: Mapping[str, list[Any]], rows: int, place: Callable[[str], Place]
     ) -> tuple[Array, NDArray[np.bool_]] | None:
-        """A companion's values, and which rows do not give it; None where no row does."""
+        """Return a companion's values and a mask of the rows that do not give it; None if no row does."""
         tensor, values = self._companions.get(name), cells.get(name)
         if tensor is None or values is None:
             return None
@@ -230,7 +230,7 @@ class SignatureReader:
         told: tuple[Array, NDArray[np.bool_]] | None,
         where: Place,
     ) -> None:
-        """Raise for a null that the signature cannot say."""
+        """Raise RequestError for a null that the signature cannot represent."""
         row = int(missing.argmax())
         said = "is null" if values[row] is None else "is missing"
         if column is None or not column.nullable:
@@ -258,7 +258,7 @@ def _argument(value: Any, tensor: Tensor) -> Array:
 def _converted(
     values: Sequence[Any], missing: NDArray[np.bool_], tensor: Tensor, fill: Any, where: Place
 ) -> tuple[Array, NDArray[np.int64] | None]:
-    """([rows], None), ([rows, n], None) of a vector, or ([rows, longest], lengths) of a list."""
+    """Return ([rows], None), ([rows, n], None) of a vector, or ([rows, longest], lengths) of a list."""
     if len(tensor.shape) == 1:
         return _scalars(values, missing, tensor, fill, where), None
     wanted = tensor.shape[1]
@@ -280,7 +280,7 @@ def _converted(
 
 
 def _odd(values: Sequence[Any], tensor: Tensor) -> bool:
-    """Whether the values are not plainly of the tensor's type, so that a message may have to name one of them."""
+    """Whether some values are not of the tensor's type, so that a message may have to name one of them."""
     try:
         _plain(values, tensor.dtype)
     except (_NotPlain, OverflowError):
@@ -289,7 +289,7 @@ def _odd(values: Sequence[Any], tensor: Tensor) -> bool:
 
 
 class _NotPlain(Exception):
-    """A value that has to be looked at by itself."""
+    """A value that must be checked on its own."""
 
 
 def _plain(values: Sequence[Any], dtype: str) -> Array:
@@ -339,7 +339,7 @@ def _plain_of(values: list[Any], dtype: str) -> Array:
 
 
 def _one(value: Any, tensor: Tensor, where: Place, row: int) -> Any:
-    """A single value, or the error that it deserves."""
+    """Convert a single value, or raise the error for it."""
     if tensor.dtype == "string":
         if isinstance(value, str):
             try:
@@ -370,7 +370,7 @@ def _one(value: Any, tensor: Tensor, where: Place, row: int) -> Any:
 
 
 def _fits(tensor: Tensor) -> str:
-    """What a value of this input has to be."""
+    """Describe the values that this input accepts."""
     if len(tensor.shape) == 1 or not tensor.shape:
         return _WORDS[tensor.dtype]
     n = tensor.shape[1]
@@ -378,7 +378,7 @@ def _fits(tensor: Tensor) -> str:
 
 
 def _said(value: Any) -> str:
-    """A JSON value in a message, never long."""
+    """Format a JSON value for a message, shortened."""
     if isinstance(value, list):
         return f"a list of {counted(len(value), 'value')}"
     if isinstance(value, dict):

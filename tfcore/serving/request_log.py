@@ -45,7 +45,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class RequestLog:
-    """Safe to call from any thread.
+    """The log of requests and predictions; safe to call from any thread.
 
     Args:
         rate: the share of rows that is logged, drawn at random; 0: none.
@@ -77,7 +77,7 @@ class RequestLog:
             self._thread.start()
 
     def add(self, model: ServedModel, rows: Rows, outputs: Arrays) -> None:
-        """Log these rows, or those of them that are drawn. Rows of `serve_examples` have no columns and are left out."""
+        """Log these rows, or a sample of them. Rows of `serve_examples` have no columns and are left out."""
         if not self._rate or not any(t.column for t in model.signatures[rows.signature].inputs):
             return
         drawn = (
@@ -91,7 +91,7 @@ class RequestLog:
             self.dropped += len(drawn)
 
     def close(self) -> None:
-        """Write what is left; nothing may be added any more."""
+        """Write the remaining rows; no rows may be added afterwards."""
         if self._rate:
             self._waiting.put(None)
             self._thread.join()

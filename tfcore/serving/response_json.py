@@ -39,7 +39,7 @@ def of_rows(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def plain(name: str, array: NDArray[Any]) -> list[Any]:
-    """An output as JSON values: each float has the digits that give the same float32 back."""
+    """Return an output as JSON values: each float has the digits that give the same float32 back."""
     values: list[Any] = array.tolist()
     return _texts(values, name.endswith("_bytes")) if array.dtype == np.object_ else values
 
@@ -59,7 +59,7 @@ def _texts(values: list[Any], encoded: bool) -> list[Any]:
 
 
 def _classified(outputs: Mapping[str, NDArray[Any]], classes: Sequence[str | int]) -> list[list[list[Any]]]:
-    """[label, probability] of each class, per row; a binary label's classes are "0" and "1"."""
+    """Return [label, probability] of each class, per row; a binary label's classes are "0" and "1"."""
     if "probability" in outputs:
         return [[["0", 1.0 - value], ["1", value]] for value in outputs["probability"].tolist()]
     labels = [str(label) for label in classes]

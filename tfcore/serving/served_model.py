@@ -60,7 +60,7 @@ class ServedModel:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None
 
     def reader(self, signature: str) -> SignatureReader:
-        """What reads requests to a signature.
+        """Return the reader of requests to a signature.
 
         Raises:
             RequestError: the model has none of that name.
@@ -128,7 +128,7 @@ def _signatures(path: Path) -> dict[str, Signature]:
 
 
 def _prepare_devices(columns: int) -> None:
-    """A GPU's memory is taken as it is needed: a training may run beside this process."""
+    """Let TensorFlow allocate GPU memory as needed, since a training may run beside this process."""
     if not owned():
         return
     with contextlib.suppress(RuntimeError):  # it computed something before: its devices stay as they are
@@ -139,7 +139,7 @@ def _prepare_devices(columns: int) -> None:
 
 
 def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
-    """Zeros and empty texts."""
+    """Return placeholder values for a tensor: zeros or empty texts, or its default."""
     shape = [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
     if tensor.dtype == "string":
         return np.full(shape, b"", object)
@@ -147,6 +147,6 @@ def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """What TensorFlow says went wrong, without the places in the graph."""
+    """Extract TensorFlow's reason from the error, without the places in the graph."""
     text = why(error).rpartition("<stack traces unavailable> ")[2].rpartition("assertion failed: ")[2]
     return text.strip("[] ")

@@ -25,7 +25,7 @@ END_SECONDS = 30
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket on this address; nobody can connect before it is served.
+    """Return a socket bound to this address; it accepts no connections until it is served.
 
     Raises:
         ConfigError: the port is in use, not allowed or none; or there is no such host.
@@ -55,13 +55,13 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """http://host:port"""
+    """Return the server's http://host:port."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
-    """Ctrl-C is how a server ends: it is not raised again after the end, as uvicorn would."""
+    """A server that does not raise Ctrl-C again after it ended, as uvicorn would."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

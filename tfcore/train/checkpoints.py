@@ -85,7 +85,7 @@ class Checkpoints:
     def _stage(
         self, staged: Path, step: int, variables: Variables, state: Mapping[str, Any], loss: float | None
     ) -> None:
-        """Write it into `staged`, and rename that."""
+        """Write the checkpoint into `staged`, then rename that."""
         staged.mkdir(parents=True)
         tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / VARIABLES))
         files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
@@ -100,24 +100,24 @@ class Checkpoints:
         sync_path(self.folder)
 
     def among_best(self, loss: float) -> bool:
-        """Whether one with this loss would be kept for it. Of equal ones the earlier is the better."""
+        """Whether a checkpoint with this loss would be kept as one of the best; of equal ones the earlier is better."""
         kept = self._losses(self._steps())[: self._keep_best]
         return math.isfinite(loss) and self._keep_best > 0 and (len(kept) < self._keep_best or loss < kept[-1][0])
 
     def best(self) -> list[Found]:
-        """The `keep_best` best that are whole, best first; warns of each that is not."""
+        """Return the `keep_best` best valid checkpoints, best first; warns of each invalid one."""
         stored = (self._read(step) for _, step in self._losses(self._steps()))
         return list(itertools.islice((checkpoint for checkpoint in stored if checkpoint is not None), self._keep_best))
 
     def newest(self) -> Found | None:
-        """The newest valid checkpoint; warns of each newer one that is not. Sweeps what a killed process left aside."""
+        """Return the newest valid checkpoint; warns of newer invalid ones. Sweeps what a killed process left behind."""
         if self.folder.is_dir():
             for leftover in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
                 shutil.rmtree(leftover, ignore_errors=True)
         return next((whole for step in self._steps() if (whole := self._read(step)) is not None), None)
 
     def restore(self, stored: Found, variables: Variables) -> None:
-        """Fill `variables` from a checkpoint; StoreError when it was taken of others, or cannot be read."""
+        """Fill `variables` from a checkpoint; StoreError if it holds other variables or cannot be read."""
         if stored.shapes != (shapes := _shapes(variables)):
             for name in sorted({*stored.shapes, *shapes}):
                 if stored.shapes.get(name) != shapes.get(name):
@@ -141,7 +141,7 @@ class Checkpoints:
             return None
 
     def _losses(self, steps: Sequence[int]) -> list[tuple[float, int]]:
-        """(loss, step) of those that have one, best first."""
+        """Return (loss, step) of the checkpoints that have a loss, best first."""
         if not self._keep_best:
             return []
         losses = []
@@ -151,7 +151,7 @@ class Checkpoints:
         return sorted(losses)
 
     def _steps(self) -> list[int]:
-        """Steps there are folders for, newest first."""
+        """Return the steps that have folders, newest first."""
         if not self.folder.is_dir():
             return []
         return sorted((int(p.name) for p in self.folder.iterdir() if re.fullmatch(r"\d+", p.name)), reverse=True)

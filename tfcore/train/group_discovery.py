@@ -57,7 +57,7 @@ class GroupRuns:
 
 
 def group_runs(shards: Shards, column: str) -> GroupRuns:
-    """See the module.
+    """Find the groups' runs in the shards; see the module.
 
     Raises:
         DataError: the rows of a group do not lie together, or a shard is damaged.
@@ -74,7 +74,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
 
 
 def _read(shards: Shards, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(first row, id) of each run, rows counted through all shards."""
+    """Return (first row, id) of each run, rows counted through all shards."""
     counts = [rows if shards.rows_per_record > 1 else [sum(rows)] for rows in shards.rows]
     cuts = np.cumsum([0] + [count for rows in counts for count in rows])
 
@@ -96,7 +96,7 @@ def _read(shards: Shards, column: str) -> tuple[NDArray[np.int64], NDArray[np.in
 def _look(
     shards: Shards, column: str, begins: NDArray[np.int64], ids: NDArray[np.int64], places: NDArray[np.int64]
 ) -> tuple[str, ...]:
-    """What there is to say of groups that are in several places."""
+    """Return notes on groups that are in several shards; DataError if a group's rows are scattered in one shard."""
     parts, scattered, where = [], 0, -1
     for first, last in itertools.pairwise(places):
         there = ids[first:last]

@@ -36,7 +36,7 @@ _REHEARSE = (
 
 
 class MemberRequest(Frozen):
-    """What one process of a training is asked."""
+    """The request to one process of a training."""
 
     request: TrainRequest
     remote: RemoteFiles | None = None
@@ -45,7 +45,7 @@ class MemberRequest(Frozen):
 
 
 def given_cluster() -> tuple[list[str], int] | None:
-    """(the workers' addresses, which of them this is), where the environment has a TF_CONFIG."""
+    """Return (the workers' addresses, this worker's index) if the environment has a TF_CONFIG, else None."""
     text = os.environ.get(TF_CONFIG)
     if not text:
         return None
@@ -57,7 +57,7 @@ def given_cluster() -> tuple[list[str], int] | None:
 
 
 def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> Choice:
-    """What a config asks for on a machine with so many GPUs.
+    """Resolve the config's strategy for a machine with `gpus` GPUs.
 
     Args:
         cluster: workers that TF_CONFIG names, where it is set.
@@ -135,7 +135,7 @@ def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
 
 
 def chosen(request: TrainRequest, *, feeds: bool = False) -> Choice:
-    """What the request's strategy comes to on this machine.
+    """Resolve the request's strategy for this machine.
 
     Args:
         feeds: whether the rows come from a feed, which lives in this process.
@@ -156,7 +156,7 @@ def chosen(request: TrainRequest, *, feeds: bool = False) -> Choice:
 def train_apart(
     choice: Choice, request: TrainRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
 ) -> dict[str, Any]:
-    """Train in processes of their own; as `tfcore.train.stage.train`.
+    """Train in child processes; same result as `tfcore.train.stage.train`.
 
     Raises:
         HeadwayError: a worker failed, died or is frozen; all have ended then.
@@ -188,7 +188,7 @@ def train_apart(
 
 
 def _with_threads(request: TrainRequest, processes: int) -> TrainRequest:
-    """The machine's cores shared out, where the config does not say how many threads there are."""
+    """Divide the machine's cores among the processes, if the config does not set the number of threads."""
     if request.training.threads is not None or processes == 1:
         return request
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -197,7 +197,7 @@ def _with_threads(request: TrainRequest, processes: int) -> TrainRequest:
 
 
 def _environments(choice: Choice) -> list[dict[str, str]]:
-    """Of each process: its TF_CONFIG, and the GPU it may see."""
+    """Return the environment of each process: its TF_CONFIG, and the GPUs that it may see."""
     if choice.name != "multi_worker":
         return [{"CUDA_VISIBLE_DEVICES": NO_GPU}]
     gpus = _visible_gpus()
@@ -229,7 +229,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _remedy(checkpoints: Path | None) -> str:
-    """What to do when a worker has died."""
+    """Return the fix to suggest after a worker died."""
     there = checkpoints.iterdir() if checkpoints is not None and checkpoints.is_dir() else ()
     saved = [int(path.name) for path in there if path.name.isdigit()]
     if saved:

@@ -79,7 +79,7 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
 
 
 def _keep(checkpoint: Found, out: Path) -> dict[str, Any]:
-    """The model's weights of a checkpoint, into the output: checkpoints go when a training is done."""
+    """Copy the model's weights of a checkpoint to the output, since checkpoints are deleted after a training."""
     prefix = Path("best") / str(checkpoint.step) / build.WEIGHTS
     (out / prefix).parent.mkdir(parents=True, exist_ok=True)
     build.extract_weights(checkpoint.path / VARIABLES, out / prefix)

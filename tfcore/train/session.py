@@ -54,7 +54,7 @@ __all__ = ["Callback", "PeriodicAction", "TrainingSession"]
 
 
 class Callback:
-    """What happens beside the steps of a training; each method may be left as it is.
+    """The base class of callbacks, which act beside the steps of a training; every method is optional.
 
     Attributes:
         name: the key of `state()` in checkpoints; None: there is nothing to keep.
@@ -63,51 +63,52 @@ class Callback:
     name: str | None = None
 
     def build(self, session: TrainingSession) -> None:
-        """The session has its data, model and learner, and nothing is restored yet: make variables here."""
+        """Make variables: the session has its data, model and learner, and nothing is restored yet."""
 
     def begin(self, session: TrainingSession) -> None:
-        """The training begins, anew or from a checkpoint."""
+        """Called when the training begins, anew or from a checkpoint."""
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
-        """What is done after each so many steps, by the chief of several workers; true ends the training."""
+        """Return the actions to run after every so many steps, by the chief of several workers; a true result ends
+        the training."""
         return ()
 
     def before_call(self, session: TrainingSession) -> None:
-        """Before each call of the compiled steps, by the chief of several workers."""
+        """Called before each call of the compiled steps, by the chief of several workers."""
 
     def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
-        """After each call of the compiled steps, which ended at `session.step`, by every worker."""
+        """Called by every worker after each call of the compiled steps, which ended at `session.step`."""
 
     def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
-        """Figures of `session.step` that another callback told by `session.record`."""
+        """Receive the figures of `session.step` that a callback passed to `session.record`."""
 
     def over(self) -> bool:
         """Whether the training is over, such as one that is resumed after it ended early."""
         return False
 
     def stopping(self, session: TrainingSession) -> None:
-        """The training was asked to stop before its end, by the chief of several workers."""
+        """Called by the chief of several workers when the training was asked to stop before its end."""
 
     def finish(self, session: TrainingSession) -> None:
-        """The training ended by itself; the model is written after this."""
+        """Called when the training ended by itself; the model is written after this."""
 
     def close(self) -> None:
-        """The training ended, in whatever way."""
+        """Called when the training ended, however it ended."""
 
     def variables(self) -> Variables:
-        """What checkpoints hold of it beside the learner's variables."""
+        """Return the callback's own variables for checkpoints, besides the learner's."""
         return {}
 
     def state(self) -> dict[str, Any] | None:
-        """What checkpoints hold of it as JSON, under `name`."""
+        """Return the callback's JSON state for checkpoints, kept under `name`."""
         return None
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state()`."""
+        """Restore the callback from `state()`."""
 
 
 class TrainingSession:
-    """See the module.
+    """One training in this process; see the module.
 
     Args:
         stager: where shards that lie in a bucket are fetched to.
@@ -262,17 +263,17 @@ class TrainingSession:
     # --- what callbacks use
 
     def evaluate(self) -> float:
-        """The mean loss on the holdout of train; `training.early_stopping` says how large that is."""
+        """Return the mean loss on the holdout of train, whose size `training.early_stopping` sets."""
         return self.learner.evaluate(self.data.holdout())
 
     def record(self, **values: float | None) -> None:
-        """Tell every callback figures of the present step: history and summaries keep them."""
+        """Pass figures of the present step to every callback; history and summaries keep them."""
         for callback in self.callbacks:
             callback.recorded(self, values)
 
     @property
     def seconds(self) -> float:
-        """How long this training has run, in all its processes one after the other."""
+        """The time this training has run, summed over its processes."""
         return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
 
     @property
@@ -281,14 +282,14 @@ class TrainingSession:
         return self.learner.ending.reason or ("early" if self.step < self.total else "end")
 
     def variables(self) -> Variables:
-        """What a checkpoint holds."""
+        """Return the variables that a checkpoint saves."""
         variables: dict[str, Sequence[tf.Variable]] = dict(self.learner.variables())
         for callback in self.callbacks:
             variables |= callback.variables()
         return variables
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds beside its variables, as JSON."""
+        """Return the JSON state that a checkpoint saves beside its variables."""
         return {
             "jit": self.learner.mode,
             "threads": self.threads,
@@ -299,7 +300,7 @@ class TrainingSession:
         } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
 
     def _restore(self, checkpoint: Found) -> None:
-        """Go on from a checkpoint, and warn of what may change the last bits."""
+        """Restore a checkpoint, and warn of what may change the last bits."""
         assert self.checkpoints is not None
         with self.placement.scope():
             self.checkpoints.restore(checkpoint, self.variables())
@@ -347,7 +348,7 @@ class TrainingSession:
         return self.step
 
     def wait_for_chief(self) -> None:
-        """Of several workers, wait until the chief comes here too: a worker that leaves is a worker lost."""
+        """Wait until the chief of several workers gets here too, since a worker that exits counts as lost."""
         if self._workers:
             self._workers.from_chief(np.zeros(1))
 

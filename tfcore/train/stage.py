@@ -89,7 +89,7 @@ def train_placed(
 
 
 def default_callbacks(request: TrainRequest) -> list[Callback]:
-    """What the request asks for: history, early stopping, summaries, a control file, checkpoints."""
+    """Return the callbacks that the request enables: history, early stopping, summaries, control file, checkpoints."""
     config = request.training
     callbacks: list[Callback] = [History()]
     early = EarlyStopping(config.early_stopping) if config.early_stopping else None

@@ -70,7 +70,7 @@ HOLDOUT_MEMORY_BYTES = 256 * 2**20
 
 
 class TrainingData:
-    """See the module.
+    """The rows of a training; see the module.
 
     Args:
         examples: the train split of each span, in window order.
@@ -160,7 +160,7 @@ class TrainingData:
         return Resample(self.rates, classes, seed=seed, inverse=config.correct == "weights")
 
     def _whole_groups(self, batch: int) -> None:
-        """Batches of whole groups: where groups are follows from the shards, and how batches are filled from that."""
+        """Set up batches of whole groups: find the groups in the shards, then plan how they fill batches."""
         assert self._group is not None
         discovered = group_runs(self._shards, self._group)
         self._shards, self.notes = discovered.shards, discovered.notes
@@ -174,8 +174,8 @@ class TrainingData:
 
     @property
     def _cycle(self) -> int:
-        """As many shards at a time as can be: a window then has rows of the whole epoch. But classic records are read in
-        blocks, which would cut groups."""
+        """The number of shards read at a time: as many as possible, so that a window has rows of the whole epoch.
+        Classic records are read in blocks, which would cut groups: with ranking they are read one shard at a time."""
         in_order = self._training.ranking is not None and self._shards.rows_per_record <= 1
         return 1 if in_order else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
 
@@ -186,7 +186,7 @@ class TrainingData:
 
     @property
     def _compiled(self) -> bool:
-        """Whether XLA puts rows in memory together: the same rows either way."""
+        """Whether XLA compiles the assembly of batches in memory; the rows are the same either way."""
         jit = self._training.jit
         return jit == "on" or (jit == "auto" and repays_compiling(self.total_steps(), self._training.batch_size))
 
@@ -216,7 +216,7 @@ class TrainingData:
         return max(1, min(most, STACK_ROWS // batch, STACK_BYTES // (batch * self._row_bytes)))
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
-        """What a stack looks like."""
+        """Return the specs of a stack."""
         several = self._placement.several
         # a worker has some rows of each batch
         shape = [stack, None if several else self._training.batch_size]
@@ -234,7 +234,7 @@ class TrainingData:
     def stacks(
         self, stack: int, model: keras.Model | None = None, total: int | None = None
     ) -> Callable[[int], Iterator[Batch]]:
-        """From a step to the stacks whose first batch is that step's; for `model`. Endless, or up to step `total`."""
+        """Return a function from a step to the stacks that begin with its batch, for `model`; endless or to `total`."""
         own = self._own(model)
 
         def begin(step: int) -> Iterator[Batch]:
@@ -271,7 +271,7 @@ class TrainingData:
         self._kept = rows
 
     def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
-        """The stacks as the devices of this process take them."""
+        """Prepare the stacks for the devices of this process."""
         where = self._placement
         if where.several:
             workers = where.choice.workers
@@ -282,8 +282,8 @@ class TrainingData:
         return dataset
 
     def _own(self, model: keras.Model | None) -> NDArray[np.bool_] | None:
-        """The shards that this worker reads; None: all of them. Rows of weight 0 fill up its batches then, which a layer's
-        means over the rows of a batch would count."""
+        """Return a mask of the shards that this worker reads, or None for all of them. With own shards, rows of weight
+        0 fill up its batches, which a layer's means over the rows of a batch would count."""
         where, mixes = self._placement, self._training.augment is not None and self._training.augment.mixup
         means = model is not None and (
             model.losses or any(v.value.dtype.is_floating for v in model.non_trainable_variables)
@@ -293,7 +293,7 @@ class TrainingData:
         return owned(self._shards, worker=where.worker, workers=where.choice.workers)
 
     def facts(self, model: keras.Model) -> dict[str, Any]:
-        """For a training's result: of several workers, whether each reads its own shards or all of them."""
+        """Return facts for the training's result: for several workers, whether each reads its own shards or all."""
         if not self._placement.several:
             return {}
         return {"reads": "all shards" if self._own(model) is None else "own shards"}
@@ -333,7 +333,7 @@ class TrainingData:
         )
 
     def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Of train, the holdout's among them and without class weights, in the order of the manifests."""
+        """Return all train rows with the holdout's and without class weights, in the order of the manifests."""
         if self._kept is not None and self._as_they_are:  # another look would trace the transform anew
             return {name: self._kept[name].numpy() for name in names}
         dataset = evaluation_dataset(
@@ -363,7 +363,7 @@ def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Sha
 
 
 def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:
-    """Labels and weights of the stored rows: the weight column is the one with that role."""
+    """Return the labeler of the stored rows: the weight column is the one with the role weight."""
     weight = next((column for column in shards.columns if column.role == "weight"), None)
     return Labeler(parameters.label, weight=weight, class_weights=class_weights)
 

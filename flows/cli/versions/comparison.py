@@ -50,7 +50,7 @@ def compare(
 
 
 def _side(registry: Registry, version: Version) -> Side:
-    """All that is shown of one version; `problem` where its predictions are not there any more."""
+    """Return all that is shown of one version; `problem` if its predictions no longer exist."""
     from headway.registry.lineage import read
     from tfcore.export.metadata import FILE, describe_model
 
@@ -100,7 +100,7 @@ def _predictions(registry: Registry, fingerprint: str | None) -> Any:
 
 
 def _metrics(registry: Registry, side: Side, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """{metric: {value, interval}}, and why there are no intervals."""
+    """Return {metric: {value, interval}}, and the reason if there are no intervals."""
     found: dict[str, dict[str, Any]] = {
         name: {"value": value, "interval": None} for name, value in metrics.items() if isinstance(value, int | float)
     }
@@ -120,7 +120,7 @@ def _metrics(registry: Registry, side: Side, metrics: Mapping[str, Any]) -> tupl
 
 
 def _on_the_same_rows(registry: Registry, a: Side, b: Side) -> dict[str, Any] | None:
-    """B - A on rows that both scored: of B's run, where A was the champion, or the other way round; None without such."""
+    """Return B - A on rows that both scored: from B's run if A was its champion, or the reverse; None without rows."""
     from headway.evaluation.bootstrap import paired
     from headway.evaluation.gate_checks import check_same_rows
     from headway.evaluation.metrics import metrics_of, rows_of
@@ -147,7 +147,7 @@ def _on_the_same_rows(registry: Registry, a: Side, b: Side) -> dict[str, Any] | 
 
 
 def _differences(a: Any, b: Any, at: str = "") -> list[dict[str, Any]]:
-    """[{key, a, b}] for each leaf of two configs that differs; None stands for a key that one does not have."""
+    """Return [{key, a, b}] for each leaf of two configs that differs; None stands for a key that one lacks."""
     if a is None and b is None and not at:
         return []
     if isinstance(a, dict) and isinstance(b, dict):
@@ -167,7 +167,7 @@ def _columns(a: dict[str, Any] | None, b: dict[str, Any] | None) -> dict[str, li
 
 
 def _data(a: Side, b: Side, files_a: Mapping[str, str], files_b: Mapping[str, str]) -> dict[str, list[str]]:
-    """Spans of training that one has and the other has not, and those whose raw files changed in between."""
+    """Return the training spans that only one of two versions has, and those whose raw files changed in between."""
     mine, theirs = a["spans"]["train"], b["spans"]["train"]
     return {
         "only_a": [span for span in mine if span not in theirs],

@@ -1,4 +1,4 @@
-"""The commands that list versions and move what points at them: the champion and the aliases."""
+"""The commands that list versions and move the pointers to them: the champion and the aliases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def registry_of(pipeline: str, options: Options) -> Registry:
 
 
 def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
-    """Names of versions and the pipeline, which may come first, as in all other commands, or last.
+    """Return (versions' names, pipeline): the pipeline may come first, as in all other commands, or last.
 
     Raises:
         ConfigError: a pipeline stands where a version should, and nothing is left over for it.

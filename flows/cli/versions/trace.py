@@ -1,4 +1,4 @@
-"""`headway lineage`: what a version was made from, as a tree, and what of that is gone or changed today."""
+"""`headway lineage`: the origin of a version as a tree, and which parts of it are missing or changed today."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What happens beside the steps of a training: checkpoints, early stopping, history, summaries, control file."""
+"""Callbacks of a training: checkpoints, early stopping, history, summaries, control file."""

@@ -66,13 +66,13 @@ class Recorder:
         return loss
 
     def point(self, step: int, **values: float | None) -> None:
-        """Add to the history."""
+        """Append a point to the history; values that are not finite become None."""
         finite = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
         self.history.append({"step": step, **finite})
 
     @property
     def steps_per_second(self) -> float | None:
-        """Of this process, from the end of the first call on: without tracing and compiling."""
+        """The speed of this process after its first call, so without tracing and compiling."""
         if self._first_at is None or self._last_step <= self._first_step:
             return None
         return round((self._last_step - self._first_step) / max(self._last_at - self._first_at, 1e-9), 1)

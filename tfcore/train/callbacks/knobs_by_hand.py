@@ -10,7 +10,7 @@ from tfcore.train.settings.control_file import ControlFile
 
 
 class KnobsByHand(Callback):
-    """Sets knobs to what the control file says, before the next steps."""
+    """Sets knobs to the control file's values before the next steps."""
 
     def __init__(self, path: Path):
         self._file = ControlFile(path)

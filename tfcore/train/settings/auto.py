@@ -46,7 +46,7 @@ Config = TypeVar("Config", TrainingConfig, ModelConfig)
 
 
 class Facts(Frozen):
-    """What the settings are chosen by."""
+    """The size of the data and the task, by which the settings are chosen."""
 
     rows: int = Field(ge=0, description="of the train split")
     width: int = Field(ge=0, description="inputs of the model: numbers, and categories of one id each")
@@ -86,7 +86,7 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
 
 
 def _batch(training: TrainingConfig, rows: int) -> int:
-    """By the rows, and such that replicas and micro-batches divide it; the config's own where groups have to fit in."""
+    """Choose a batch size by the rows that replicas and micro-batches divide; the config's own with ranking."""
     default = training.batch_size
     parts = training.micro_batches * (training.replicas or training.workers or 1)
     if training.ranking is not None or (training.strategy not in ("auto", "cpu", "gpu") and parts == 1):
@@ -96,7 +96,7 @@ def _batch(training: TrainingConfig, rows: int) -> int:
 
 
 def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
-    """Smaller below a thousand rows; with a linear path and penalties where rows are few."""
+    """Choose the model's settings: smaller below a thousand rows; with a linear path and penalties for few rows."""
     if facts.images and not facts.width and not model.user_defined and "hidden" not in model.model_fields_set:
         return _explicit(model, {"hidden": ()})  # an image's features say enough
     if model.user_defined or facts.images or facts.rows >= REGULARIZED:
@@ -111,7 +111,7 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
 
 
 def _rounded(value: float) -> float:
-    """To three digits: as it is written out, so that who copies it has the same."""
+    """Round to three digits, so that a value copied from the output is exactly the value used."""
     return float(f"{value:.3g}")
 
 

@@ -187,7 +187,7 @@ class TrainingConfig(Grown):
     @model_validator(mode="before")
     @classmethod
     def _left_out(cls, value: Any) -> Any:
-        """`batch_size: auto` is the same as no batch_size."""
+        """Treat `batch_size: auto` like a missing batch_size."""
         if not isinstance(value, dict):
             return value
         return {name: setting for name, setting in value.items() if setting != "auto" or name in ("jit", "strategy")}

@@ -12,7 +12,7 @@ from headway.storage.atomic_io import replace_text
 
 
 class ControlFile:
-    """A small JSON file, {"learning_rate": 0.0001}, that a running training looks at between its calls.
+    """A small JSON file, {"learning_rate": 0.0001}, that a running training polls between its calls.
 
     Written whole by `write`, or by hand. What it says of a training that is over says nothing of the next one.
     """
@@ -22,12 +22,12 @@ class ControlFile:
         self._last_mark: tuple[int, int] | None = None
 
     def begin(self) -> None:
-        """Forget what was meant for an earlier training."""
+        """Delete settings that were meant for an earlier training."""
         self.path.unlink(missing_ok=True)
         self._last_mark = None
 
     def news(self) -> dict[str, Any] | None:
-        """What the file says, if it has changed since it was last asked.
+        """Return the file's values if it changed since the last call, else None.
 
         Raises:
             ConfigError: it is not a JSON object.
@@ -43,7 +43,7 @@ class ControlFile:
         return self.read()
 
     def read(self) -> dict[str, Any]:
-        """What the file says; {} where there is none."""
+        """Return the file's values; {} if there is no file."""
         try:
             value = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -55,6 +55,6 @@ class ControlFile:
         return value
 
     def write(self, values: Mapping[str, float | None]) -> None:
-        """Add to what it says, in one rename."""
+        """Merge values into the file, in one rename."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         replace_text(self.path, json.dumps(self.read() | dict(values), indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Knobs: numbers that a training reads anew at every step. They follow a schedule, or a hand, and cost no retrace.
+"""Knobs: numbers that a training rereads at every step, from a schedule or set by hand, without a retrace.
 
     knobs = Knobs({"learning_rate": CosineRate(...), "label_smoothing": ConstantRate(initial=0.1)}, total=2000)
     knobs.values(first=0, count=32)          # {"learning_rate": float32 [32], "label_smoothing": float32 [32]}
@@ -39,7 +39,7 @@ _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float3
 
 
 def fault(name: str, value: float) -> str | None:
-    """Why a knob cannot have this value; None when it can."""
+    """Return why a knob cannot have this value; None when it can."""
     if not math.isfinite(value):
         return f"{name} is {value}, which is not a finite number"
     if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
@@ -52,7 +52,8 @@ def fault(name: str, value: float) -> str | None:
 
 
 class Knobs:
-    """See the module. `changes` holds what was set by hand: {"step", "knob", "value"}, None for back to the schedule."""
+    """The knobs of a training; see the module. `changes` holds the settings by hand: {"step", "knob", "value"}, where
+    the value None means back to the schedule."""
 
     def __init__(self, schedules: Mapping[str, Schedule], total: int):
         self._schedules, self._total = dict(schedules), total
@@ -77,7 +78,7 @@ class Knobs:
         return {name: float(values[0]) for name, values in self.values(step, 1).items()}
 
     def change(self, step: int, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Set knobs from `step` on; returns what is different from before.
+        """Set knobs from `step` on; returns the changes.
 
         Raises:
             ConfigError: there is no such knob in this training, or the value is none for it. Nothing is changed then.
@@ -104,7 +105,7 @@ class Knobs:
 
 
 def check(name: str, value: Any, knobs: Mapping[str, Any] | list[str]) -> None:
-    """ConfigError unless `name` is a knob of those known and takes `value` (None: back to its schedule)."""
+    """Raise ConfigError unless `name` is a known knob and takes `value` (None: back to its schedule)."""
     if name not in knobs:
         close = difflib.get_close_matches(name, list(knobs), 1)
         off = MEANINGS.get(name)
@@ -125,7 +126,7 @@ def check(name: str, value: Any, knobs: Mapping[str, Any] | list[str]) -> None:
 
 
 def check_knobs(knobs: Mapping[str, Any], task: Task | str, *, user: bool) -> None:
-    """ConfigError for a knob that nothing would read."""
+    """Raise ConfigError for a knob that the training does not read."""
     kind = task_of(task)
     for name in knobs:
         if name in ("positive_weight",) and (kind.per_class or not kind.has_classes):

@@ -27,7 +27,7 @@ _WHERE = "training.sampling"
 
 
 class SamplingConfig(Frozen):
-    """Which rows an epoch is made of: one of `negatives`, `rates` and `balance`."""
+    """The sampling of an epoch's rows by class: one of `negatives`, `rates` and `balance`."""
 
     negatives: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None, description="share of a binary label's negative rows that an epoch keeps, others in each epoch"
@@ -88,7 +88,7 @@ def class_rates(
 
 
 def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
-    """What the sample adds to the log odds of a binary label [1], or to the logits of the classes [classes]."""
+    """Return the sample's shift of the log odds of a binary label [1], or of the logits of the classes [classes]."""
     if task_of(task).per_class:
         return [math.log(rate) for rate in rates]
     return [math.log(rates[1] / rates[0])]

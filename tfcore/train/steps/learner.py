@@ -41,7 +41,7 @@ Stack = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The steps of one call, in order."""
+    """The results of one call's steps, in order."""
 
     losses: NDArray[np.float32]
     """[steps]; not finite where a step was skipped for its loss."""
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Learner:
-    """See the module.
+    """A model, its optimizer and its compiled steps; see the module.
 
     Args:
         model: takes {"numeric", "categorical"}, gives [B, outputs].
@@ -135,12 +135,12 @@ class Learner:
 
     @property
     def traces(self) -> int:
-        """Of the steps or of the evaluation, whichever were more."""
+        """The number of traces of the steps or of the evaluation, whichever is larger."""
         return max(function.traces for function in self._functions)
 
     @property
     def compiled(self) -> list[Any]:
-        """For a `RetraceGuard`."""
+        """The compiled functions, for a `RetraceGuard`."""
         return [compiled for function in self._functions for compiled in function.compiled]
 
     @property
@@ -149,7 +149,7 @@ class Learner:
 
     @property
     def mode(self) -> str | None:
-        """ "jit" or "graph"; None before the first call."""
+        """The mode of the compiled steps, "jit" or "graph"; None before the first call."""
         return self._run.mode
 
     def variables(self) -> dict[str, list[tf.Variable]]:
@@ -165,7 +165,7 @@ class Learner:
         knobs: Mapping[str, NDArray[np.float32]],
         micro_batches: int = 1,
     ) -> Outcome:
-        """Train on batches first .. first + steps - 1 of `stack`, or on fewer where the ending says so.
+        """Train on batches first .. first + steps - 1 of `stack`, or on fewer if the stop condition is met.
 
         Args:
             knobs: [K]; knobs[name][i] is the knob's value for batch i.
@@ -185,11 +185,12 @@ class Learner:
         return Outcome(**{"retryable": np.zeros_like(values["applied"]), **values})
 
     def _rows(self, stack: Stack) -> int:
-        """Of a batch, on one device."""
+        """Return the number of rows of a batch on one device."""
         return int(self.batch)
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
-        """The weighted mean loss over `batches` ("numeric" [B, n], "label" [B], ...): as trained on, without dropout.
+        """Return the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, no
+        dropout.
 
         All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
         """

@@ -28,7 +28,7 @@ CALL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class StepPlan:
-    """What the next call is to do: what several workers must do alike."""
+    """The plan of the next call, on which several workers must agree."""
 
     stop: bool
     steps: int

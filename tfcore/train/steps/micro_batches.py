@@ -1,4 +1,4 @@
-"""A batch's step in micro-batches, one after another: the memory of one of them, the result of them all.
+"""A batch's step in several micro-batches: the memory of one micro-batch, the result of the whole batch.
 
     part = accumulated(step, batch, count, total=total)       # count: int32 scalar tensor, a divisor of the batch's rows
 

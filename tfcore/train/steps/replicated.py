@@ -36,8 +36,9 @@ SUM = tf.distribute.ReduceOp.SUM
 
 
 class DistributedLearner(Learner):
-    """See the module. A stack holds whole batches, which the replicas of this process split; that of one worker among
-    several holds its rows of each, their places in the batch as "place", and any number of rows of weight 0."""
+    """A learner over several replicas; see the module. A stack holds whole batches, which the replicas of this process
+    split; that of one worker among several holds its rows of each, their places in the batch as "place", and any number
+    of rows of weight 0."""
 
     def __init__(self, *, placement: Placement, **keywords: Any):
         assert placement.strategy is not None
@@ -79,7 +80,7 @@ class DistributedLearner(Learner):
         return rows if self._placement.several else rows // self._placement.replicas
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
-        """By this process alone, on its first device."""
+        """Evaluate in this process alone, on its first device."""
         with self._placement.scope():
             return super().evaluate(batches)
 
@@ -97,12 +98,12 @@ class DistributedLearner(Learner):
         return self._first(self._strategy.run(of_replica, args=(values,)))
 
     def _first(self, value: Any) -> Any:
-        """A replica's value, where all have the same."""
+        """Return one replica's value of a result that is the same on all replicas."""
         return self._strategy.experimental_local_results(value)[0]
 
     def _choose_mode(self, stack: Stack) -> None:
-        """Compile the gradients if XLA takes them: tried on nothing's account, since a collective that is left in the
-        middle of a step is lost for the process."""
+        """Compile the gradients if XLA takes them. The trial changes nothing and runs no collective, since one that is
+        interrupted in the middle of a step is lost for the process."""
         self._mode = "graph"
         if self._jit == "off":
             return
@@ -163,8 +164,8 @@ class DistributedLearner(Learner):
     def _replica_part(
         self, batch: Stack, total: tf.Tensor, micro_batches: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """In a replica: a batch's (loss, objective, whether it and its gradients are finite, those gradients), on all the
-        same."""
+        """Return a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
+        every replica. Runs in a replica."""
         context = tf.distribute.get_replica_context()
         rows, places = self._share(batch, context.replica_id_in_sync_group)
         parts = (self._compiled or self._part_of_rows)(rows, places, total, micro_batches)
@@ -177,7 +178,7 @@ class DistributedLearner(Learner):
     def _part_of_rows(
         self, rows: Stack, places: tf.Tensor, total: tf.Tensor, micro_batches: tf.Tensor | None
     ) -> list[tf.Tensor]:
-        """Gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
+        """Return gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
         share = 1.0 / self._placement.replicas
         if micro_batches is None:
             part = self.train_step.part(rows, total=total, share=share, first_row=places)
@@ -186,7 +187,7 @@ class DistributedLearner(Learner):
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """(a replica's rows of a batch, their places in it)."""
+        """Return (a replica's rows of a batch, their places in it)."""
         if PLACE in batch:
             return {key: value for key, value in batch.items() if key != PLACE}, batch[PLACE]
         share = self.batch // self._placement.replicas
@@ -196,8 +197,8 @@ class DistributedLearner(Learner):
 
 
 def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
-    """For `tfcore.train.steps.loop.run`: every worker does what the chief would. A collective's place in the loop is part of its
-    name, so that all must make the same steps in the same calls."""
+    """Return the function that gives all workers the chief's plan, for `tfcore.train.steps.loop.run`. A collective's
+    name includes its place in the loop, so that all workers must make the same steps in the same calls."""
 
     def agreed(turn: StepPlan) -> StepPlan:
         values = [float(turn.stop), float(turn.steps), *(v for each in turn.knobs.values() for v in each.tolist())]
@@ -209,7 +210,7 @@ def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
 
 
 def same_start(learner: DistributedLearner, step: int | None, checkpoints: Path | None) -> None:
-    """StoreError unless all workers found the chief's checkpoint; None: none."""
+    """Raise StoreError unless all workers found the chief's checkpoint; `step` None means none was found."""
     own_step = -1 if step is None else step
     chief_step = int(learner.from_chief(np.asarray([own_step], np.float64))[0])
     if own_step != chief_step:

@@ -21,7 +21,7 @@ Values = dict[str, Any]
 
 
 class StopCondition:
-    """See the module.
+    """The condition that ends the compiled steps; see the module.
 
     Args:
         non_finite_limit: steps in a row; None: they never end it.
@@ -41,7 +41,7 @@ class StopCondition:
 
     @property
     def arguments(self) -> Values:
-        """Of the compiled program: the limits, and what was counted so far; NumPy scalars."""
+        """The arguments of the compiled program: the limits, and the counts so far; NumPy scalars."""
         return self._limits | self._values
 
     @property
@@ -50,7 +50,7 @@ class StopCondition:
 
     @property
     def reason(self) -> Literal["non_finite", "loss"] | None:
-        """Why no further step is run; None while steps go on."""
+        """Return why no further step is run; None while steps continue."""
         limits, now = self._limits, self._values
         if "in_row" in now and now["in_row"] >= limits["non_finite_limit"]:
             return "non_finite"
@@ -60,11 +60,11 @@ class StopCondition:
         return None
 
     def counts(self, arguments: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """In the graph: what is carried from step to step."""
+        """Return the counts carried from step to step, as tensors in the graph."""
         return {name: arguments[name] for name in self._values}
 
     def should_continue(self, arguments: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """In the graph: whether another step is to be run; bool scalar. The same as `reason` says outside."""
+        """Return whether to run another step, as a bool scalar in the graph; agrees with `reason` outside of it."""
         on = tf.constant(True)
         if "in_row" in counts:
             on &= counts["in_row"] < arguments["non_finite_limit"]
@@ -76,7 +76,8 @@ class StopCondition:
     def after(
         self, counts: Mapping[str, tf.Tensor], *, loss: tf.Tensor, weight: tf.Tensor, applied: tf.Tensor, retryable: Any
     ) -> dict[str, tf.Tensor]:
-        """In the graph: the counts after a step. One that is `retryable` (a loss scale was too large) ends no row."""
+        """Return the counts after a step, in the graph. A `retryable` step (the loss scale was too large) is not
+        counted as non-finite."""
         new = dict(counts)
         if "in_row" in counts:
             missed = counts["in_row"] + (1 if retryable is None else tf.cast(~retryable, tf.int32))
@@ -89,7 +90,7 @@ class StopCondition:
         return new
 
     def take(self, counts: Mapping[str, tf.Tensor], *, cut: bool = False) -> None:
-        """The counts that a call ended with, and whether it ran fewer steps than it was to."""
+        """Store the counts at the end of a call, and whether it ran fewer steps than planned."""
         self._cut = cut
         self._values = {name: counts[name].numpy() for name in self._values}
 
@@ -97,5 +98,5 @@ class StopCondition:
         return {name: value.item() for name, value in self._values.items()}
 
     def restore(self, state: Mapping[str, float]) -> None:
-        """What is not there (a checkpoint of an earlier Headway) stays as it is."""
+        """Restore the counts from a checkpoint's state; those it lacks (an earlier Headway's) keep their values."""
         self._values = {name: value.dtype.type(state.get(name, value)) for name, value in self._values.items()}

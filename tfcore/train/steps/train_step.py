@@ -44,7 +44,7 @@ _NAMES = 8
 
 @dataclass(frozen=True)
 class Part:
-    """Of some rows of a batch, each its share of what the whole batch has: parts of a batch add up to it."""
+    """The loss, objective and gradients of some rows, as their share of the batch's: the parts of a batch sum to it."""
 
     loss: tf.Tensor
     """float32 scalar: the weighted mean of the rows' losses, in the label's units."""
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of a step; bool scalars."""
+    """The outcome of a step; bool scalars."""
 
     applied: tf.Tensor
     """False: it was not finite, and changed nothing but the count of steps."""
@@ -65,7 +65,7 @@ class StepResult:
 
 
 class TrainStep:
-    """See the module.
+    """One training step in pieces; see the module.
 
     Args:
         model: takes the batch without "label" and "weight", gives [rows, outputs].
@@ -114,11 +114,11 @@ class TrainStep:
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
     def keep(self) -> list[tf.Tensor]:
-        """The layers' moving averages as they are now, for `skip`."""
+        """Return copies of the layers' moving averages, for `skip`."""
         return [tf.identity(variable) for variable in self._moving]
 
     def row_weights(self, batch: Batch) -> tf.Tensor:
-        """How much each row counts in the loss, without a look at the model. float32 [rows]"""
+        """Return the weight of each row in the loss, without calling the model. float32 [rows]"""
         return self._targets(batch)[1]
 
     def part(
@@ -129,7 +129,7 @@ class TrainStep:
         share: tf.Tensor | float | None = None,
         first_row: tf.Tensor | int | None = None,
     ) -> Part:
-        """The loss and gradients of `batch`; None for all three where it is the whole batch.
+        """Return the loss and gradients of `batch`; all three arguments are None where it is the whole batch.
 
         Args:
             total: the summed `row_weights` of the whole batch; float32 scalar.
@@ -173,7 +173,7 @@ class TrainStep:
         return Part(loss, objective, gradients)
 
     def _users(self, batch: Batch) -> Part:
-        """The loss and gradients that a task's own train_step gives."""
+        """Return the loss and gradients of the task's own train_step."""
         assert self.head.train_step is not None
         trained = self.model.trainable_variables
         answer = self.head.train_step(self.model, batch)
@@ -196,7 +196,7 @@ class TrainStep:
         return Part(loss, loss, filled)
 
     def _note(self, unreached: Sequence[str]) -> None:
-        """An optimizer is given zeros for them, and nothing else would show it."""
+        """Log the variables that no gradient reaches, since the optimizer silently takes zeros for their gradients."""
         if new := [path for path in unreached if path not in self.unreached]:
             self.unreached += new
             self._log(
@@ -224,7 +224,7 @@ class TrainStep:
         return StepResult(applied, self.retryable(applied, part.objective))
 
     def retryable(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
-        """Tell the loss scale what became of a step: whether a smaller one may mend it; None where there is none."""
+        """Report a step's outcome to the loss scale; return whether a smaller one may fix it, None without a scale."""
         return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
 
     def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
@@ -246,7 +246,7 @@ class TrainStep:
             variable.assign(value)
 
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """(loss, weight) of each row as a prediction has them: no dropout, and no knob. float32 [rows]"""
+        """Return (loss, weight) of each row as in prediction: no dropout, and no knob. float32 [rows]"""
         return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -259,7 +259,7 @@ class TrainStep:
         return self.head.loss(rows, output, smoothing=self.knobs.get("label_smoothing")), weights
 
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """(label, weight) of each row in training."""
+        """Return (label, weight) of each row in training."""
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
         if (positive := self.knobs.get("positive_weight")) is not None:
             # a label that mixup made stands for two rows, each with a weight of its own
@@ -285,6 +285,6 @@ class TrainStep:
 
 
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
-    """The Keras optimizer of `config`. Its learning rate is a variable that every step sets anew."""
+    """Return the Keras optimizer of `config`. Its learning rate is a variable, which every step sets."""
     settings = {"learning_rate": 0.0, **config.settings()}
     return keras.optimizers.deserialize({"class_name": config.name, "config": settings})
