@@ -38,7 +38,7 @@ COMMANDS = {
         "export": "commands: everything up to the exported and replayed SavedModel, whatever the verdict; promotes nothing",
     },
     "Study": {
-        "backtest": "studies.backtest: train and judge over past windows, each on the span after it; promotes nothing",
+        "backtest": "studies.past_windows: train and judge over past windows, each on the span after it; promotes nothing",
     },
     "Look": {
         "models": "versions.promotion: the versions in the registry, the champion and the aliases",

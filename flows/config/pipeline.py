@@ -22,7 +22,7 @@ from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
 from headway.metrics.ranking import NDCG_AT
-from headway.metrics.user import Better, MetricSpec
+from headway.metrics.user_metric import Better, MetricSpec
 from headway.records.spec import RecordsConfig
 from headway.schema import columns
 from headway.sources.config import SourceConfig

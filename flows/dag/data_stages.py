@@ -23,7 +23,7 @@ from headway.sources.discovery.window import select_window
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.tabular.splits import window_splits
-from headway.tasks.user import load_task
+from headway.tasks.user_task import load_task
 from headway.user_code import files as user_files
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors

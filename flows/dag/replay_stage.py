@@ -31,7 +31,7 @@ from headway.monitor import Monitor
 from headway.records.spec import total
 from headway.schema.columns import Column
 from headway.tasks.table import TaskName, task_of
-from headway.tasks.user import OWN_OUTPUT
+from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.data.examples import Examples
 from tfcore.export.replay_process import ReplayProcess, replay_request
 from tfcore.export.serving_limits import ServingLimits, over, serving_text

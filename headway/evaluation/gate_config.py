@@ -23,7 +23,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.messages import some
 from headway.metrics.ranking import RANKED
-from headway.metrics.user import MetricSpec
+from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import suggest
 from headway.tasks.base import LabelFacts, Task
 from headway.tasks.table import ALL_COMPARED, ALL_METRICS, TaskName, task_of

@@ -23,7 +23,7 @@ from headway.errors import DataError
 from headway.metrics.base import Metric, Rows
 from headway.metrics.classification import calibration_bins
 from headway.metrics.ranking import RANKED, GroupMetric, codes_of
-from headway.metrics.user import MetricSpec
+from headway.metrics.user_metric import MetricSpec
 from headway.tabular.list_arrays import decoded
 from headway.tasks.base import Task
 from headway.tasks.table import task_of

@@ -50,7 +50,7 @@ class Classify(NamedTuple):
 
 
 class Task:
-    """A built-in task, and the base of a user's own (`headway.tasks.user`)."""
+    """A built-in task, and the base of a user's own (`headway.tasks.user_task`)."""
 
     name: str
     has_classes: bool = False

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.metrics.user import MetricSpec
+from headway.metrics.user_metric import MetricSpec
 from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters

@@ -26,7 +26,7 @@ from headway.process_tuning import uncollected
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from headway.tasks.table import task_of
-from headway.tasks.user import OWN_OUTPUT
+from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.runtime.tf_import import startup

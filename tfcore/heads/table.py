@@ -8,10 +8,10 @@ from typing import Any
 from headway.tasks.base import Task
 from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
 from headway.tasks.table import task_of
-from headway.tasks.user import UserTask, load_task
+from headway.tasks.user_task import UserTask, load_task
 from tfcore.heads.base import Head
 from tfcore.heads.builtin import BinaryHead, CountHead, MulticlassHead, QuantilesHead, RegressionHead
-from tfcore.heads.user import UserHead
+from tfcore.heads.user_head import UserHead
 
 _HEADS: tuple[tuple[type[Task], Any], ...] = (
     (Binary, BinaryHead),

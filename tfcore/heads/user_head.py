@@ -1,4 +1,4 @@
-"""The head of a task of the user's own; its protocol stands in `headway.tasks.user`."""
+"""The head of a task of the user's own; its protocol stands in `headway.tasks.user_task`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.tasks.user import UserTask
+from headway.tasks.user_task import UserTask
 from headway.user_code.loading import line_of
 from tfcore.heads.base import Batch, Head, checked_losses
 

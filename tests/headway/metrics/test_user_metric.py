@@ -6,7 +6,7 @@ import pytest
 from headway.errors import ConfigError
 from headway.evaluation.bootstrap import paired
 from headway.metrics.regression import MAE
-from headway.metrics.user import MetricSpec, UserMetric
+from headway.metrics.user_metric import MetricSpec, UserMetric
 from headway.tasks.table import task_of
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from headway.errors import ConfigError
 from headway.tasks.table import task_of
-from headway.tasks.user import load_task
+from headway.tasks.user_task import load_task
 
 GOOD = """
 def error(label, prediction, columns):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.tasks.user import load_task
+from headway.tasks.user_task import load_task
 from tfcore.graph.knobs import KnobVariables
 from tfcore.heads.table import head_of, label_head
 from tfcore.train.settings.config import OptimizerConfig

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ConfigError
-from headway.metrics.user import UserMetric
+from headway.metrics.user_metric import UserMetric
 from headway.tasks.base import LabelFacts, Output, Task
 from headway.tasks.table import register
 from headway.user_code.files import digest
