@@ -22,13 +22,14 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired
-from headway.evaluation.gate_config import GateConfig, absolute
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.margins import Margin, Margins
 from headway.evaluation.metrics import rows_of, slice_rows
 from headway.evaluation.sample_size import uncompared, upward
-from headway.messages import counted, number, signed, some
-from headway.metrics.base import Metric, Rows
+from headway.messages import counted, listed, number, signed, some
+from headway.metrics.base import Metric
 from headway.monitor import Monitor
-from headway.tasks.base import Task
+from headway.tasks.base import LabelFacts, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Compared:
     rows: int
     metric: Metric
     measured: Difference
-    tolerance: float
+    margin: Margin
     interval: tuple[float, float] | None
     p: float | None
     p_adjusted: float | None
@@ -65,7 +66,7 @@ class Compared:
         low, high = interval
         if low > 0 or high < 0:
             return "better" if low > 0 else "worse"
-        return "equal" if low >= -self.tolerance else "cannot tell"
+        return "equal" if low >= -self.margin.value else "cannot tell"
 
     @property
     def why(self) -> str:
@@ -77,7 +78,7 @@ class Compared:
         measured, interval = self.measured, _interval(self.interval, confidence)
         verb = "fell" if (measured.difference or 0) < 0 else "rose"
         moved = f"from {number(measured.champion)} ({champion}) to {number(measured.candidate)}: {signed(measured.difference)}"
-        margin = f"the tolerance of {number(self.tolerance)}"
+        margin = self.margin
         match self.outcome:
             case "better":
                 return f"{self.subject}{measured.metric} is better: {verb} {moved}, {interval}"
@@ -101,8 +102,9 @@ class Compared:
         where = {"slice": self.column, "value": self.value} if self.column else {}
         facts = {name: getattr(self.measured, name) for name in ("metric", "candidate", "champion", "difference")}
         facts["interval"] = list(self.interval) if self.interval else None
-        names = ("tolerance", "p", "p_adjusted", "failed", "outcome", "detectable")
-        return where | {"rows": self.rows} | facts | {name: getattr(self, name) for name in names}
+        margin = {"tolerance": self.margin.value, "tolerance_of": self.margin.of or None}
+        names = ("p", "p_adjusted", "failed", "outcome", "detectable")
+        return where | {"rows": self.rows} | facts | margin | {name: getattr(self, name) for name in names}
 
 
 def _interval(interval: tuple[float, float] | None, confidence: float) -> str:
@@ -132,7 +134,7 @@ class Comparison:
         for compared in self.overall:
             if compared.outcome == "not compared":
                 whys.setdefault(compared.why, []).append(compared.measured.metric)
-        return [f"{' and '.join(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
+        return [f"{listed(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
 
     def notes(self, champion: str) -> list[str]:
         """What did not fail: a sentence for each metric, and one for the slices."""
@@ -171,30 +173,33 @@ def compare(
     *,
     config: GateConfig,
     metrics: Mapping[str, Metric],
+    tolerances: Mapping[str, float | str],
+    label: LabelFacts | None = None,
     slices: Sequence[str] = (),
     group: str | None = None,
-    ranked: bool = False,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
-    """Every tolerance of `config` tested on all rows and on each slice that has enough of them.
+    """Every tolerance tested on all rows and on each slice that has enough of them.
 
     Args:
         metrics: by name.
-        ranked: whether the order within groups is judged.
+        tolerances: by metric; these are compared.
+        label: of the train rows; with it a tolerance can be a share of the gain over the constant.
     """
     rows, theirs = rows_of(candidate, task, group, columns=True), rows_of(champion, task).prediction
-    tolerances = config.tolerances(task, ranked=ranked)
     compared = [metrics[name] for name in tolerances]
+    margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
 
     def test(at: Any, metrics: Sequence[Metric], column: str | None, value: str | None) -> list[Compared]:
         some_rows = rows.at(at)
         differences = paired(
             some_rows, theirs[at], metrics=metrics, samples=config.bootstrap, seed=seed, check=monitor.check
         )
+        before = some_rows.predicted(theirs[at])
         return [
-            _test(metric, differences[metric.name], tolerances[metric.name], config, some_rows, column, value)
-            for metric in metrics
+            _test(measured, metric, margins.of(metric, before, measured.champion), config, len(before), column, value)
+            for metric, measured in ((metric, differences[metric.name]) for metric in metrics)
         ]
 
     overall = [
@@ -235,23 +240,23 @@ def compare(
 
 
 def _test(
-    metric: Metric,
     measured: Difference,
-    tolerance: float | str,
+    metric: Metric,
+    margin: Margin,
     config: GateConfig,
-    rows: Rows,
+    rows: int,
     column: str | None,
     value: str | None,
 ) -> Compared:
-    allowed = absolute(tolerance, measured.champion if measured.champion is not None else 0.0)
+    allowed = margin.value
     p = measured.probability_below(-allowed) if metric.higher_is_better else measured.probability_above(allowed)
     return Compared(
         column=column,
         value=value,
-        rows=len(rows),
+        rows=rows,
         metric=metric,
         measured=measured,
-        tolerance=allowed,
+        margin=margin,
         interval=measured.interval(config.confidence),
         p=p,
         p_adjusted=p,

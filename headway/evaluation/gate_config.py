@@ -12,7 +12,6 @@ GateRequest(task="binary", candidate=Candidate(model=..., predictions=...), cham
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.evaluation.margins import parse_tolerance
 from headway.messages import some
 from headway.metrics.ranking import RANKED
 from headway.metrics.user import MetricSpec
@@ -53,7 +53,8 @@ class GateConfig(Frozen):
     thresholds: dict[str, Bounds] = Field(default={}, description="absolute bounds by metric, over all evaluation rows")
     tolerance: dict[str, float | str] | None = Field(
         default=None,
-        description="by metric, how much worse than the champion is accepted: a number, or a percentage like '1%'",
+        description="by metric, how much worse than the champion is accepted: a number, a percentage like '1%', or a share "
+        "of what the champion gains over a constant prediction, like '5% of gain'; default: the task's",
     )
     primary: str | None = Field(
         default=None,
@@ -91,7 +92,7 @@ class GateConfig(Frozen):
             raise ValueError("it is empty, so nothing would be compared; leave the key out for the defaults")
         for name, tolerance in (value or {}).items():
             _check_metric(name, ALL_COMPARED)
-            absolute(tolerance, 1.0)
+            parse_tolerance(tolerance)
         return value
 
     @model_validator(mode="after")
@@ -154,18 +155,6 @@ class GateConfig(Frozen):
             return self.primary
         usual, compared = "ndcg" if ranked else task_of(task).primary, self.tolerances(task, ranked=ranked)
         return usual if usual in compared else next(iter(compared))
-
-
-def absolute(tolerance: float | str, champion: float) -> float:
-    """A tolerance in the metric's unit; a percentage is of the champion's value."""
-    text = str(tolerance).strip()
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    if not (number >= 0 and math.isfinite(number)):
-        raise ValueError(f"a tolerance is a number that is not negative, or a percentage like '1%', not {tolerance!r}")
-    return abs(champion) * number / 100 if text.endswith("%") else number
 
 
 def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
