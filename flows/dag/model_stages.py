@@ -8,6 +8,7 @@ from flows.dag.data_stages import DataSteps
 from flows.dag.references import data_of
 from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN
 from flows.dag.step import Output
+from headway.evaluation.slices import choose
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.storage.fingerprint import fingerprint
@@ -98,10 +99,26 @@ class ModelSteps(DataSteps):
         loaded = self.run_spec.loaded
         return {"seed": self.run_spec.chosen_seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
 
+    def _slices(self) -> tuple[str, ...]:
+        """The slices that the pipeline names, or a handful that is chosen; none in a plan that cannot know them yet."""
+        named, found = self.pipeline.evaluation.slices, self.statistics.result
+        if named is not None or found is None or self.validated.result is None:
+            return named or ()
+        single = [column for column in self.columns.read if not column.shape and not column.temporal]
+        return choose(
+            found["columns"].get("train", []),
+            self.validated.result.get("strengths", {}),
+            eligible=[c.name for c in single if c.name in self.columns.stored and c.meaning != "identifier"],
+            rows=found["rows"].get("eval", 0),
+            least=self.pipeline.gate.slice_min_rows,
+        )
+
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
-        config, group = self.pipeline.evaluation, self.columns.of_role("group")
+        config, group, slices = self.pipeline.evaluation, self.columns.of_role("group"), self._slices()
         key = {
-            "config": config.model_dump(mode="json", exclude={"ndcg_at", "metrics"}) | self._ranked(),
+            "config": config.model_dump(mode="json", exclude={"ndcg_at", "metrics"})
+            | self._ranked()
+            | {"slices": list(slices)},
             **self._own_metrics(),
             "group": group.name if group else None,
             **(self._module() if "train" in identity else {}),
@@ -114,7 +131,7 @@ class ModelSteps(DataSteps):
                 "model": model,
                 "examples": self._examples(split),
                 "transform": self._parameters(),
-                "slices": list(config.slices),
+                "slices": list(slices),
                 "slice_min_rows": config.slice_min_rows,
                 "group": group.name if group else None,
                 "batch_size": config.batch_size,

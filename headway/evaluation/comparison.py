@@ -24,8 +24,9 @@ import pyarrow as pa
 from headway.evaluation.bootstrap import Difference, paired
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
-from headway.evaluation.metrics import rows_of, slice_rows
+from headway.evaluation.metrics import rows_of
 from headway.evaluation.sample_size import uncompared, upward
+from headway.evaluation.slices import parts_of, slice_rows
 from headway.messages import counted, listed, number, signed, some
 from headway.metrics.base import Metric
 from headway.monitor import Monitor
@@ -53,7 +54,7 @@ class Compared:
 
     @property
     def subject(self) -> str:
-        return f"{self.column}={self.value} ({counted(self.rows, 'row')}): " if self.column else ""
+        return f"{_named(self.column, self.value)} ({counted(self.rows, 'row')}): " if self.column else ""
 
     @property
     def outcome(self) -> str:
@@ -163,7 +164,12 @@ class Comparison:
 def _left_out(entry: dict[str, Any]) -> str:
     if "values" in entry:
         return f"{counted(entry['values'], 'value')} of {entry['slice']} ({entry['why']})"
-    return f"{entry['slice']}={entry['value']} ({entry['why']})"
+    return f"{_named(entry['slice'], entry['value'])} ({entry['why']})"
+
+
+def _named(name: str, value: str | None) -> str:
+    """A slice in words; a bin names its column itself."""
+    return f"{name}={value}" if all(part.bins is None for part in parts_of(name)) else str(value)
 
 
 def compare(

@@ -177,6 +177,9 @@ class _Decision:
         for reason in compared.uncompared(name):
             self._unjudged("not comparable", reason)
         findings.notes += compared.notes(name)
+        if self.request.slices_chosen:
+            what = listed(self.request.slices) if self.request.slices else "none, for want of rows or columns"
+            findings.notes.append(f"slices, as evaluation.slices names none: {what}")
         self._reference()
         if self.outcome in ("better", "not compared") or any(verdict == "reject" for verdict, _ in findings.blocks):
             return

@@ -69,7 +69,7 @@ class GateConfig(Frozen):
         ge=0,
         description="the best of the last so many champions is compared with too; 0 or 1: only the champion",
     )
-    slice_min_rows: int = Field(default=1000, ge=2, description="slices with fewer rows are not compared")
+    slice_min_rows: int = Field(default=200, ge=2, description="slices with fewer rows are not compared")
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
     hold: bool = Field(default=False, description="hold a candidate that passes, for a person to promote")
@@ -205,6 +205,7 @@ class GateRequest(Frozen):
     eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
     split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()
+    slices_chosen: bool = Field(default=False, description="nobody named the slices")
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")

@@ -83,7 +83,7 @@ def test_promote_when_no_worse(files):
     assert "its data are newer, and nothing blocks it: the candidate was trained up to span 2013-02" in reasons
     assert "auc is worse, but not wholly beyond the tolerance of 0.002: fell from 0.7" in reasons
     assert "95% interval" in reasons and "none of the 3 slices" in reasons
-    assert "slices that were not compared: 1 value of carrier (fewer than 1,000 rows)" in reasons
+    assert "slices that were not compared: 1 value of carrier (fewer than 200 rows)" in reasons
 
 
 def test_reject_when_clearly_worse(files):
@@ -106,7 +106,7 @@ def test_reject_for_one_slice(files):
     assert {(c["slice"], c["value"]) for c in failed} == {("carrier", "UA")}
     assert all(c["p_adjusted"] >= c["p"] for c in found["comparisons"]["slices"])
     assert "carrier=UA (3," in found["reasons"][0] and "after correcting for all slices" in found["reasons"][0]
-    assert found["comparisons"]["left_out"] == [{"slice": "carrier", "values": 1, "why": "fewer than 1,000 rows"}]
+    assert found["comparisons"]["left_out"] == [{"slice": "carrier", "values": 1, "why": "fewer than 200 rows"}]
 
 
 def test_reject_below_a_threshold_even_if_first(files):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.evaluation.metrics import measure, slice_rows, summary
+from headway.evaluation.metrics import measure, summary
+from headway.evaluation.slices import slice_rows
 from headway.metrics.classification import auc
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
