@@ -93,6 +93,7 @@ class GateSteps(ModelSteps):
         settings = {
             "slices": list(slices),
             "slices_chosen": chosen,
+            "clusters": self._clusters().model_dump(mode="json"),
             "eval": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
             "force": self.run_spec.force,
@@ -131,6 +132,7 @@ class GateSteps(ModelSteps):
                 split=self._split_digest(),
                 slices=slices,
                 slices_chosen=chosen,
+                clusters=self._clusters(),
                 metrics=self.run_spec.loaded.own_metrics,
                 group=group.name if group else None,
                 seed=self.run_spec.chosen_seed,

@@ -8,6 +8,7 @@ from flows.dag.data_stages import DataSteps
 from flows.dag.references import data_of
 from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN
 from flows.dag.step import Output
+from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
 from headway.evaluation.slices import choose
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
@@ -113,12 +114,33 @@ class ModelSteps(DataSteps):
             least=self.pipeline.gate.slice_min_rows,
         )
 
+    def _clusters(self) -> ClusterSources:
+        """Where rows that belong together may be found out; nowhere with a group column, or in a plan that cannot know."""
+        if self.columns.of_role("group") is not None or self.statistics.result is None:
+            return ClusterSources()
+        stored = [c for c in self.columns.read if c.name in self.columns.stored and not c.shape]
+        times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")
+        repeated = repeating(self.statistics.result["columns"].get("train", []))
+        keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]
+        parts = self.parts["eval"]
+        return ClusterSources(
+            columns=tuple(sorted(keys)[:MOST_KEYS]),
+            time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
+            by_day=bool(times) and times[0].role == "time",
+            spans=tuple(
+                (span, out.get()["splits"][part]["rows"])
+                for (span, part), (out, _) in zip(parts, self._of("eval"), strict=True)
+            ),
+        )
+
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
-        config, group, slices = self.pipeline.evaluation, self.columns.of_role("group"), self._slices()
+        config, group = self.pipeline.evaluation, self.columns.of_role("group")
+        slices, clusters = self._slices(), self._clusters()
         key = {
             "config": config.model_dump(mode="json", exclude={"ndcg_at", "metrics"})
             | self._ranked()
             | {"slices": list(slices)},
+            "columns": list(clusters.stored),
             **self._own_metrics(),
             "group": group.name if group else None,
             **(self._module() if "train" in identity else {}),
@@ -132,6 +154,7 @@ class ModelSteps(DataSteps):
                 "examples": self._examples(split),
                 "transform": self._parameters(),
                 "slices": list(slices),
+                "columns": list(clusters.stored),
                 "slice_min_rows": config.slice_min_rows,
                 "group": group.name if group else None,
                 "batch_size": config.batch_size,

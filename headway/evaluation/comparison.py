@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired
+from headway.evaluation.clusters import ClusterSources, find
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
 from headway.evaluation.metrics import rows_of
@@ -120,6 +121,8 @@ class Comparison:
     slices: tuple[Compared, ...]
     left_out: tuple[dict[str, Any], ...] = field(default=())
     confidence: float
+    clusters: str | None = None
+    """What rows are drawn by, where nobody declared it."""
 
     def of(self, metric: str) -> Compared:
         """The comparison by one metric over all rows."""
@@ -140,7 +143,7 @@ class Comparison:
     def notes(self, champion: str) -> list[str]:
         """What did not fail: a sentence for each metric, and one for the slices."""
         fine = [c for c in self.overall if c.outcome not in ("blocked", "not compared")]
-        notes = [c.sentence(champion, self.confidence) for c in fine]
+        notes = [c.sentence(champion, self.confidence) for c in fine] + ([self.clusters] if self.clusters else [])
         looked = {(c.column, c.value) for c in self.slices}
         if looked and not any(c.failed for c in self.slices):
             notes.append(
@@ -183,6 +186,7 @@ def compare(
     label: LabelFacts | None = None,
     slices: Sequence[str] = (),
     group: str | None = None,
+    clusters: ClusterSources | None = None,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
@@ -191,9 +195,14 @@ def compare(
     Args:
         metrics: by name.
         tolerances: by metric; these are compared.
+        group: the column whose equal values are drawn together; without one, what `clusters` shows.
         label: of the train rows; with it a tolerance can be a share of the gain over the constant.
     """
     rows, theirs = rows_of(candidate, task, group, columns=True), rows_of(champion, task).prediction
+    drawn = None
+    if group is None and clusters is not None:
+        drawn = find(clusters, candidate, rows, theirs, metrics.get("loss"))
+        rows = rows if drawn is None else replace(rows, groups=drawn.codes, memo={})
     compared = [metrics[name] for name in tolerances]
     margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
 
@@ -242,6 +251,7 @@ def compare(
         slices=tuple(_holm(tested, config)),
         left_out=tuple(left_out),
         confidence=config.confidence,
+        clusters=None if drawn is None else drawn.sentence,
     )
 
 

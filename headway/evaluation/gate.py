@@ -19,7 +19,7 @@ than the champion's. docs/gate.md has the rules in a table. Verdicts:
     not comparable            too few rows to compare by, or the champion was trained on these evaluation rows
     incompatible champion     the champion cannot score these rows, or predicts another kind of label
     rolled back               this very model was rolled back before: it returns only by force
-    held                      it passed, and waits for a person
+    held, shadow              it passed, and waits for a person
     forced                    promoted against the rules because a person said so
 
 Only promote, first model and forced promote (and the two of a champion that cannot be compared, with `uncomparable:
@@ -37,10 +37,17 @@ import pyarrow as pa
 
 from headway.evaluation.baseline import beats, constant
 from headway.evaluation.comparison import Comparison, compare
-from headway.evaluation.gate_checks import check_same_rows, check_thresholds, met, read_predictions, unusable
+from headway.evaluation.gate_checks import (
+    check_same_rows,
+    check_thresholds,
+    met,
+    read_predictions,
+    unusable,
+    without_value,
+)
 from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, newer, trained_on
 from headway.evaluation.metrics import measured, metrics_of, rows_of
-from headway.messages import agree, listed, number, some
+from headway.messages import listed, number, some
 from headway.metrics.base import Rows
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
@@ -99,8 +106,8 @@ class _Decision:
         request, findings, champion = self.request, self.findings, self.request.champion
         self.metrics["baselines"] = self._baselines()
         if champion and champion.model == request.candidate.model:
-            reason = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
-            return {"verdict": "already champion", "promote": False, "reasons": [reason], **self._facts()}
+            reasons = [f"the candidate is the champion, version {champion.version}: there is nothing to promote"]
+            return {"verdict": "already champion", "promote": False, "reasons": reasons, **self._facts()}
         if request.candidate.rolled_back is not None:
             why = request.candidate.rolled_back
             findings.block("rolled back", f"this model was rolled back ({why}) and returns only by force")
@@ -109,7 +116,7 @@ class _Decision:
             findings.block("reject", f"the candidate gives {broken}")
         findings.block("reject", *(check["reason"] for check in self.thresholds if not check["passed"]))
         if not broken:
-            self._values()
+            findings.block("reject", *without_value(self.tolerances, self.metrics["candidate"], first=champion is None))
             self._constant()
         if self.thresholds and all(check["passed"] for check in self.thresholds):
             findings.notes.append("every threshold is met: " + ", ".join(met(check) for check in self.thresholds))
@@ -129,17 +136,6 @@ class _Decision:
             for name, tolerance in tolerances.items()
             if self.config.tolerance or values[name] is not None or not self.judging[name].of_the_mean
         }
-
-    def _values(self) -> None:
-        """A metric that candidates are compared by has to have a value; of a first model, at least one."""
-        missing = [name for name in self.tolerances if self.metrics["candidate"][name] is None]
-        if len(missing) == len(self.tolerances):
-            have = agree(len(missing), "has", "have")
-            self.findings.block("reject", f"{listed(missing)} {have} no value on these rows")
-        elif self.request.champion is not None:
-            self.findings.block(
-                "reject", *(f"{m} has no value on these rows, and gate.tolerance asks for one" for m in missing)
-            )
 
     def _constant(self) -> None:
         request, config = self.request, self.config
@@ -223,6 +219,7 @@ class _Decision:
             tolerances=self.tolerances,
             label=self.request.label,
             group=self.request.group,
+            clusters=self.request.clusters,
             seed=self.request.seed,
             monitor=self.monitor,
         )
@@ -252,8 +249,8 @@ class _Decision:
         blocks, notes = self.findings.blocks, self.findings.notes
         order = ("rolled back", "reject", "incompatible champion", "not comparable", "keep champion")
         blocks.sort(key=lambda block: order.index(block[0]))
-        if not blocks and self.config.hold:
-            blocks = [("held", "it passed, and the gate is set to hold it for a person to promote")]
+        if not blocks and (kept := self.config.kept):
+            blocks = [kept]
         if blocks and self.request.force:
             reasons = ["promoted by force, against: " + reason for _, reason in blocks]
             return {"verdict": "forced", "promote": True, "reasons": reasons + notes}

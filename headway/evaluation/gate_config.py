@@ -20,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.margins import parse_tolerance
 from headway.messages import some
 from headway.metrics.ranking import RANKED
@@ -73,6 +74,9 @@ class GateConfig(Frozen):
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
     hold: bool = Field(default=False, description="hold a candidate that passes, for a person to promote")
+    shadow: bool = Field(
+        default=False, description="judge only: what passes gets the verdict shadow, and is not promoted"
+    )
     uncomparable: Literal["hold", "thresholds"] = Field(
         default="hold",
         description="when the champion cannot be compared: hold the candidate, or let the thresholds alone decide",
@@ -149,6 +153,15 @@ class GateConfig(Frozen):
         # a primary metric that has no default margin is compared without one
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
 
+    @property
+    def kept(self) -> tuple[str, str] | None:
+        """The verdict and the reason of a candidate that passed where a person promotes."""
+        if self.shadow:
+            return "shadow", "it passed, and gate.shadow only watches: headway promote promotes it"
+        if self.hold:
+            return "held", "it passed, and the gate is set to hold it for a person to promote"
+        return None
+
     def primary_metric(self, task: Task | str, *, ranked: bool = False) -> str:
         """The metric that a better model is better on; always one that is compared."""
         if self.primary is not None:
@@ -208,6 +221,7 @@ class GateRequest(Frozen):
     slices_chosen: bool = Field(default=False, description="nobody named the slices")
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
+    clusters: ClusterSources = Field(default=ClusterSources(), description="looked at where there is no group")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     seed: int = 0
     force: bool = False

@@ -133,15 +133,15 @@ class MomentMetric(Metric):
         of_the_mean: bool = False,
     ):
         self.name, self.higher_is_better, self.unit, self.of_the_mean = name, higher_is_better, unit, of_the_mean
-        self._moments, self._combine = moments, combine or (lambda means: means[..., 0])
+        self.moments, self._combine = moments, combine or (lambda means: means[..., 0])
 
     def value(self, rows: Rows) -> float | None:
-        means = rows.weight @ self._moments(rows) / rows.total
+        means = rows.weight @ self.moments(rows) / rows.total
         with np.errstate(invalid="ignore", divide="ignore"):
             return finite(float(self._combine(means)))
 
     def replicated(self, rows: Rows) -> Replicate:
-        moments = self._moments(rows)
+        moments = self.moments(rows)
 
         def replicate(draws: Draws) -> Floats:
             with np.errstate(invalid="ignore", divide="ignore"):

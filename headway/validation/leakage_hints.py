@@ -29,6 +29,7 @@ _LEAST_ROWS, _LEAST_OF_A_CLASS = 200, 30
 """Below these a column may predict the label by chance."""
 _COPY = {"binary": 0.9995, "multiclass": 0.9995, "regression": 0.998}
 """What almost a copy of the label reaches; 64 buckets leave 0.02% of a number's variance, and few rows somewhat more."""
+_ONE_VALUE = 0.999
 Codes = NDArray[np.int64]
 
 
@@ -129,13 +130,27 @@ def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound
             "multiclass": f"predicts the label with {score:.2%} fewer mistakes than guessing the commonest class",
             "regression": f"explains {score:.2%} of the variance of the label's rank",
         }[task]
-        copy = score >= _COPY[task]
+        copy = score >= _COPY[task] and (
+            task == "regression" or _one_value_a_class(rows.column(name), rows.column(LABEL))
+        )
         message = f"column {name!r} alone {how} (in {len(rows):,} sampled train rows)"
         message += ", almost as a copy of it would: " if copy else ": "
         message += "is it available at prediction time?"
         fix = f"leave it out: {column_yaml(name, 'ignore')}; if it is: "
         fix += f"validation.columns.{name}.severity: {{leakage: ignore}}"
         yield finding("error" if copy else "warning", "leakage", "train", message, fix, column=name)
+
+
+def _one_value_a_class(values: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
+    """Whether the label tells the column as well as the column the label: it is the label in other words, and more than
+    what the label is decided by."""
+    codes = _codes(values)
+    classes = np.unique(label.to_numpy(), return_inverse=True)[1]
+    _, pairs = np.unique(codes * (int(classes.max()) + 1) + classes, return_inverse=True)
+    counts = np.bincount(pairs)
+    commonest = np.zeros(int(classes.max()) + 1, np.int64)
+    np.maximum.at(commonest, classes, counts[pairs])
+    return int(commonest.sum()) >= _ONE_VALUE * len(codes)
 
 
 def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:

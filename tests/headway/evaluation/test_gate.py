@@ -167,6 +167,13 @@ def test_held_for_a_person_and_released_by_force(files):
     assert outcome(request(files, "worse", config={"hold": True}))[0] == "reject"
 
 
+def test_a_shadow_is_judged_with_its_numbers_and_not_promoted(files):
+    verdict, promote, reasons = outcome(request(files, config={"shadow": True}))
+    assert (verdict, promote) == ("shadow", False) and "gate.shadow only watches" in reasons and "auc is" in reasons
+    assert outcome(request(files, "worse", config={"shadow": True}))[0] == "reject"
+    assert outcome(request(files, config={"shadow": True}, force=True))[:2] == ("forced", True)
+
+
 def test_force_is_only_named_when_it_was_needed(files):
     assert outcome(request(files, force=True))[0] == "promote"
     verdict, promote, reasons = outcome(request(files, "worse", force=True))
@@ -221,11 +228,11 @@ def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
     many = {}
     for name in ("good", "worse"):
         table = pq.read_table(files[name])
-        day = np.where(CARRIER == "UA", np.arange(N) % 19, np.arange(N) % 400)
+        day = np.where(CARRIER == "UA", np.arange(N) % 4, np.arange(N) % 400)
         many[name] = tmp_path / f"{name}.parquet"
         pq.write_table(table.append_column("day", pa.array(day)), many[name])
     found = decide(request(many, "worse", group="day"))["comparisons"]
-    assert {"slice": "carrier", "value": "UA", "why": "under 20 groups"} in found["left_out"]
+    assert {"slice": "carrier", "value": "UA", "why": "under 5 groups"} in found["left_out"]
     assert {c["value"] for c in found["slices"]} == {"AA", "B6"} and any(c["failed"] for c in found["slices"])
 
 
