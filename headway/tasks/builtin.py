@@ -102,7 +102,7 @@ class Regression(Task):
         numbers.OFFSET,
         numbers.R2,
     )
-    primary, tolerances = "rmse", {"rmse": SHARE, "mae": SHARE, "bias": 0.03}
+    primary, tolerances = "rmse", {"rmse": SHARE, "mae": SHARE, "bias": 0.02}
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
         value = facts.median if metric == "mae" and facts.median is not None else facts.mean
