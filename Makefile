@@ -78,6 +78,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/ranking.py
 	$(PYTHON) bench/graph_functions.py
 	$(PYTHON) bench/data_access.py
+	$(PYTHON) bench/gate.py
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py
 

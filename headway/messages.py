@@ -35,6 +35,11 @@ def some(names: Sequence[object], most: int, show: Callable[[object], str] = str
     return sep.join(map(show, names[:most])) + rest
 
 
+def listed(names: Sequence[str]) -> str:
+    """All of the names: a, b and c."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def did_you_mean(name: object, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """A question with the most similar of the known names, or `otherwise`."""
     close = difflib.get_close_matches(str(name), list(names), 1, cutoff)

@@ -21,6 +21,7 @@ from beam_jobs.runners.config import RunnerConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.slices import slice_columns
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import Better, MetricSpec
 from headway.records.spec import RecordsConfig
@@ -60,7 +61,11 @@ class ColumnConfig(columns.ColumnConfig):
 class EvaluationConfig(Frozen):
     """The metrics that evaluation computes, and the slices of the eval split that it reports."""
 
-    slices: tuple[str, ...] = ()
+    slices: tuple[str, ...] | None = Field(
+        default=None,
+        description="columns whose values are measured and compared one by one; crossed: carrier x origin; numbers in "
+        "quantile bins: {distance: 4}. Left out: a handful is chosen; []: none",
+    )
     slice_min_rows: int = Field(default=100, ge=1, description="smaller slices are left out of the report")
     batch_size: int = Field(default=4096, ge=1)
     ndcg_at: int | None = Field(
@@ -73,6 +78,18 @@ class EvaluationConfig(Frozen):
         description="metrics of your own: module:function of a file beside the pipeline, and whether higher or lower is "
         "better; neither: reported and not compared. A list means neither",
     )
+
+    @field_validator("slices", mode="before")
+    @classmethod
+    def _slices(cls, value: Any) -> Any:
+        """`distance: 4` is a mapping in YAML."""
+        if not isinstance(value, list | tuple):
+            return value
+        names = [
+            f"{next(iter(v))}: {next(iter(v.values()))}" if isinstance(v, dict) and len(v) == 1 else v for v in value
+        ]
+        slice_columns([name for name in names if isinstance(name, str)])
+        return names
 
     @field_validator("metrics", mode="before")
     @classmethod

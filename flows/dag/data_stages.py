@@ -38,6 +38,7 @@ class DataSteps:
     ingested: dict[str, Output]
     """By span, in the window's order."""
     statistics: Output
+    validated: Output
     transform: Output
 
     def __init__(self, run_spec: RunSpec, executor: Executor, freeze: bool):
@@ -191,7 +192,8 @@ class DataSteps:
                 proof=proven.path,
             )
 
-        return self._call(VALIDATE, "validate", key, request)
+        self.validated = self._call(VALIDATE, "validate", key, request)
+        return self.validated
 
     def _reference(self) -> dict[str, Any] | None:
         """Return the reference for drift: the statistics of the champion's train split.

@@ -90,9 +90,11 @@ class GateSteps(ModelSteps):
         """The verdict; None in a plan that cannot know."""
         candidate, trained = self.candidate, self.trained.fingerprint
         rolled_back = self._rolled_back(trained)
-        group = self.columns.of_role("group")
+        group, slices, chosen = self.columns.of_role("group"), self._slices(), self.pipeline.evaluation.slices is None
         settings = {
-            "slices": list(self.pipeline.evaluation.slices),
+            "slices": list(slices),
+            "slices_chosen": chosen,
+            "clusters": self._clusters().model_dump(mode="json"),
             "eval": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
             "force": self.run_spec.force,
@@ -129,7 +131,9 @@ class GateSteps(ModelSteps):
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
                 eval=tuple(self.parts["eval"]),
                 split=self._split_digest(),
-                slices=self.pipeline.evaluation.slices,
+                slices=slices,
+                slices_chosen=chosen,
+                clusters=self._clusters(),
                 metrics=self.run_spec.loaded.own_metrics,
                 group=group.name if group else None,
                 seed=self.run_spec.chosen_seed,

@@ -8,6 +8,8 @@ from flows.dag.data_stages import DataSteps
 from flows.dag.references import data_of
 from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN
 from flows.dag.step import Output
+from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
+from headway.evaluation.slices import choose
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.storage.fingerprint import fingerprint
@@ -98,10 +100,47 @@ class ModelSteps(DataSteps):
         loaded = self.run_spec.loaded
         return {"seed": self.run_spec.chosen_seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
 
+    def _slices(self) -> tuple[str, ...]:
+        """The slices that the pipeline names, or a handful that is chosen; none in a plan that cannot know them yet."""
+        named, found = self.pipeline.evaluation.slices, self.statistics.result
+        if named is not None or found is None or self.validated.result is None:
+            return named or ()
+        single = [column for column in self.columns.read if not column.shape and not column.temporal]
+        return choose(
+            found["columns"].get("train", []),
+            self.validated.result.get("strengths", {}),
+            eligible=[c.name for c in single if c.name in self.columns.stored and c.meaning != "identifier"],
+            rows=found["rows"].get("eval", 0),
+            least=self.pipeline.gate.slice_min_rows,
+        )
+
+    def _clusters(self) -> ClusterSources:
+        """Where rows that belong together may be found out; nowhere with a group column, or in a plan that cannot know."""
+        if self.columns.of_role("group") is not None or self.statistics.result is None:
+            return ClusterSources()
+        stored = [c for c in self.columns.read if c.name in self.columns.stored and not c.shape]
+        times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")
+        repeated = repeating(self.statistics.result["columns"].get("train", []))
+        keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]
+        parts = self.parts["eval"]
+        return ClusterSources(
+            columns=tuple(sorted(keys)[:MOST_KEYS]),
+            time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
+            by_day=bool(times) and times[0].role == "time",
+            spans=tuple(
+                (span, out.get()["splits"][part]["rows"])
+                for (span, part), (out, _) in zip(parts, self._of("eval"), strict=True)
+            ),
+        )
+
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
+        slices, clusters = self._slices(), self._clusters()
         key = {
-            "config": config.model_dump(mode="json", exclude={"ndcg_at", "metrics"}) | self._ranked(),
+            "config": config.model_dump(mode="json", exclude={"ndcg_at", "metrics"})
+            | self._ranked()
+            | {"slices": list(slices)},
+            "columns": list(clusters.stored),
             **self._own_metrics(),
             "group": group.name if group else None,
             **(self._module() if "train" in identity else {}),
@@ -114,7 +153,8 @@ class ModelSteps(DataSteps):
                 "model": model,
                 "examples": self._examples(split),
                 "transform": self._parameters(),
-                "slices": list(config.slices),
+                "slices": list(slices),
+                "columns": list(clusters.stored),
                 "slice_min_rows": config.slice_min_rows,
                 "group": group.name if group else None,
                 "batch_size": config.batch_size,

@@ -35,43 +35,58 @@ class Difference:
     champion: float | None
     difference: float | None
     standard_error: float | None
+    freedom: float = math.inf
+    """Degrees of freedom of the standard error: of few groups it is itself uncertain."""
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
-        """The two-sided normal interval around the difference."""
+        """The two-sided interval around the difference: normal, or Student's t for few groups."""
         if self.difference is None or self.standard_error is None:
             return None
-        reach = NormalDist().inv_cdf(0.5 + confidence / 2) * self.standard_error
+        reach = quantile(0.5 + confidence / 2, self.freedom) * self.standard_error
         return self.difference - reach, self.difference + reach
 
     def detectable(self, confidence: float, tolerance: float = 0.0, power: float = 0.8) -> float | None:
         """The smallest true loss that a comparison with this spread would call beyond the tolerance in `power` of all cases.
 
         It is tolerance + (z(0.5 + confidence / 2) + z(power)) * standard_error, z being the quantile of the normal
-        distribution: at 95% and 80%, tolerance + 2.80 standard errors.
+        distribution (of few groups, of Student's): at 95% and 80%, tolerance + 2.80 standard errors.
         """
         if self.standard_error is None:
             return None
-        normal = NormalDist()
-        return tolerance + (normal.inv_cdf(0.5 + confidence / 2) + normal.inv_cdf(power)) * self.standard_error
+        reach = quantile(0.5 + confidence / 2, self.freedom) + quantile(power, self.freedom)
+        return tolerance + reach * self.standard_error
 
     def probability_below(self, bound: float) -> float | None:
         """The one-sided p value of "the true difference is at least `bound`": small when it is clearly below."""
         if self.difference is None or self.standard_error is None:
             return None
-        return _tail(self.difference - bound, self.standard_error)
+        return _tail(self.difference - bound, self.standard_error, self.freedom)
 
     def probability_above(self, bound: float) -> float | None:
         """The one-sided p value of "the true difference is at most `bound`": small when it is clearly above."""
         if self.difference is None or self.standard_error is None:
             return None
-        return _tail(bound - self.difference, self.standard_error)
+        return _tail(bound - self.difference, self.standard_error, self.freedom)
 
 
-def _tail(distance: float, error: float) -> float:
+def quantile(probability: float, freedom: float) -> float:
+    """The quantile of Student's t distribution, of the normal one where `freedom` is infinite; from 2 degrees on good to
+    5% (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
+    z = NormalDist().inv_cdf(probability)
+    if math.isinf(freedom):
+        return z
+    exponent = (z * (8 * freedom + 3) / (8 * freedom + 1)) ** 2 / freedom
+    return math.copysign(math.sqrt(freedom * math.expm1(min(exponent, 700.0))), z)
+
+
+def _tail(distance: float, error: float, freedom: float) -> float:
     if error == 0:
         return 0.0 if distance < 0 else 1.0
+    z = distance / error
+    if not math.isinf(freedom):  # the inverse of `quantile`
+        z = math.copysign(math.sqrt(freedom * math.log1p(z * z / freedom)), z) * (8 * freedom + 1) / (8 * freedom + 3)
     # erfc, not 1 - cdf: it keeps its precision in the far tail
-    return 0.5 * math.erfc(-distance / error / math.sqrt(2))
+    return 0.5 * math.erfc(-z / math.sqrt(2))
 
 
 def paired(
@@ -93,8 +108,9 @@ def paired(
     """
     both = (rows, rows.predicted(champion))
     replicates = resampled(metrics, both, samples=samples, seed=seed, check=check)
+    units = effective_groups(rows)
     return {
-        metric.name: _difference(metric.name, [_value(metric, each) for each in both], ours - theirs)
+        metric.name: _difference(metric.name, [_value(metric, each) for each in both], ours - theirs, units)
         for metric, (ours, theirs) in zip(metrics, replicates, strict=True)
     }
 
@@ -149,7 +165,16 @@ def _value(metric: Metric, rows: Rows) -> float | None:
     return metric.value(rows) if rows.total > 0 else None
 
 
-def _difference(name: str, values: Sequence[float | None], replicates: Floats) -> Difference:
+def effective_groups(rows: Rows) -> float:
+    """As how many groups of equal weight the groups count; infinite where rows are drawn one by one."""
+    if rows.groups is None or not rows.total > 0:
+        return math.inf
+    codes, units = resampling_units(rows.groups)
+    weight = np.bincount(codes, rows.weight, units)
+    return float(rows.total**2 / (weight**2).sum())
+
+
+def _difference(name: str, values: Sequence[float | None], replicates: Floats, units: float) -> Difference:
     a, b = values
     finite = replicates[np.isfinite(replicates)]  # a replicate may have drawn one class only
     enough = a is not None and b is not None and len(finite) >= max(2, len(replicates) // 2)
@@ -158,8 +183,14 @@ def _difference(name: str, values: Sequence[float | None], replicates: Floats) -
         candidate=a,
         champion=b,
         difference=a - b if a is not None and b is not None else None,
-        standard_error=float(finite.std(ddof=1)) if enough else None,
+        standard_error=float(finite.std(ddof=1)) * _widening(units) if enough else None,
+        freedom=max(units - 1, 0.5),
     )
+
+
+def _widening(units: float) -> float:
+    """A bootstrap divides by the number of groups where one less would be right."""
+    return 1.0 if math.isinf(units) else math.sqrt(units / max(units - 1, 0.5))
 
 
 def resampling_units(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:

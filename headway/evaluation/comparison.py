@@ -22,13 +22,16 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired
-from headway.evaluation.gate_config import GateConfig, absolute
-from headway.evaluation.metrics import rows_of, slice_rows
+from headway.evaluation.clusters import ClusterSources, find
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.margins import Margin, Margins
+from headway.evaluation.metrics import rows_of
 from headway.evaluation.sample_size import uncompared, upward
-from headway.messages import counted, number, signed, some
-from headway.metrics.base import Metric, Rows
+from headway.evaluation.slices import parts_of, slice_rows
+from headway.messages import counted, listed, number, signed, some
+from headway.metrics.base import Metric
 from headway.monitor import Monitor
-from headway.tasks.base import Task
+from headway.tasks.base import LabelFacts, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,7 @@ class Compared:
     rows: int
     metric: Metric
     measured: Difference
-    tolerance: float
+    margin: Margin
     interval: tuple[float, float] | None
     p: float | None
     p_adjusted: float | None
@@ -52,7 +55,7 @@ class Compared:
 
     @property
     def subject(self) -> str:
-        return f"{self.column}={self.value} ({counted(self.rows, 'row')}): " if self.column else ""
+        return f"{_named(self.column, self.value)} ({counted(self.rows, 'row')}): " if self.column else ""
 
     @property
     def outcome(self) -> str:
@@ -65,7 +68,7 @@ class Compared:
         low, high = interval
         if low > 0 or high < 0:
             return "better" if low > 0 else "worse"
-        return "equal" if low >= -self.tolerance else "cannot tell"
+        return "equal" if low >= -self.margin.value else "cannot tell"
 
     @property
     def why(self) -> str:
@@ -77,7 +80,7 @@ class Compared:
         measured, interval = self.measured, _interval(self.interval, confidence)
         verb = "fell" if (measured.difference or 0) < 0 else "rose"
         moved = f"from {number(measured.champion)} ({champion}) to {number(measured.candidate)}: {signed(measured.difference)}"
-        margin = f"the tolerance of {number(self.tolerance)}"
+        margin = self.margin
         match self.outcome:
             case "better":
                 return f"{self.subject}{measured.metric} is better: {verb} {moved}, {interval}"
@@ -101,8 +104,9 @@ class Compared:
         where = {"slice": self.column, "value": self.value} if self.column else {}
         facts = {name: getattr(self.measured, name) for name in ("metric", "candidate", "champion", "difference")}
         facts["interval"] = list(self.interval) if self.interval else None
-        names = ("tolerance", "p", "p_adjusted", "failed", "outcome", "detectable")
-        return where | {"rows": self.rows} | facts | {name: getattr(self, name) for name in names}
+        margin = {"tolerance": self.margin.value, "tolerance_of": self.margin.of or None}
+        names = ("p", "p_adjusted", "failed", "outcome", "detectable")
+        return where | {"rows": self.rows} | facts | margin | {name: getattr(self, name) for name in names}
 
 
 def _interval(interval: tuple[float, float] | None, confidence: float) -> str:
@@ -117,6 +121,8 @@ class Comparison:
     slices: tuple[Compared, ...]
     left_out: tuple[dict[str, Any], ...] = field(default=())
     confidence: float
+    clusters: str | None = None
+    """What rows are drawn by, where nobody declared it."""
 
     def of(self, metric: str) -> Compared:
         """The comparison by one metric over all rows."""
@@ -132,12 +138,12 @@ class Comparison:
         for compared in self.overall:
             if compared.outcome == "not compared":
                 whys.setdefault(compared.why, []).append(compared.measured.metric)
-        return [f"{' and '.join(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
+        return [f"{listed(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
 
     def notes(self, champion: str) -> list[str]:
         """What did not fail: a sentence for each metric, and one for the slices."""
         fine = [c for c in self.overall if c.outcome not in ("blocked", "not compared")]
-        notes = [c.sentence(champion, self.confidence) for c in fine]
+        notes = [c.sentence(champion, self.confidence) for c in fine] + ([self.clusters] if self.clusters else [])
         looked = {(c.column, c.value) for c in self.slices}
         if looked and not any(c.failed for c in self.slices):
             notes.append(
@@ -161,7 +167,12 @@ class Comparison:
 def _left_out(entry: dict[str, Any]) -> str:
     if "values" in entry:
         return f"{counted(entry['values'], 'value')} of {entry['slice']} ({entry['why']})"
-    return f"{entry['slice']}={entry['value']} ({entry['why']})"
+    return f"{_named(entry['slice'], entry['value'])} ({entry['why']})"
+
+
+def _named(name: str, value: str | None) -> str:
+    """A slice in words; a bin names its column itself."""
+    return f"{name}={value}" if all(part.bins is None for part in parts_of(name)) else str(value)
 
 
 def compare(
@@ -171,30 +182,39 @@ def compare(
     *,
     config: GateConfig,
     metrics: Mapping[str, Metric],
+    tolerances: Mapping[str, float | str],
+    label: LabelFacts | None = None,
     slices: Sequence[str] = (),
     group: str | None = None,
-    ranked: bool = False,
+    clusters: ClusterSources | None = None,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
-    """Every tolerance of `config` tested on all rows and on each slice that has enough of them.
+    """Every tolerance tested on all rows and on each slice that has enough of them.
 
     Args:
         metrics: by name.
-        ranked: whether the order within groups is judged.
+        tolerances: by metric; these are compared.
+        group: the column whose equal values are drawn together; without one, what `clusters` shows.
+        label: of the train rows; with it a tolerance can be a share of the gain over the constant.
     """
     rows, theirs = rows_of(candidate, task, group, columns=True), rows_of(champion, task).prediction
-    tolerances = config.tolerances(task, ranked=ranked)
+    drawn = None
+    if group is None and clusters is not None:
+        drawn = find(clusters, candidate, rows, theirs, metrics.get("loss"))
+        rows = rows if drawn is None else replace(rows, groups=drawn.codes, memo={})
     compared = [metrics[name] for name in tolerances]
+    margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
 
     def test(at: Any, metrics: Sequence[Metric], column: str | None, value: str | None) -> list[Compared]:
         some_rows = rows.at(at)
         differences = paired(
             some_rows, theirs[at], metrics=metrics, samples=config.bootstrap, seed=seed, check=monitor.check
         )
+        before = some_rows.predicted(theirs[at])
         return [
-            _test(metric, differences[metric.name], tolerances[metric.name], config, some_rows, column, value)
-            for metric in metrics
+            _test(measured, metric, margins.of(metric, before, measured.champion), config, len(before), column, value)
+            for metric, measured in ((metric, differences[metric.name]) for metric in metrics)
         ]
 
     overall = [
@@ -231,27 +251,28 @@ def compare(
         slices=tuple(_holm(tested, config)),
         left_out=tuple(left_out),
         confidence=config.confidence,
+        clusters=None if drawn is None else drawn.sentence,
     )
 
 
 def _test(
-    metric: Metric,
     measured: Difference,
-    tolerance: float | str,
+    metric: Metric,
+    margin: Margin,
     config: GateConfig,
-    rows: Rows,
+    rows: int,
     column: str | None,
     value: str | None,
 ) -> Compared:
-    allowed = absolute(tolerance, measured.champion if measured.champion is not None else 0.0)
+    allowed = margin.value
     p = measured.probability_below(-allowed) if metric.higher_is_better else measured.probability_above(allowed)
     return Compared(
         column=column,
         value=value,
-        rows=len(rows),
+        rows=rows,
         metric=metric,
         measured=measured,
-        tolerance=allowed,
+        margin=margin,
         interval=measured.interval(config.confidence),
         p=p,
         p_adjusted=p,

@@ -6,11 +6,10 @@
 It reads predictions only (Parquet files written by evaluation: label, prediction, weight, slice columns, in the same
 order for all models), so neither model nor TensorFlow is needed. Against a promotion speak, the gravest first: an absolute
 threshold that is missed; a metric without a value on these rows; a constant prediction that the candidate does not beat
-(`headway.evaluation.baseline`); and the paired bootstrap interval of (candidate - champion), when it lies wholly
-beyond the tolerance on the bad side, overall, on a slice, or against the best of the last champions
-(`headway.evaluation.comparison`). What passes all
-that is promoted when its primary metric is better (the interval is wholly above 0) or its data are newer than the
-champion's. docs/gate.md has the rules in a table. Verdicts:
+(`headway.evaluation.baseline`); and the paired bootstrap interval of (candidate - champion), when it lies wholly beyond the
+tolerance on the bad side, overall, on a slice, or against the best of the last champions (`headway.evaluation.comparison`).
+What passes all that is promoted when its primary metric is better (the interval is wholly above 0) or its data are newer
+than the champion's. docs/gate.md has the rules in a table. Verdicts:
 
     promote                   better than the champion, or trained on newer data and not blocked
     first model               there is no champion; the thresholds and the constant baseline decide
@@ -20,7 +19,7 @@ champion's. docs/gate.md has the rules in a table. Verdicts:
     not comparable            too few rows to compare by, or the champion was trained on these evaluation rows
     incompatible champion     the champion cannot score these rows, or predicts another kind of label
     rolled back               this very model was rolled back before: it returns only by force
-    held                      it passed, and waits for a person
+    held, shadow              it passed, and waits for a person
     forced                    promoted against the rules because a person said so
 
 Only promote, first model and forced promote (and the two of a champion that cannot be compared, with `uncomparable:
@@ -38,10 +37,17 @@ import pyarrow as pa
 
 from headway.evaluation.baseline import beats, constant
 from headway.evaluation.comparison import Comparison, compare
-from headway.evaluation.gate_checks import check_same_rows, check_thresholds, met, read_predictions, unusable
+from headway.evaluation.gate_checks import (
+    check_same_rows,
+    check_thresholds,
+    met,
+    read_predictions,
+    unusable,
+    without_value,
+)
 from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, newer, trained_on
 from headway.evaluation.metrics import measured, metrics_of, rows_of
-from headway.messages import agree, number, some
+from headway.messages import listed, number, some
 from headway.metrics.base import Rows
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
@@ -91,6 +97,7 @@ class _Decision:
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
         self.findings = _Findings()
         self.metrics: dict[str, Any] = {"candidate": self._measured(self.rows), "champion": None, "reference": None}
+        self.tolerances = self._tolerances()
         self.comparisons: dict[str, Any] = {"overall": [], "slices": [], "left_out": [], "reference": []}
         self.thresholds = check_thresholds(self.config.thresholds, self.metrics["candidate"])
         self.outcome: str | None = None
@@ -99,8 +106,8 @@ class _Decision:
         request, findings, champion = self.request, self.findings, self.request.champion
         self.metrics["baselines"] = self._baselines()
         if champion and champion.model == request.candidate.model:
-            reason = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
-            return {"verdict": "already champion", "promote": False, "reasons": [reason], **self._facts()}
+            reasons = [f"the candidate is the champion, version {champion.version}: there is nothing to promote"]
+            return {"verdict": "already champion", "promote": False, "reasons": reasons, **self._facts()}
         if request.candidate.rolled_back is not None:
             why = request.candidate.rolled_back
             findings.block("rolled back", f"this model was rolled back ({why}) and returns only by force")
@@ -109,7 +116,7 @@ class _Decision:
             findings.block("reject", f"the candidate gives {broken}")
         findings.block("reject", *(check["reason"] for check in self.thresholds if not check["passed"]))
         if not broken:
-            self._values()
+            findings.block("reject", *without_value(self.tolerances, self.metrics["candidate"], first=champion is None))
             self._constant()
         if self.thresholds and all(check["passed"] for check in self.thresholds):
             findings.notes.append("every threshold is met: " + ", ".join(met(check) for check in self.thresholds))
@@ -120,32 +127,26 @@ class _Decision:
             self._against(champion)
         return {**self._conclude(), **self._facts()}
 
-    def _values(self) -> None:
-        """A metric that candidates are compared by has to have a value; of a first model, at least one."""
-        ours, compared = (
-            self.metrics["candidate"],
-            self.config.tolerances(self.task, ranked=self.request.ranked),
-        )
-        missing = [name for name in compared if ours[name] is None]
-        if len(missing) == len(compared):
-            self.findings.block(
-                "reject", f"{' and '.join(missing)} {agree(len(missing), 'has', 'have')} no value on these rows"
-            )
-        elif self.request.champion is not None:
-            self.findings.block(
-                "reject", *(f"{m} has no value on these rows, and gate.tolerance asks for one" for m in missing)
-            )
+    def _tolerances(self) -> dict[str, float | str]:
+        """What is compared; a metric of the mean alone only where it has a value, unless the config names it."""
+        tolerances = self.config.tolerances(self.task, ranked=self.request.ranked)
+        values = self.metrics["candidate"]
+        return {
+            name: tolerance
+            for name, tolerance in tolerances.items()
+            if self.config.tolerance or values[name] is not None or not self.judging[name].of_the_mean
+        }
 
     def _constant(self) -> None:
         request, config = self.request, self.config
         if not config.baseline or request.label is None or all(v is None for v in self.metrics["candidate"].values()):
             return
-        names = dict.fromkeys((self.primary, *config.tolerances(self.task, ranked=request.ranked)))
+        names = dict.fromkeys((self.primary, *self.tolerances))
         beaten = beats(
             self.task,
             request.label,
             self._arrays(self.rows),
-            metrics=[self.judging[name] for name in names],
+            metrics=[self.judging[name] for name in names if not self.judging[name].of_the_mean],
             confidence=config.confidence,
             samples=config.bootstrap,
             seed=request.seed,
@@ -172,6 +173,9 @@ class _Decision:
         for reason in compared.uncompared(name):
             self._unjudged("not comparable", reason)
         findings.notes += compared.notes(name)
+        if self.request.slices_chosen:
+            what = listed(self.request.slices) if self.request.slices else "none, for want of rows or columns"
+            findings.notes.append(f"slices, as evaluation.slices names none: {what}")
         self._reference()
         if self.outcome in ("better", "not compared") or any(verdict == "reject" for verdict, _ in findings.blocks):
             return
@@ -212,8 +216,10 @@ class _Decision:
             config=self.config,
             slices=slices,
             metrics=self.judging,
+            tolerances=self.tolerances,
+            label=self.request.label,
             group=self.request.group,
-            ranked=self.request.ranked,
+            clusters=self.request.clusters,
             seed=self.request.seed,
             monitor=self.monitor,
         )
@@ -234,10 +240,7 @@ class _Decision:
             return "incompatible champion", f"{name} cannot score these rows: {why}"
         spans = trained_on(champion.train, champion.split, request.eval, request.split)
         if spans:
-            return (
-                "not comparable",
-                f"{name} was trained on evaluation rows of this run (spans {some(spans, 5)})",
-            )
+            return "not comparable", f"{name} was trained on evaluation rows of this run (spans {some(spans, 5)})"
         if broken := unusable(read_predictions(champion.predictions), self.task):
             return "not comparable", f"{name} gives {broken}"
         return None
@@ -246,8 +249,8 @@ class _Decision:
         blocks, notes = self.findings.blocks, self.findings.notes
         order = ("rolled back", "reject", "incompatible champion", "not comparable", "keep champion")
         blocks.sort(key=lambda block: order.index(block[0]))
-        if not blocks and self.config.hold:
-            blocks = [("held", "it passed, and the gate is set to hold it for a person to promote")]
+        if not blocks and (kept := self.config.kept):
+            blocks = [kept]
         if blocks and self.request.force:
             reasons = ["promoted by force, against: " + reason for _, reason in blocks]
             return {"verdict": "forced", "promote": True, "reasons": reasons + notes}

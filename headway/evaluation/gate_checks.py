@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from headway.errors import DataError
 from headway.evaluation.gate_config import Bounds
 from headway.evaluation.metrics import rows_of
-from headway.messages import agree, counted, number
+from headway.messages import agree, counted, listed, number
 from headway.tasks.base import Task
 
 
@@ -51,6 +52,15 @@ def check_thresholds(bounds: dict[str, Bounds], metrics: dict[str, float | None]
             facts = {"metric": name, "bound": side, "limit": limit, "value": value, "passed": passed}
             checks.append(facts | {"reason": None if passed else reason})
     return checks
+
+
+def without_value(compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool) -> list[str]:
+    """Why a candidate is refused whose metrics have no value: a metric that candidates are compared by has to have one; of a
+    first model, at least one of them."""
+    missing = [name for name in compared if metrics[name] is None]
+    if len(missing) == len(compared):
+        return [f"{listed(missing)} {agree(len(missing), 'has', 'have')} no value on these rows"]
+    return [] if first else [f"{m} has no value on these rows, and gate.tolerance asks for one" for m in missing]
 
 
 def met(check: dict[str, Any]) -> str:

@@ -12,7 +12,6 @@ GateRequest(task="binary", candidate=Candidate(model=..., predictions=...), cham
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,6 +20,8 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.evaluation.clusters import ClusterSources
+from headway.evaluation.margins import parse_tolerance
 from headway.messages import some
 from headway.metrics.ranking import RANKED
 from headway.metrics.user_metric import MetricSpec
@@ -53,7 +54,8 @@ class GateConfig(Frozen):
     thresholds: dict[str, Bounds] = Field(default={}, description="absolute bounds by metric, over all evaluation rows")
     tolerance: dict[str, float | str] | None = Field(
         default=None,
-        description="by metric, how much worse than the champion is accepted: a number, or a percentage like '1%'",
+        description="by metric, how much worse than the champion is accepted: a number, a percentage like '1%', or a share "
+        "of what the champion gains over a constant prediction, like '5% of gain'; default: the task's",
     )
     primary: str | None = Field(
         default=None,
@@ -68,10 +70,13 @@ class GateConfig(Frozen):
         ge=0,
         description="the best of the last so many champions is compared with too; 0 or 1: only the champion",
     )
-    slice_min_rows: int = Field(default=1000, ge=2, description="slices with fewer rows are not compared")
+    slice_min_rows: int = Field(default=200, ge=2, description="slices with fewer rows are not compared")
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
     hold: bool = Field(default=False, description="hold a candidate that passes, for a person to promote")
+    shadow: bool = Field(
+        default=False, description="judge only: what passes gets the verdict shadow, and is not promoted"
+    )
     uncomparable: Literal["hold", "thresholds"] = Field(
         default="hold",
         description="when the champion cannot be compared: hold the candidate, or let the thresholds alone decide",
@@ -91,7 +96,7 @@ class GateConfig(Frozen):
             raise ValueError("it is empty, so nothing would be compared; leave the key out for the defaults")
         for name, tolerance in (value or {}).items():
             _check_metric(name, ALL_COMPARED)
-            absolute(tolerance, 1.0)
+            parse_tolerance(tolerance)
         return value
 
     @model_validator(mode="after")
@@ -148,24 +153,21 @@ class GateConfig(Frozen):
         # a primary metric that has no default margin is compared without one
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
 
+    @property
+    def kept(self) -> tuple[str, str] | None:
+        """The verdict and the reason of a candidate that passed where a person promotes."""
+        if self.shadow:
+            return "shadow", "it passed, and gate.shadow only watches: headway promote promotes it"
+        if self.hold:
+            return "held", "it passed, and the gate is set to hold it for a person to promote"
+        return None
+
     def primary_metric(self, task: Task | str, *, ranked: bool = False) -> str:
         """The metric that a better model is better on; always one that is compared."""
         if self.primary is not None:
             return self.primary
         usual, compared = "ndcg" if ranked else task_of(task).primary, self.tolerances(task, ranked=ranked)
         return usual if usual in compared else next(iter(compared))
-
-
-def absolute(tolerance: float | str, champion: float) -> float:
-    """A tolerance in the metric's unit; a percentage is of the champion's value."""
-    text = str(tolerance).strip()
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    if not (number >= 0 and math.isfinite(number)):
-        raise ValueError(f"a tolerance is a number that is not negative, or a percentage like '1%', not {tolerance!r}")
-    return abs(champion) * number / 100 if text.endswith("%") else number
 
 
 def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
@@ -216,8 +218,10 @@ class GateRequest(Frozen):
     eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
     split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()
+    slices_chosen: bool = Field(default=False, description="nobody named the slices")
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
+    clusters: ClusterSources = Field(default=ClusterSources(), description="looked at where there is no group")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     seed: int = 0
     force: bool = False

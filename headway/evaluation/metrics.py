@@ -11,20 +11,19 @@ that has no value (AUC of one class, anything of zero weight, anything of a pred
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from headway.errors import DataError
+from headway.evaluation.slices import slice_rows
 from headway.metrics.base import Metric, Rows
 from headway.metrics.classification import calibration_bins
 from headway.metrics.ranking import RANKED, GroupMetric, codes_of
 from headway.metrics.user_metric import MetricSpec
-from headway.tabular.list_arrays import decoded
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
@@ -90,25 +89,6 @@ def rows_of(table: pa.Table, task: Task | str, group: str | None = None, *, colu
     return task_of(task).rows(table.column("label").to_numpy(), values, weight, groups=groups, columns=others)
 
 
-def slice_rows(table: pa.Table, column: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """(value, its row indices) for each value of a slice column with `min_rows` rows, by value; null is "(null)"."""
-    if column not in table.column_names:
-        columns = ", ".join(name for name in table.column_names if name not in ("row", "label", "weight", "prediction"))
-        raise DataError(f"the predictions have no column {column!r} to slice by", fix=f"there is: {columns or 'none'}")
-    text = decoded(table.column(column).combine_chunks())
-    if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
-        text = text.cast(pa.string())
-    encoded = pc.fill_null(text.cast(pa.string()), "(null)").dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    codes = encoded.indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
-    for code in sorted(range(len(names)), key=names.__getitem__):
-        rows = order[ends[code - 1] if code else 0 : ends[code]]
-        if len(rows) >= min_rows:
-            yield names[code], rows
-
-
 def summary(
     table: pa.Table,
     task: Task | str,
@@ -122,7 +102,8 @@ def summary(
     """What a predictions table amounts to, as JSON: rows, weight, overall metrics, calibration bins, slices.
 
     Args:
-        table: columns label, prediction, optionally weight, and one column for each of `slices` and `group`.
+        table: columns label, prediction, optionally weight, and those of `slices` and `group`.
+        slices: as `headway.evaluation.slices` reads them.
         min_rows: slices with fewer rows are left out.
         ndcg_at: judge also the order within groups, its first so many ranks; see `headway.metrics.ranking`.
         own: metrics of the user's own.

@@ -16,8 +16,10 @@ LEAST_ROWS = 20
 """Fewer rows have a spread too uncertain to judge by."""
 CLASS_ROWS = 20
 """An AUC over fewer rows of either class is too uncertain to hold against anybody."""
-LEAST_GROUPS = 20
-"""So is the spread of a few groups: that of a single one is none at all, and any difference would seem certain."""
+LEAST_GROUPS = 5
+"""Of fewer groups an interval, widened as it has to be, hardly excludes anything."""
+RANKED_GROUPS = 20
+"""Fewer groups with an order to judge have a spread too uncertain to judge by."""
 
 
 def uncompared(metric: Metric, rows: Rows) -> str | None:
@@ -29,8 +31,8 @@ def uncompared(metric: Metric, rows: Rows) -> str | None:
         return f"under {LEAST_GROUPS} groups"
     if metric.unit == "classes" and _rarer(rows, weighty) < CLASS_ROWS:
         return f"under {CLASS_ROWS} rows of one class"
-    if metric.unit == "groups" and _telling(rows, weighty) < LEAST_GROUPS:
-        return f"under {LEAST_GROUPS} groups with a positive label"
+    if metric.unit == "groups" and _telling(rows, weighty) < RANKED_GROUPS:
+        return f"under {RANKED_GROUPS} groups with a positive label"
     return None
 
 

@@ -97,6 +97,8 @@ class Metric(ABC):
     name: str
     higher_is_better: bool | None = False
     """None: neither is, as of the mean prediction; models are not compared by it."""
+    of_the_mean: bool = False
+    """It judges nothing but the mean prediction, which a constant gets right too."""
     unit: Literal["rows", "classes", "groups"] = "rows"
     """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
 
@@ -128,17 +130,18 @@ class MomentMetric(Metric):
         *,
         higher_is_better: bool | None = False,
         unit: Literal["rows", "classes"] = "rows",
+        of_the_mean: bool = False,
     ):
-        self.name, self.higher_is_better, self.unit = name, higher_is_better, unit
-        self._moments, self._combine = moments, combine or (lambda means: means[..., 0])
+        self.name, self.higher_is_better, self.unit, self.of_the_mean = name, higher_is_better, unit, of_the_mean
+        self.moments, self._combine = moments, combine or (lambda means: means[..., 0])
 
     def value(self, rows: Rows) -> float | None:
-        means = rows.weight @ self._moments(rows) / rows.total
+        means = rows.weight @ self.moments(rows) / rows.total
         with np.errstate(invalid="ignore", divide="ignore"):
             return finite(float(self._combine(means)))
 
     def replicated(self, rows: Rows) -> Replicate:
-        moments = self._moments(rows)
+        moments = self.moments(rows)
 
         def replicate(draws: Draws) -> Floats:
             with np.errstate(invalid="ignore", divide="ignore"):

@@ -232,6 +232,17 @@ def _macro_f1(means: Floats) -> Floats:
     return np.where(np.isnan(means).any(-1), np.nan, scores)
 
 
+def _shares(rows: Rows) -> Floats:
+    """The predicted and the true share of each class. [rows, 2 * classes]"""
+    width = rows.prediction.shape[1]
+    return np.concatenate([rows.prediction, np.eye(width)[rows.label.astype(np.int64)]], axis=1)
+
+
+def _moved(means: Floats) -> Floats:
+    predicted, true = np.split(means, 2, axis=-1)
+    return 0.5 * np.abs(predicted - true).sum(-1)
+
+
 LOSS = MomentMetric("loss", per_row(log_loss))
 ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True)
 BRIER = MomentMetric("brier", per_row(squared_distance))
@@ -246,6 +257,8 @@ F1 = MomentMetric(
     "f1", _outcomes, lambda m: _f1(m[..., 0], m[..., 1], m[..., 2]), higher_is_better=True, unit="classes"
 )
 F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True)
+SHARES_BIAS = MomentMetric("bias", _shares, _moved, of_the_mean=True)
+"""The share of rows whose class would have to change for the mean probabilities to be the classes' shares."""
 
 
 def auc(label: Any, score: Any, weight: Any = None) -> float | None:

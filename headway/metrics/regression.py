@@ -45,6 +45,10 @@ def _explained(means: Floats) -> Floats:
     return 1 - means[..., 0] / np.where(spread > 0, spread, np.nan)
 
 
+def _both(rows: Rows) -> Floats:
+    return np.stack([rows.prediction, rows.label], axis=1)
+
+
 MSE = MomentMetric("loss", per_row(squared_error))
 RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]))
 MAE = MomentMetric("mae", per_row(absolute_error))
@@ -54,12 +58,31 @@ DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance))
 
 PREDICTION_MEAN = MomentMetric("prediction_mean", lambda rows: rows.prediction[:, None], higher_is_better=None)
 LABEL_MEAN = MomentMetric("label_mean", lambda rows: rows.label[:, None], higher_is_better=None)
-CALIBRATION = MomentMetric(
-    "calibration",
-    lambda rows: np.stack([rows.prediction, rows.label], axis=1),
-    lambda means: means[..., 0] / means[..., 1],
-    higher_is_better=None,
-)
+CALIBRATION = MomentMetric("calibration", _both, lambda means: means[..., 0] / means[..., 1], higher_is_better=None)
+
+
+def _factor(means: Floats) -> Floats:
+    return np.abs(np.log(means[..., 0] / means[..., 1]))
+
+
+BIAS = MomentMetric("bias", _both, _factor, of_the_mean=True)
+"""How far the mean prediction is from the mean label, as a factor: |log(prediction mean / label mean)|, 0.1 being 10%."""
+BINARY_BIAS = MomentMetric("bias", _both, _factor, unit="classes", of_the_mean=True)
+"""The same; it rests on the rows of the rarer class."""
+
+
+def _offset(rows: Rows) -> Floats:
+    label = rows.label - rows.label.mean() if len(rows) else rows.label
+    return np.stack([rows.prediction - rows.label, label, label**2], axis=1)
+
+
+def _in_deviations(means: Floats) -> Floats:
+    spread = means[..., 2] - means[..., 1] ** 2
+    return np.abs(means[..., 0]) / np.sqrt(np.where(spread > 0, spread, np.nan))
+
+
+OFFSET = MomentMetric("bias", _offset, _in_deviations, of_the_mean=True)
+"""How far the mean prediction is from the mean label, in standard deviations of the label."""
 
 
 def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:

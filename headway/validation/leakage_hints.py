@@ -9,7 +9,7 @@ are sampled by class, so that a rare class has as many as a common one.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ from headway.validation.anomaly import Anomaly, finding
 _BUCKETS = 64
 _LEAST_ROWS, _LEAST_OF_A_CLASS = 200, 30
 """Below these a column may predict the label by chance."""
+_COPY = {"binary": 0.9995, "multiclass": 0.9995, "regression": 0.998}
+"""What almost a copy of the label reaches; 64 buckets leave 0.02% of a number's variance, and few rows somewhat more."""
+_ONE_VALUE = 0.999
 Codes = NDArray[np.int64]
 
 
@@ -72,21 +75,46 @@ def _bits(values: pa.ChunkedArray) -> bytes:
     return np.packbits(missing).tobytes() + filled.tobytes()
 
 
-def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: float) -> Iterator[Anomaly]:
-    """Report columns that alone predict the label too well.
+def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict[str, float]:
+    """How well each column alone predicts the label; empty where there is too little of it to say.
 
     Args:
         task: binary, multiclass or regression.
-        bound: of the AUC; else of the share of the label that is explained: of the mistakes that guessing the commonest
-            class makes, or of the variance of the label's rank.
+
+    Returns:
+        The AUC; else the share of the label that is explained: of the mistakes that guessing the commonest class makes, or
+        of the variance of the label's rank.
     """
+    rows = _rows(train, task)
+    target = None if rows is None else _target(rows.column(LABEL), task)
+    if rows is None or target is None:
+        return {}
+    places = _places(rows, names)
+    columns = [name for name in train.columns if name != LABEL and name in places]
+    scores = ((name, _score(_codes(rows.column(places[name])), target, task)) for name in columns)
+    return {name: score for name, score in scores if score is not None}
+
+
+def _rows(train: SplitStatistics, task: str) -> pa.Table | None:
+    """The sampled rows, where they are enough."""
     rows = train.by_label.table() if task != "regression" else None
     rows = train.sample.table() if rows is None else rows
-    if rows is None or LABEL not in rows.column_names or len(rows) < _LEAST_ROWS:
+    return None if rows is None or LABEL not in rows.column_names or len(rows) < _LEAST_ROWS else rows
+
+
+def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
+    """Report columns that alone predict the label too well; one that is almost a copy of it is an error.
+
+    Args:
+        alone: `strengths` of the columns.
+        task: binary, multiclass or regression.
+        bound: what a column may reach.
+    """
+    rows = _rows(train, task)
+    if rows is None:
         return
-    target = _target(rows.column(LABEL), task)
-    if target is None:
-        if task != "regression" and len(pc.unique(rows.column(LABEL))) > 1:
+    if task != "regression" and _target(rows.column(LABEL), task) is None:
+        if len(pc.unique(rows.column(LABEL))) > 1:
             message = (
                 f"leakage was not checked: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another "
             )
@@ -94,23 +122,35 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
             fix = "widen the window, or check that every column is available at prediction time"
             yield finding("info", "leakage", "train", message, fix)
         return
-    places = _places(rows, names)
-    for name in train.columns:
-        if name == LABEL or name not in places:
-            continue
-        score = _score(_codes(rows.column(places[name])), target, task)
-        if score is None or score < bound:
+    for name, score in alone.items():
+        if score < bound:
             continue
         how = {
             "binary": f"ranks the label with an AUC of {score:.4f}",
             "multiclass": f"predicts the label with {score:.2%} fewer mistakes than guessing the commonest class",
             "regression": f"explains {score:.2%} of the variance of the label's rank",
         }[task]
-        message = f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): "
+        copy = score >= _COPY[task] and (
+            task == "regression" or _one_value_a_class(rows.column(name), rows.column(LABEL))
+        )
+        message = f"column {name!r} alone {how} (in {len(rows):,} sampled train rows)"
+        message += ", almost as a copy of it would: " if copy else ": "
         message += "is it available at prediction time?"
         fix = f"leave it out: {column_yaml(name, 'ignore')}; if it is: "
         fix += f"validation.columns.{name}.severity: {{leakage: ignore}}"
-        yield finding("warning", "leakage", "train", message, fix, column=name)
+        yield finding("error" if copy else "warning", "leakage", "train", message, fix, column=name)
+
+
+def _one_value_a_class(values: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
+    """Whether the label tells the column as well as the column the label: it is the label in other words, and more than
+    what the label is decided by."""
+    codes = _codes(values)
+    classes = np.unique(label.to_numpy(), return_inverse=True)[1]
+    _, pairs = np.unique(codes * (int(classes.max()) + 1) + classes, return_inverse=True)
+    counts = np.bincount(pairs)
+    commonest = np.zeros(int(classes.max()) + 1, np.int64)
+    np.maximum.at(commonest, classes, counts[pairs])
+    return int(commonest.sum()) >= _ONE_VALUE * len(codes)
 
 
 def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:

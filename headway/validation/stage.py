@@ -28,13 +28,13 @@ from headway.validation.anomaly import SEVERITIES, Anomaly, errors, finding, sum
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, skew, vanished
 from headway.validation.label_checks import is_class, label_kind, labels
-from headway.validation.leakage_hints import constant, duplicates, leakage
+from headway.validation.leakage_hints import constant, duplicates, leakage, strengths
 from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
 from headway.validation.value_checks import columns
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
-VERSION = 6
+VERSION = 7
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
@@ -86,12 +86,18 @@ class ValidateRequest(Frozen):
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Run the stage: write out/validation.json; return {"anomalies": [...], "errors": n, "warnings": n, "splits": rows
-    of text by split, "proof": sentences of what is proven}.
+    of text by split, "proof": sentences of what is proven, "strengths": how well each feature alone predicts the label}.
 
     An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
     """
     splits = {name: SplitStatistics.load(request.statistics / name) for name in request.splits}
-    raised = [*_spans(request), *_splits(request, splits), *_content(request, splits), *_champion(request, splits)]
+    alone = _strengths(request, splits)
+    raised = [
+        *_spans(request),
+        *_splits(request, splits),
+        *_content(request, splits, alone),
+        *_champion(request, splits),
+    ]
     raised += _serving(request, splits)
     proof = _proof(request)
     report = Report()
@@ -106,6 +112,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
         "warnings": sum(anomaly.severity == "warning" for anomaly in anomalies),
         "splits": _table([row | _proven(proof["splits"].get(row["split"], {})) for row in report.rows]),
         "proof": proof["says"],
+        "strengths": {name: round(score, 6) for name, score in alone.items()},
     }
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for anomaly in anomalies:
@@ -169,7 +176,23 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
             yield finding("warning", "too few rows", name, message, fix)
 
 
-def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+def _features(request: ValidateRequest, train: SplitStatistics) -> list[str]:
+    chosen = None if request.features is None else set(request.features)
+    return [name for name in train.columns if name != LABEL and (chosen is None or name in chosen)]
+
+
+def _strengths(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> dict[str, float]:
+    """How well each feature alone predicts the label in train."""
+    train = splits.get("train")
+    label = None if train is None else train.columns.get(LABEL)
+    if train is None or label is None or not train.rows:
+        return {}
+    return strengths(train, _features(request, train), label_kind(request.task, label))
+
+
+def _content(
+    request: ValidateRequest, splits: dict[str, SplitStatistics], alone: dict[str, float]
+) -> Iterator[Anomaly]:
     train = splits.get("train")
     train_label = train.columns.get(LABEL) if train is not None else None
     for name, statistics in splits.items():
@@ -179,16 +202,12 @@ def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
                 yield from labels(name, statistics.columns[LABEL], train_label, request.task, request.config)
     if train is None or not train.rows:
         return
-    features = [name for name in train.columns if name != LABEL]
-    if request.features is not None:
-        chosen = set(request.features)
-        features = [name for name in features if name in chosen]
     for name in train.columns:
         if name != LABEL and name in request.schema_:
             yield from constant(train.columns[name])
-    yield from duplicates(train, features)
+    yield from duplicates(train, _features(request, train))
     if train_label is not None:
-        yield from leakage(train, features, label_kind(request.task, train_label), request.config.leakage)
+        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
 
 
 def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:

@@ -16,7 +16,7 @@ from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 3
+VERSION = 4
 """Raised by whoever changes what evaluation writes for the same request."""
 
 
@@ -47,6 +47,7 @@ class EvaluateRequest(Frozen):
     examples: tuple[Examples, ...] = Field(default=(), description="none where the rows come from a feed")
     slices: tuple[str, ...] = ()
     slice_min_rows: int = Field(default=1, ge=1, description="slices with fewer rows are left out of the report")
+    columns: tuple[str, ...] = Field(default=(), description="further columns that the predictions keep")
     group: str | None = Field(default=None, description="column whose equal values belong together")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")

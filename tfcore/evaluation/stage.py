@@ -3,7 +3,7 @@
     predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
 
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
-prediction (a probability, probabilities, or the number; float64), each slice column and the group column as text.
+prediction (a probability, probabilities, or the number; float64), the columns of slices, clusters and the group as text.
 Beside a training's model `out/predictions-linear.parquet` has those of the linear baseline that it left, the same columns.
 `out/metrics.json` is `headway.evaluation.metrics.summary` of it, `out/expected.npy` the first predictions as the model gave them.
 """
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
+from headway.evaluation.slices import slice_columns
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import column_yaml, suggest
@@ -139,7 +140,10 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
         raise ConfigError("several numbers per row have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]
     reserved = {"row", "label", "weight", PREDICTION}
-    for what, columns in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
+    for what, columns in (
+        ("evaluation.slices", slice_columns(request.slices)),
+        ("group", (request.group,) if request.group else ()),
+    ):
         for name in columns:
             if name not in names:
                 raise ConfigError(f"{name!r} is not a stored column", where=what, fix=suggest(name, names))
@@ -164,7 +168,9 @@ def _tables(
     request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, shards: Shards, monitor: Monitor
 ) -> tuple[dict[str, pa.Table], NDArray[np.float32]]:
     """(the predictions by the file that they go to, the first of them as the model gave them)"""
-    texts = tuple(dict.fromkeys([*request.slices, *([request.group] if request.group else [])]))
+    texts = tuple(
+        dict.fromkeys([*slice_columns(request.slices), *request.columns, *([request.group] if request.group else [])])
+    )
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
         transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))

@@ -170,3 +170,32 @@ def test_a_promotion_that_comes_too_late_leaves_its_version_in_the_registry(run,
     with pytest.raises(Overtaken, match="version 3 was to be promoted against version 1, but version 2 became"):
         run("2024-02", 0.08, meanwhile=lambda registry: registry.promote(2, reason="by hand"))
     assert [version.number for version in registry.versions()] == [1, 2, 3] and registry.champion().number == 2
+
+
+def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, monkeypatch):
+    numbers = [{"column": name, "type": "float32", "distinct": 500} for name in ("x", "z")]
+    statistics = {"columns": {"train": numbers}, "rows": {"eval": ROWS}}
+    strengths = {"anomalies": [], "errors": 0, "strengths": {"z": 0.9, "x": 0.6}}
+    plain = Predicted._evaluate
+
+    def evaluate(self, step, out):
+        result = plain(self, step, out)
+        file = out / "predictions.parquet"
+        columns = {name: pa.array(np.arange(ROWS) % 97) for name in ("x", "z")}
+        table = pq.read_table(file)
+        for name, values in columns.items():
+            table = table.append_column(name, values)
+        pq.write_table(table, file)
+        return result
+
+    monkeypatch.setattr(Predicted, "_statistics", lambda self, step, out: statistics)
+    monkeypatch.setattr(Predicted, "_validate", lambda self, step, out: strengths)
+    monkeypatch.setattr(Predicted, "_evaluate", evaluate)
+    run("2024-01", 0.10)
+    second, _, _ = run("2024-02", 0.10)
+    assert "slices, as evaluation.slices names none: z: 4 and x: 4" in second.verdict["reasons"]
+    assert {c["slice"] for c in second.verdict["comparisons"]["slices"]} == {"z: 4", "x: 4"}
+    third, _, _ = run("2024-03", 0.10, evaluation={"slices": []})
+    assert third.verdict["comparisons"]["slices"] == [] and "names none" not in " ".join(third.verdict["reasons"])
+    fourth, _, _ = run("2024-03", 0.10, seed=3, evaluation={"slices": ["x x z: 2", {"x": 3}]})
+    assert {c["slice"] for c in fourth.verdict["comparisons"]["slices"]} == {"x x z: 2", "x: 3"}

@@ -79,7 +79,7 @@ def test_rows_without_a_group_are_drawn_one_by_one():
     label, a, b = models(2000)
     by_row = paired_arrays("binary", label, a, b, metrics=("loss",), samples=50)["loss"]
     nobody = paired_arrays("binary", label, a, b, metrics=("loss",), samples=50, group=np.full(2000, NO_GROUP))["loss"]
-    assert nobody.standard_error == pytest.approx(by_row.standard_error, rel=1e-12)
+    assert nobody.standard_error == pytest.approx(by_row.standard_error, rel=1e-3)
     group = np.where(np.arange(2000) < 1000, np.arange(2000) // 10, NO_GROUP)
     codes, units = resampling_units(group)
     assert units == 1100 and sorted({*codes}) == list(range(1100))

@@ -64,7 +64,7 @@ GARBAGE = np.random.default_rng(9).random(4000)
         (
             lambda c: {"columns": {"group": np.zeros(4000, int)}, "group": "group"},
             "not comparable",
-            "auc and loss cannot be compared with version 3: under 20 groups; give eval",
+            "auc, loss and bias cannot be compared with version 3: under 5 groups; give eval",
         ),
         (lambda c: {"columns": {"weight": np.zeros(4000)}}, "reject", "auc and loss have no value on these rows"),
         (lambda c: c.__setitem__(7, np.nan) or {}, "not comparable", "1 of 4,000 predictions that is not a finite"),
@@ -97,7 +97,7 @@ def test_few_rows_of_a_class_hold_overall_as_they_do_on_a_slice(judge):
     label[:19] = 1
     found = judge(label, a, b)
     assert (found["verdict"], found["promote"]) == ("not comparable", False)
-    assert "auc cannot be compared with version 3: under 20 rows of one class" in said(found)
+    assert "auc and bias cannot be compared with version 3: under 20 rows of one class" in said(found)
     label[:20] = 1
     assert judge(label, a, b)["verdict"] != "not comparable"
 

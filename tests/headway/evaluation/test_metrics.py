@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.evaluation.metrics import measure, slice_rows, summary
+from headway.evaluation.metrics import measure, summary
+from headway.evaluation.slices import slice_rows
 from headway.metrics.classification import auc
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
@@ -120,6 +121,7 @@ def test_regression_and_multiclass():
     found = measure("regression", [1.0, 2.0, 4.0], [1.5, 2.0, 2.0], [1.0, 1.0, 2.0])
     assert found["loss"] == pytest.approx((0.25 + 0 + 8) / 4) and found["rmse"] == pytest.approx(found["loss"] ** 0.5)
     assert found["mae"] == pytest.approx((0.5 + 4) / 4) and found["label_mean"] == 2.75
+    assert found["bias"] == pytest.approx((2.75 - 1.875) / np.std([1, 2, 4, 4]))
     probabilities = [[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.5, 0.3]]
     found = measure("multiclass", [0, 1, 2], probabilities)
     assert found == {
@@ -127,6 +129,7 @@ def test_regression_and_multiclass():
         "accuracy": pytest.approx(2 / 3),
         "f1_macro": pytest.approx((1 + 2 / 3 + 0) / 3),
         "brier": pytest.approx((0.14 + 0.26 + 0.78) / 3),
+        "bias": pytest.approx((1.3 - 1 + 1 - 0.7) / 2 / 3),
     }
 
 

@@ -31,6 +31,7 @@ def test_binary(seed, weighted):
             "prediction_mean": np.average(score, weights=weight),
             "label_mean": np.average(label, weights=weight),
             "calibration": np.average(score, weights=weight) / np.average(label, weights=weight),
+            "bias": abs(np.log(np.average(score, weights=weight) / np.average(label, weights=weight))),
             "ece": measure("binary", label, score, weight)["ece"],
             "pr_auc": sk.average_precision_score(label, score, sample_weight=weight),
             "brier": sk.brier_score_loss(label, score, sample_weight=weight),
@@ -56,6 +57,8 @@ def test_multiclass(weighted):
     assert found["f1_macro"] == pytest.approx(expected, abs=1e-9)
     brier = np.average(((score - one_hot) ** 2).sum(1), weights=weight)
     assert found["brier"] == pytest.approx(brier, abs=1e-9)
+    shares = np.abs(np.average(score, axis=0, weights=weight) - np.average(one_hot, axis=0, weights=weight))
+    assert found["bias"] == pytest.approx(shares.sum() / 2, abs=1e-9)
 
 
 def test_macro_f1_is_over_the_classes_that_occur():

@@ -15,6 +15,7 @@ from headway.evaluation.gate import GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.metrics import summary
 from headway.metrics.ranking import NO_GROUP, codes_of, ranked
+from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import paired_arrays
 
 
@@ -134,7 +135,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
     }
     swapped["candidate"].pop("version")
     assert decide(GateRequest.model_validate(swapped))["verdict"] == "promote"
-    assert GateConfig().tolerances("binary", ranked=True) == {"auc": 0.002, "loss": 0.002, "ndcg": 0.005}
+    assert GateConfig().tolerances("binary", ranked=True) == dict(task_of("binary").tolerances) | {"ndcg": 0.005}
     with pytest.raises(ConfigError, match="has no groups to rank"):
         decide(GateRequest.model_validate(base | {"ndcg_at": None}))
     with pytest.raises(ValueError, match="needs a column with role: group"):

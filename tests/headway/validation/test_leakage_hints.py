@@ -6,7 +6,7 @@ import pytest
 
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leakage_hints import duplicates, leakage
+from headway.validation.leakage_hints import duplicates, leakage, strengths
 
 ROWS = 20_000
 KINDS = {pa.int64(): "int64", pa.float32(): "float32", pa.binary(): "bytes"}
@@ -21,8 +21,13 @@ def split(columns):
     return statistics
 
 
+def findings(columns, task, bound=0.99):
+    train = split(columns)
+    return list(leakage(train, strengths(train, list(columns), task), task, bound))
+
+
 def suspects(columns, task, bound=0.99):
-    return [a.column for a in leakage(split(columns), list(columns), task, bound)]
+    return [a.column for a in findings(columns, task, bound)]
 
 
 @pytest.fixture
@@ -132,3 +137,21 @@ def test_duplicates_hold_the_same_in_each_row_not_only_the_same_values(random):
     )
     holes = columns | {"again": pa.array(x, mask=np.arange(ROWS) == 5)}
     assert [a.column for a in duplicates(split(holes), list(holes))] == ["s2"]
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_almost_a_copy_of_the_label_is_an_error_and_a_strong_column_a_warning(random, task):
+    score = random.normal(size=ROWS)
+    label = {"binary": score > 1, "multiclass": np.digitize(score, [-1, 1]), "regression": score}[task]
+    label = np.asarray(label, np.float64 if task == "regression" else np.int64)
+    flipped = np.where(random.random(ROWS) < 0.0001, label.max() - label, label)
+    strong = (
+        score + 0.05 * random.normal(size=ROWS) if task == "regression" else score
+    )  # decides it, and is more than it
+    found = findings(
+        {"copy": flipped * 3 + 1, "strong": strong, "noise": random.normal(size=ROWS), "label": label}, task, 0.9
+    )
+    severities = {a.column: a.severity for a in found}
+    assert severities["copy"] == "error" and "almost as a copy of it would" in found[0].message
+    assert "noise" not in severities
+    assert severities["strong"] == "warning"

@@ -84,7 +84,10 @@ def changed(name, count, value):
 
 def test_good_data_has_no_anomalies(check, tmp_path):
     result = check()
-    assert result == {"anomalies": [], "errors": 0, "warnings": 0, "splits": [], "proof": []}
+    strengths = result["strengths"]
+    assert set(strengths) == {"carrier", "delay", "hour"} and all(0.4 < auc < 0.6 for auc in strengths.values())
+    nothing = {"anomalies": [], "errors": 0, "warnings": 0, "splits": [], "proof": []}
+    assert result == nothing | {"strengths": strengths}
     assert json.loads((tmp_path / FILE).read_text()) == result
     assert errors(result) == [] and summary_table(result) == []
 

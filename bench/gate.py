@@ -1,0 +1,284 @@
+"""How often the gate is wrong: simulated models with known regressions, judged by the gate's own functions.
+
+    nice python bench/gate.py                     # about two minutes
+    nice python bench/gate.py --task regression
+    nice python bench/gate.py --seeds             # how far apart trainings are that differ by their seed alone
+
+A champion and a candidate know the truth but for noise of their own (what a seed does). The candidate has one thing wrong. Each
+cell draws rows anew, compares the two by the task's default tolerances overall and on slices, and counts how often something
+blocks. Beforehand is computed what the gate can see: the regression's true size, on many rows, is held against the loss that a
+comparison of this spread blocks in 95% of all cases (`Difference.detectable`, on slices with Holm's worst case).
+
+Required: equal models blocked in at most 5%; of the regressions that the gate says it can see at a size, 95% blocked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.evaluation.comparison import Compared, Comparison, compare
+from headway.evaluation.gate_config import GateConfig
+from headway.monitor import Monitor
+from headway.tasks.base import LabelFacts
+from headway.tasks.table import task_of
+
+Floats = NDArray[np.float64]
+Random = np.random.Generator
+TRUTH_ROWS, POWER = 200_000, 0.95
+SLOPES = np.array([1.0, 0.7, 0.5, 0.4])
+KINDS = np.array([0.25, 0.2, 0.15, 0.15, 0.1, 0.08, 0.05, 0.02])
+EFFECTS = np.array([0.0, 0.5, -0.5, 0.3, -0.3, 0.6, -0.6, 0.8])
+SEED_NOISE = 0.15
+INTERCEPTS = {0.2: -1.95, 0.01: -5.75}
+SLICES = ("kind", "x0: 4")
+
+
+@dataclass(frozen=True)
+class World:
+    """Rows whose truth is known."""
+
+    task: str
+    x: Floats
+    kind: NDArray[np.int64]
+    intercept: float
+
+    @classmethod
+    def draw(cls, task: str, rows: int, rate: float, r: Random) -> World:
+        return cls(task, r.normal(size=(rows, 4)), r.choice(len(KINDS), rows, p=KINDS), INTERCEPTS.get(rate, 0.0))
+
+    def score(self) -> Floats:
+        """Log odds, or the mean of the number."""
+        return self.intercept + self.x @ SLOPES + EFFECTS[self.kind]
+
+    def label(self, r: Random) -> Floats:
+        if self.task == "binary":
+            return (r.random(len(self.kind)) < probability(self.score())).astype(float)
+        return self.score() + 1.5 * r.normal(size=len(self.kind))
+
+    def predicted(self, score: Floats, r: Random) -> Floats:
+        """What a model says that has learnt `score`, with the noise of its seed."""
+        score = score + SEED_NOISE * r.normal(size=len(score))
+        return probability(score) if self.task == "binary" else score
+
+    def without(self, column: int) -> Floats:
+        """The best score that does without a column."""
+        lost = SLOPES[column]
+        score = self.score() - self.x[:, column] * lost
+        return score / np.sqrt(1 + 0.346 * lost**2) if self.task == "binary" else score
+
+
+def probability(logit: Floats) -> Floats:
+    return 1 / (1 + np.exp(-logit))
+
+
+def label_noise(world: World, r: Random, share: float = 0.1) -> Floats:
+    """Learnt from labels of which a share was drawn anew; for numbers, with so much more noise of its own."""
+    if world.task != "binary":
+        return world.score() + 0.6 * r.normal(size=len(world.kind))
+    p = probability(world.score())
+    noisy = (1 - share) * p + share * 0.5
+    return np.log(noisy / (1 - noisy))
+
+
+def stale(world: World, r: Random) -> Floats:
+    """Learnt when a column meant half as much and the kinds other things."""
+    return world.intercept + world.x @ (SLOPES * [1, 0.5, 1, 1]) + np.roll(EFFECTS, 1)[world.kind]
+
+
+def broken_slice(world: World, r: Random) -> Floats:
+    """A constant where the kind is the fifth, on a tenth of the rows."""
+    score = world.score()
+    return np.where(world.kind == 4, np.quantile(score, 0.75), score)
+
+
+def shuffled(world: World, r: Random) -> Floats:
+    moved = replace(world, x=np.column_stack([world.x[:, 0], r.permutation(world.x[:, 1]), world.x[:, 2:]]))
+    return moved.score()
+
+
+REGRESSIONS: dict[str, Callable[[World, Random], Floats]] = {
+    "equal": lambda world, r: world.score(),
+    "label noise": label_noise,
+    "dropped column": lambda world, r: world.without(1),
+    "shuffled column": shuffled,
+    "broken slice": broken_slice,
+    "shifted feature": lambda world, r: world.score() + 0.3 * SLOPES[0],
+    "shifted output": lambda world, r: world.score() + (0.3 if world.task == "binary" else 0.1),
+    "stale": stale,
+}
+
+
+def judged(task: str, name: str, rows: int, rate: float, seed: int, *, samples: int = 60) -> Comparison:
+    """One candidate against one champion."""
+    r = np.random.default_rng(seed)
+    world = World.draw(task, rows, rate, r)
+    label = world.label(r)
+    models = [world.predicted(score, r) for score in (REGRESSIONS[name](world, r), world.score())]
+    columns = {"label": label, "kind": world.kind, "x0": world.x[:, 0]}
+    positive = int(label.sum()) if task == "binary" else 0
+    return compare(
+        task_of(task),
+        *(pa.table(columns | {"prediction": model}) for model in models),
+        config=GateConfig(bootstrap=samples),
+        metrics={metric.name: metric for metric in task_of(task).metrics},
+        tolerances=task_of(task).tolerances,
+        label=LabelFacts(counts=(rows - positive, positive), mean=float(label.mean()), median=float(np.median(label))),
+        slices=SLICES,
+        seed=seed,
+        monitor=Monitor(),
+    )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A regression at one number of rows."""
+
+    name: str
+    rows: int
+    blocked: float
+    by: str
+    """The tests that blocked most often."""
+    stated: str
+    """The tests that can see it, by what the gate says of their spread; empty: none."""
+
+
+def study(
+    task: str, rate: float, sizes: tuple[int, ...], repetitions: int, *, names: tuple[str, ...] = ()
+) -> list[Cell]:
+    cells = []
+    for name in names or tuple(REGRESSIONS):
+        truth = _losses(judged(task, name, TRUTH_ROWS, rate, seed=10_000, samples=50))
+        for rows in sizes:
+            found = [judged(task, name, rows, rate, seed) for seed in range(repetitions)]
+            blocked = float(np.mean([any(test.failed for test in _tests(one)) for one in found]))
+            by = _counted(found)
+            stated = [] if name == "equal" else _visible(found, truth)
+            cells.append(Cell(name, rows, blocked, ", ".join(by[:2]), ", ".join(stated[:2])))
+    return cells
+
+
+def _tests(found: Comparison) -> tuple[Compared, ...]:
+    return (*found.overall, *found.slices)
+
+
+def _name(test: Compared) -> str:
+    where = f"{test.column}={test.value} " if test.column == "kind" else f"{test.value} " if test.column else ""
+    return where + test.metric.name
+
+
+def _losses(found: Comparison) -> dict[str, float]:
+    """By how much each metric is worse."""
+    losses = {}
+    for test in _tests(found):
+        if test.measured.difference is not None:
+            losses[_name(test)] = test.measured.difference * (-1 if test.metric.higher_is_better else 1)
+    return losses
+
+
+def _visible(found: list[Comparison], truth: dict[str, float]) -> list[str]:
+    """The tests whose true loss is one that the gate says it blocks in 95% of all cases."""
+    seen: dict[str, list[float]] = {}
+    for one in found:
+        for tests in (one.overall, one.slices):
+            # Holm's first step, the worst case: as many tests as there are
+            confidence = 1 - (1 - one.confidence) / (len(tests) if tests is one.slices else 1)
+            for test in tests:
+                detectable = test.measured.detectable(confidence, test.margin.value, POWER)
+                seen.setdefault(_name(test), []).append(np.inf if detectable is None else detectable)
+    # what it says depends on the draw, most of all of a bias, whose sign is not known: at least this in nine of ten cases
+    margins = {name: truth[name] - float(np.quantile(values, 0.9)) for name, values in seen.items() if name in truth}
+    visible = {name: margin for name, margin in margins.items() if margin >= 0 and len(seen[name]) == len(found)}
+    return sorted(visible, key=lambda name: (" " in name, -visible[name]))
+
+
+def _counted(found: list[Comparison]) -> list[str]:
+    counts: dict[str, int] = {}
+    for one in found:
+        for test in _tests(one):
+            if test.failed:
+                counts[_name(test)] = counts.get(_name(test), 0) + 1
+    return sorted(counts, key=lambda name: -counts[name])
+
+
+def table(cells: list[Cell]) -> list[str]:
+    lines = ["| regression | rows | blocked | most often by | stated beforehand |", "| --- | --- | --- | --- | --- |"]
+    for c in cells:
+        stated = "" if c.name == "equal" else c.stated or "not surely"
+        lines.append(f"| {c.name} | {c.rows:,} | {c.blocked:.0%} | {c.by} | {stated} |")
+    return lines
+
+
+def verdicts(cells: list[Cell]) -> tuple[float, float]:
+    """(the share of equal models that were blocked, the share of stated regressions that were)"""
+    equal = [c.blocked for c in cells if c.name == "equal"]
+    stated = [c.blocked for c in cells if c.stated]
+    return float(np.mean(equal)) if equal else np.nan, float(np.mean(stated)) if stated else np.nan
+
+
+def seeds() -> None:
+    """How far apart plain nets are that differ by their seed alone, in shares of what they gain over the constant."""
+    print("| standard deviation of the difference of two seeds | loss, of its gain | AUC, of its gain | bias |")
+    print("| --- | --- | --- | --- |")
+    for name, drawn in (("columns add up", _additive), ("columns interact", _interacting)):
+        apart = _seeds_apart(drawn)
+        print(f"| 20,000 rows, 20% positives, {name} | {apart[0]:.1%} | {apart[1]:.1%} | {apart[2]:.3f} |")
+
+
+def _additive(rows: int, r: Random) -> tuple[Floats, Floats]:
+    world = World.draw("binary", rows, 0.2, r)
+    return np.column_stack([world.x, np.eye(len(KINDS))[world.kind]]), world.label(r)
+
+
+def _interacting(rows: int, r: Random) -> tuple[Floats, Floats]:
+    x = r.normal(size=(rows, 10))
+    score = 0.9 * x[:, 0] + 0.6 * x[:, 1] + 0.3 * x[:, 1] * x[:, 2] + 0.5 * np.sin(2 * x[:, 3]) + 0.4 * x[:, 4]
+    return x, (r.random(rows) < probability(score - 1.75)).astype(float)
+
+
+def _seeds_apart(drawn: Callable[[int, Random], tuple[Floats, Floats]]) -> Floats:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import log_loss, roc_auc_score
+    from sklearn.neural_network import MLPClassifier
+
+    warnings.simplefilter("ignore", ConvergenceWarning)  # eight epochs are enough
+    r = np.random.default_rng(0)
+    (x, label), (inputs, truth) = drawn(20_000, r), drawn(TRUTH_ROWS, r)
+    figures = []
+    for seed in range(8):
+        net = MLPClassifier((32,), random_state=seed, max_iter=8, alpha=1e-2, batch_size=256).fit(x, label)
+        p = net.predict_proba(inputs)[:, 1]
+        figures.append((log_loss(truth, p), roc_auc_score(truth, p), np.log(p.mean() / truth.mean())))
+    loss, auc, bias = np.array(figures).T
+    gain = log_loss(truth, np.full(len(truth), truth.mean())) - loss.mean()
+    return np.sqrt(2) * np.array([loss.std(ddof=1) / gain, auc.std(ddof=1) / (auc.mean() - 0.5), bias.std(ddof=1)])
+
+
+def main() -> None:
+    from common import header
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=("binary", "regression"), default="binary")
+    parser.add_argument("--rate", type=float, choices=tuple(INTERCEPTS), default=0.2, help="share of positives")
+    parser.add_argument("--rows", type=int, nargs="+", default=[4000, 16_000])
+    parser.add_argument("--repetitions", type=int, default=40)
+    parser.add_argument("--seeds", action="store_true")
+    options = parser.parse_args()
+    header("gate")
+    if options.seeds:
+        seeds()
+        return
+    cells = study(options.task, options.rate, tuple(options.rows), options.repetitions)
+    print("\n".join(table(cells)))
+    equal, stated = verdicts(cells)
+    print(f"\nequal models blocked: {equal:.1%} (at most 5%); stated regressions blocked: {stated:.1%} (at least 95%)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Slices: parts of the evaluation rows that are measured and compared by themselves.
+
+    carrier                    # one slice for each value
+    carrier x origin           # one for each pair of values
+    distance: 4                # quantile bins of a number; also crossed: carrier x distance: 4
+
+Where nobody names any, `choose` takes a handful of columns that slices can be made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.errors import DataError
+from headway.messages import number
+from headway.tabular.list_arrays import decoded
+
+_BINS = re.compile(r"(?P<column>.*\S)\s*:\s*(?P<bins>\d+)")
+MOST_BINS = 100
+MISSING = "(null)"
+_OWN = ("row", "label", "weight", "prediction")
+FEW_VALUES = 20
+"""A column with more values is not sliced by them unless it is named."""
+MOST_VALUES, MOST_NUMBERS, DEFAULT_BINS = 4, 2, 4
+"""So many columns of few values are chosen, and so many numbers, each in so many bins."""
+
+
+class Part(NamedTuple):
+    """A column, by its values or by quantile bins."""
+
+    column: str
+    bins: int | None = None
+
+
+def parts_of(name: str) -> tuple[Part, ...]:
+    """The columns of a slice as the config names it.
+
+    Raises:
+        ValueError: fewer than two bins, or more than a hundred.
+    """
+    parts = []
+    for text in name.split(" x "):
+        found = _BINS.fullmatch(text.strip())
+        part = Part(found["column"], int(found["bins"])) if found else Part(text.strip())
+        if part.bins is not None and not 2 <= part.bins <= MOST_BINS:
+            raise ValueError(f"{name!r}: a number is cut into 2 to {MOST_BINS} bins, as in distance: 4")
+        parts.append(part)
+    return tuple(parts)
+
+
+def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
+    """Every column that these slices are made of, once."""
+    return tuple(dict.fromkeys(part.column for name in slices or () for part in parts_of(name)))
+
+
+def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """(value, its row indices) for each value of a slice with `min_rows` rows; null is "(null)". By value, bins by size.
+
+    Raises:
+        DataError: the predictions lack a column, or one that is cut into bins holds no numbers.
+    """
+    codes, names = np.zeros(len(table), np.int64), [""]
+    for part in parts_of(name):
+        more, words = _codes(table, part)
+        used, codes = np.unique(codes * len(words) + more, return_inverse=True)
+        joined = (divmod(int(code), len(words)) for code in used)
+        names = [" x ".join(filter(None, (names[left], words[right]))) for left, right in joined]
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+    for code, value in enumerate(names):
+        rows = order[ends[code - 1] if code else 0 : ends[code]]
+        if len(rows) >= max(min_rows, 1):
+            yield value, rows
+
+
+def _codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[str]]:
+    """(which value each row has, the values in order)"""
+    if part.column not in table.column_names:
+        columns = ", ".join(name for name in table.column_names if name not in _OWN)
+        raise DataError(
+            f"the predictions have no column {part.column!r} to slice by", fix=f"there is: {columns or 'none'}"
+        )
+    text = decoded(table.column(part.column).combine_chunks())
+    if part.bins is not None:
+        return _binned(text, part)
+    if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
+        text = text.cast(pa.string())
+    encoded = pc.fill_null(text.cast(pa.string()), MISSING).dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    order = np.argsort(np.asarray(names, object), kind="stable")
+    place = np.empty(len(names), np.int64)
+    place[order] = np.arange(len(names))
+    return place[encoded.indices.to_numpy()], [names[i] for i in order]
+
+
+def _binned(values: pa.Array, part: Part) -> tuple[NDArray[np.int64], list[str]]:
+    assert part.bins is not None
+    try:
+        floats = pc.fill_null(values.cast(pa.float64()), np.nan).to_numpy()
+    except pa.ArrowInvalid:
+        fix = f"slice by its values: {part.column}"
+        raise DataError(f"column {part.column!r} holds no numbers to cut into bins", fix=fix) from None
+    good = np.isfinite(floats)
+    if not good.any():
+        return np.zeros(len(floats), np.int64), [MISSING]
+    edges = np.unique(np.quantile(floats[good], np.linspace(0, 1, part.bins + 1)[1:-1], method="inverted_cdf"))
+    edges = edges[edges < floats[good].max()]
+    codes = np.where(good, np.searchsorted(edges, floats, "left"), len(edges) + 1)
+    if not len(edges):
+        return codes, [f"{part.column} {number(float(floats[good][0]))}", MISSING]
+    shown = [number(float(edge)) for edge in edges]
+    between = [f"{low} < {part.column} <= {high}" for low, high in pairwise(shown)]
+    return codes, [f"{part.column} <= {shown[0]}", *between, f"{part.column} > {shown[-1]}", MISSING]
+
+
+def choose(
+    statistics: Sequence[Mapping[str, Any]],
+    strengths: Mapping[str, float],
+    *,
+    eligible: Sequence[str],
+    rows: int,
+    least: int,
+) -> tuple[str, ...]:
+    """A handful of slices: the columns of few values and the numbers that alone tell most of the label.
+
+    Args:
+        statistics: of the train rows, a summary for each column.
+        strengths: how well each column alone predicts the label, as validation found it.
+        eligible: columns of one value per row that the predictions can have.
+        rows: evaluation rows; with fewer than twice `least` there are no slices.
+        least: rows that a slice needs.
+    """
+    if rows < 2 * least:
+        return ()
+    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) - set(_OWN)}
+    strongest = sorted(known, key=lambda name: (-strengths.get(name, 0.0), name))
+    of_values = [name for name in strongest if 2 <= known[name]["distinct"] <= FEW_VALUES]
+    of_bins = [name for name in strongest if known[name]["type"] != "bytes" and known[name]["distinct"] > FEW_VALUES]
+    return (*of_values[:MOST_VALUES], *(f"{name}: {DEFAULT_BINS}" for name in of_bins[:MOST_NUMBERS]))

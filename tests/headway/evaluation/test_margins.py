@@ -1,0 +1,146 @@
+"""How much worse than the champion is accepted: a number, a share of its value, a share of its gain over the constant."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.evaluation.comparison import compare
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.margins import Margins, parse_tolerance
+from headway.messages import number
+from headway.monitor import Monitor
+from headway.tasks.base import LabelFacts
+from headway.tasks.table import task_of
+
+
+def rare(rows, rate, seed=0):
+    """(labels, the true log odds) at a share of positives."""
+    r = np.random.default_rng(seed)
+    z = 1.5 * r.normal(size=rows) + np.log(rate) - 1.0
+    return (r.random(rows) < probability(z)).astype(float), z
+
+
+def probability(logit):
+    return 1 / (1 + np.exp(-logit))
+
+
+def compared(task, label, candidate, champion, *, config=None, slices=(), columns=None, **facts):
+    config, task = GateConfig(**(config or {"bootstrap": 60})), task_of(task)
+    tables = [pa.table({"label": label, "prediction": p, **(columns or {})}) for p in (candidate, champion)]
+    return compare(
+        task,
+        *tables,
+        config=config,
+        metrics={metric.name: metric for metric in task.metrics},
+        tolerances=config.tolerances(task),
+        label=LabelFacts(**facts) if facts else None,
+        slices=slices,
+        monitor=Monitor(),
+    )
+
+
+def counts(label):
+    return {"counts": (int((label == 0).sum()), int(label.sum()))}
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "value", "words"),
+    [
+        (0.002, 0.002, ""),
+        ("0.5", 0.5, ""),
+        ("1%", 0.003, "1% of the champion's"),
+        ("5% of gain", 0.01, "5% of the gain of 0.2 over the constant"),
+        (" 5%  of gain ", 0.01, "5% of the gain of 0.2 over the constant"),
+    ],
+)
+def test_a_margin_and_what_it_is_a_share_of(tolerance, value, words):
+    mae, rows = task_of("regression").metric("mae"), task_of("regression").rows([0.0, 1.0], [0.3, 0.7])
+    margins = Margins(
+        task_of("regression"), {"mae": tolerance}, LabelFacts(mean=0.4, median=0.5), rows, judging={"mae": mae}
+    )
+    margin = margins.of(mae, rows, mae.value(rows))
+    assert margin.value == pytest.approx(value) and margin.of == words
+
+
+@pytest.mark.parametrize("wrong", ["much", -0.1, "5% of", "% of gain", "nan%"])
+def test_a_wrong_tolerance_is_refused(wrong):
+    with pytest.raises(ValueError, match="a number that is not negative, a percentage like '1%', or '5% of gain'"):
+        parse_tolerance(wrong)
+
+
+def test_without_a_constant_or_a_gain_the_margin_is_a_percent_of_the_champion():
+    label, z = rare(3000, 0.2)
+    unknown = compared("binary", label, probability(z), probability(z)).of("loss")
+    assert unknown.margin.value == pytest.approx(0.01 * unknown.measured.champion)
+    assert "the constant is not known" in str(unknown.margin)
+    hopeless = compared("binary", label, probability(-z), probability(-z), **counts(label)).of("loss")
+    assert "1% of the champion's, which does not beat the constant" in str(hopeless.margin)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.01, 0.001])
+def test_the_margin_of_a_loss_goes_with_what_there_is_to_gain(rate):
+    label, z = rare(100_000, rate)
+    found = compared("binary", label, probability(z), probability(z), **counts(label))
+    loss, gain = found.of("loss"), label.mean()
+    gain = -(gain * np.log(gain) + (1 - gain) * np.log(1 - gain)) - found.of("loss").measured.champion
+    assert loss.margin.value == pytest.approx(0.05 * gain) and loss.outcome == "equal"
+    assert f"(5% of the gain of {number(gain)} over the constant)" in loss.sentence("version 1", 0.95)
+    auc = found.of("auc")
+    assert auc.margin.value == pytest.approx(0.02 * (auc.measured.champion - 0.5))
+
+
+def test_tripled_odds_of_a_rare_class_are_blocked():
+    """0.1% positives, 300 of them: the loss rises by less than 0.002, which was once accepted."""
+    label, z = rare(300_000, 0.001)
+    found = compared("binary", label, probability(z + np.log(3)), probability(z), **counts(label))
+    assert found.of("loss").measured.difference < 0.002
+    assert {c.measured.metric for c in found.overall if c.failed} == {"loss", "bias"}
+
+
+@pytest.mark.parametrize(("rate", "rows"), [(0.01, 200_000), (0.2, 10_000), (0.5, 10_000)])
+def test_shifted_logits_are_blocked_by_the_bias(rate, rows):
+    label, z = rare(rows, rate)
+    bias = compared("binary", label, probability(z + 0.3), probability(z), **counts(label)).of("bias")
+    assert bias.failed and bias.margin.value == 0.1
+    better = compared("binary", label, probability(z), probability(z + 0.3), **counts(label)).of("bias")
+    assert better.outcome == "better"
+
+
+def test_a_bias_of_few_deviations_is_blocked_in_a_regression():
+    r = np.random.default_rng(0)
+    x = r.normal(size=20_000)
+    label = x + r.normal(size=20_000)
+    facts = {"mean": 0.0, "median": 0.0}
+    found = compared("regression", label, x + 0.05 * label.std(), x, **facts)
+    assert [c.measured.metric for c in found.overall if c.failed] == ["bias"]
+    assert [c.metric.name for c in found.overall] == ["rmse", "mae", "bias"]
+    same = compared("regression", label, x + 0.05 * r.normal(size=20_000), x, **facts)
+    assert not any(c.failed for c in same.overall)
+
+
+def test_one_outlier_does_not_hide_a_worse_absolute_error():
+    r = np.random.default_rng(0)
+    x = r.normal(size=5000)
+    label = x + r.normal(size=5000)
+    label[0] += 500
+    found = compared("regression", label, x + 0.8 * r.normal(size=5000), x, mean=0.0, median=0.0)
+    assert not found.of("rmse").failed and found.of("mae").failed
+
+
+def test_a_slice_has_at_least_the_margin_of_all_rows():
+    label, z = rare(6000, 0.2)
+    where = np.where(np.arange(6000) % 2, "flat", "steep")
+    champion = np.where(where == "flat", label[where == "flat"].mean(), probability(z))
+    found = compared("binary", label, champion, champion, slices=("where",), columns={"where": where}, **counts(label))
+    margins = {c.value: c.margin.value for c in found.slices if c.measured.metric == "loss"}
+    assert margins["flat"] == pytest.approx(found.of("loss").margin.value) and margins["steep"] > margins["flat"]
+
+
+def test_multiclass_shares_are_compared():
+    r = np.random.default_rng(0)
+    logits = r.normal(size=(8000, 3))
+    soft = lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True)  # noqa: E731
+    label = (soft(logits).cumsum(1) > r.random((8000, 1))).argmax(1)
+    tables = [list(soft(logits + np.array([shift, 0, 0]))) for shift in (0.3, 0.0)]
+    found = compared("multiclass", label, *tables, counts=tuple(np.bincount(label).tolist()))
+    assert found.of("bias").failed
