@@ -28,6 +28,7 @@ from headway.user_code import files as user_files
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
 from tfcore.runtime.tf_import import startup
+from tfcore.train.settings.auto import bins_of
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
 
@@ -259,17 +260,20 @@ class DataSteps:
             **({"task_file": user_files.digest(task_file)} if task_file else {}),
             "inputs": {"statistics": self.statistics.fingerprint},
         }
+        rows = self.statistics.result["rows"].get("train", 0) if self.statistics.result is not None else 0
+        if bins := bins_of(self.pipeline.model, rows):
+            key["bins"] = bins
         derived = self.pipeline.preprocess
         if derived is not None and analysed is not None:
             key["inputs"] |= {"analysed": analysed.fingerprint}
             key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            fields: dict[str, Any] = {}
+            fields: dict[str, Any] = {"bins": bins}
             if derived is not None and analysed is not None:
                 result = analysed.get()
                 parameters = {"function": derived.function, "reads": result["reads"], "columns": result["columns"]}
-                fields = {
+                fields |= {
                     "derived": DerivedParameters.model_validate(parameters),
                     "derived_statistics": analysed.path / "train",
                     "derived_transforms": derived.columns,

@@ -34,6 +34,10 @@ EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
+LEAST_ENSEMBLE = 1_000
+"""From this many train rows on, and below `REGULARIZED`, the model that a pipeline says nothing of is `tabm`."""
+ENSEMBLE_RATE, ENSEMBLE_HIDDEN, ENSEMBLE_L2 = 0.004, (128, 128), 0.2
+"""Its learning rate, hidden layers, and penalty as a share of a single network's."""
 SOFT_CLIP = 4.0
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
@@ -62,11 +66,25 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
     """
     if facts.rows >= LARGE or not facts.rows:
         return _explicit(training), _explicit(model)
+    if not facts.images and training.ranking is None and ":" not in facts.task:
+        model = _named(model, facts.rows)
     model = _model(model, facts)
-    return _training(training, facts, penalized=model.l2 > 0), _explicit(model)
+    return _training(training, model, facts), _explicit(model)
 
 
-def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> TrainingConfig:
+def bins_of(model: ModelConfig, rows: int) -> int:
+    """Quantile bins of the train rows that the model of so many rows may ask for; 0: none."""
+    return _named(model, rows).quantile_bins
+
+
+def _named(model: ModelConfig, rows: int) -> ModelConfig:
+    """The model by name; an ensemble where rows are neither few nor many, and the pipeline says nothing of its model."""
+    ensemble = LEAST_ENSEMBLE <= rows < REGULARIZED and not model.model_fields_set
+    return ModelConfig(name="tabm") if ensemble else model
+
+
+def _training(training: TrainingConfig, model: ModelConfig, facts: Facts) -> TrainingConfig:
+    penalized, ensemble = model.l2 > 0, model.name == "tabm"
     settings, chosen = training.model_fields_set, dict[str, Any]()
     batch = training.batch_size
     if "batch_size" not in settings:
@@ -81,7 +99,9 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
             patience=PATIENCE, every_steps=max(1, steps // LOOKS), holdout=0.1 if facts.rows >= 1_000 else 0.2
         )
     if "learning_rate" not in settings and training.optimizer.name in _ADAM:
-        chosen["learning_rate"] = CosineRate(name="cosine", initial=RATE, warmup_steps=max(1, round(WARMUP * steps)))
+        chosen["learning_rate"] = CosineRate(
+            name="cosine", initial=ENSEMBLE_RATE if ensemble else RATE, warmup_steps=max(1, round(WARMUP * steps))
+        )
     return _explicit(training, chosen)
 
 
@@ -100,11 +120,13 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     if model.user_defined or facts.images or facts.rows >= REGULARIZED:
         return model
     rows, chosen = facts.rows, dict[str, Any]()
-    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), model.hidden)
+    ensemble = model.name == "tabm"
+    hidden = ENSEMBLE_HIDDEN if ensemble else model.hidden
+    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
-    chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
+    chosen["l2"] = _rounded((5.0 / rows + 3000.0 / rows**2) * (ENSEMBLE_L2 if ensemble else 1.0))
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
 
 
@@ -137,7 +159,11 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
         model.name,
     ]
     if not model.user_defined:
+        if model.name == "tabm":
+            parts[-1] += f" of {counted(model.members, 'member')}"
         parts.append(f"hidden {', '.join(map(str, model.hidden)) or 'none'}")
+        if model.quantile_bins:
+            parts.append(f"numbers in {counted(model.quantile_bins, 'bin')}")
         if model.linear:
             parts.append("a linear path")
         if model.l2 or model.linear_l2:
