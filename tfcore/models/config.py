@@ -22,7 +22,7 @@ Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 class ModelConfig(Grown):
     """A built-in model by name, or `module:function` of a Python file beside the pipeline."""
 
-    newer = ("linear", "soft_clip", "l2", "linear_l2", "bins", "members", "cross_layers", "cross_rank")
+    newer = ("linear", "soft_clip", "l2", "linear_l2", "most_ids", "bins", "members", "cross_layers", "cross_rank")
 
     name: str = Field(
         default="mlp", description="mlp, wide_deep, dcn, tabm, or module:function of a file beside the pipeline"
@@ -49,6 +49,11 @@ class ModelConfig(Grown):
     )
     l2: Penalty = Field(default=0.0, description="added to the loss: l2 / 2 * the squared weights of the hidden layers")
     linear_l2: Penalty = Field(default=0.0, description="the same for the weights of the linear part")
+    most_ids: int | None = Field(
+        default=None,
+        ge=1,
+        description="hidden layers see categorical columns of at most so many ids; a linear part sees all; null: all",
+    )
     bins: int | None = Field(
         default=None,
         ge=0,
@@ -84,6 +89,10 @@ class ModelConfig(Grown):
         for field, name in (("members", "tabm"), ("cross_layers", "dcn"), ("cross_rank", "dcn")):
             if not self.user_defined and self.name != name and getattr(self, field) != default_of(field):
                 raise ValueError(f"{field}: only {name} has it, not {self.name}")
+        if self.most_ids is not None and not (self.linear or self.name == "wide_deep" or self.user_defined):
+            raise ValueError(
+                "most_ids: without a linear part no part of the model would see the other columns; set linear: true"
+            )
         if self.name == "tabm" and not self.hidden:
             raise ValueError("hidden: the members of tabm are told apart by hidden layers; give it one or more")
         for cross in self.crosses:

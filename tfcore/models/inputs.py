@@ -28,11 +28,11 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
         ConfigError: the layout has no inputs.
     """
     parts, penalty = [], l2(config.l2)
-    if layout.categorical:
-        sizes = [entry.size for entry in layout.categorical]
-        embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, regularizer=penalty, name="embeddings")(
-            inputs["categorical"]
-        )
+    if seen := _seen(config, layout):
+        sizes, ids = [layout.categorical[column].size for column in seen], inputs["categorical"]
+        if len(sizes) < len(layout.categorical):
+            ids = keras.ops.take(ids, seen, axis=1)
+        embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, regularizer=penalty, name="embeddings")(ids)
         parts.append(keras.layers.Flatten(name="embedded")(embedded))
     if layout.lists:
         embedded = list_embedding(layout, config.embedding, seed, name="list_embeddings", regularizer=penalty)(
@@ -47,6 +47,14 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
     if not parts:
         raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
     return parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
+
+
+def _seen(config: ModelConfig, layout: Layout) -> list[int]:
+    """The categorical columns that the hidden layers see; all, where there would be no input at all."""
+    most = config.most_ids
+    seen = [column for column, entry in enumerate(layout.categorical) if most is None or entry.size <= most]
+    others = set(layout.inputs()) - {"numeric", "categorical"}
+    return seen if seen or layout.numeric or others else [*range(len(layout.categorical))]
 
 
 def l2(penalty: float) -> keras.regularizers.Regularizer | None:

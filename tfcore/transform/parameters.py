@@ -55,6 +55,8 @@ AUTO_TOP_K = 10_000
 AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
+LEAST_BIN = 0.001
+"""Bins are wider than this share of the standard deviation: a rounding error in a narrower one would be seen in predictions."""
 _SEPARATORS, _LOOKED_AT = ("|", ";", ","), 1000
 
 
@@ -459,12 +461,16 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
 
 
 def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:
-    """Edges of `bins` equally full bins of what the operations give for the train values, each a float32; fewer where
-    values recur, and none where all are the same."""
+    """Edges of `bins` equally full bins of what the operations give for the train values; fewer where values recur or
+    lie close together, and none where all are the same."""
     if not bins or sample is None or sample.empty:
         return ()
-    edges = np.unique(sample.quantile([i / bins for i in range(bins + 1)]).astype(np.float32))
-    return tuple(edges.tolist()) if len(edges) > 1 else ()
+    least = LEAST_BIN * sample.moments()[1]
+    edges: list[float] = []
+    for edge in sample.quantile([place / bins for place in range(bins + 1)]).astype(np.float32).tolist():
+        if not edges or edge - edges[-1] > least:
+            edges.append(edge)
+    return tuple(edges) if len(edges) > 1 else ()
 
 
 def _size(last: FittedOp, column: Column) -> int | None:

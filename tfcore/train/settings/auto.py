@@ -36,9 +36,10 @@ LEAST_STEPS_OF_IMAGES = 300
 RATE, WARMUP = 0.002, 0.05
 LEAST_ENSEMBLE = 1_000
 """From this many train rows on, and below `REGULARIZED`, the model that a pipeline says nothing of is `tabm`."""
-ENSEMBLE_RATE, ENSEMBLE_HIDDEN, ENSEMBLE_L2 = 0.004, (128, 128), 0.2
-"""Its learning rate, hidden layers, and penalty as a share of a single network's."""
+ENSEMBLE_HIDDEN = (64, 64)
 SOFT_CLIP = 4.0
+ROWS_PER_ID, LEAST_IDS = 20, 50
+"""Hidden layers learn columns of fewer rows per id by heart; the linear path shrinks each id by its penalty."""
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
@@ -69,7 +70,7 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
     if not facts.images and training.ranking is None and ":" not in facts.task:
         model = _named(model, facts.rows)
     model = _model(model, facts)
-    return _training(training, model, facts), _explicit(model)
+    return _training(training, facts, penalized=model.l2 > 0), _explicit(model)
 
 
 def bins_of(model: ModelConfig, rows: int) -> int:
@@ -83,8 +84,7 @@ def _named(model: ModelConfig, rows: int) -> ModelConfig:
     return ModelConfig(name="tabm") if ensemble else model
 
 
-def _training(training: TrainingConfig, model: ModelConfig, facts: Facts) -> TrainingConfig:
-    penalized, ensemble = model.l2 > 0, model.name == "tabm"
+def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> TrainingConfig:
     settings, chosen = training.model_fields_set, dict[str, Any]()
     batch = training.batch_size
     if "batch_size" not in settings:
@@ -99,9 +99,7 @@ def _training(training: TrainingConfig, model: ModelConfig, facts: Facts) -> Tra
             patience=PATIENCE, every_steps=max(1, steps // LOOKS), holdout=0.1 if facts.rows >= 1_000 else 0.2
         )
     if "learning_rate" not in settings and training.optimizer.name in _ADAM:
-        chosen["learning_rate"] = CosineRate(
-            name="cosine", initial=ENSEMBLE_RATE if ensemble else RATE, warmup_steps=max(1, round(WARMUP * steps))
-        )
+        chosen["learning_rate"] = CosineRate(name="cosine", initial=RATE, warmup_steps=max(1, round(WARMUP * steps)))
     return _explicit(training, chosen)
 
 
@@ -120,13 +118,14 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     if model.user_defined or facts.images or facts.rows >= REGULARIZED:
         return model
     rows, chosen = facts.rows, dict[str, Any]()
-    ensemble = model.name == "tabm"
-    hidden = ENSEMBLE_HIDDEN if ensemble else model.hidden
+    hidden = ENSEMBLE_HIDDEN if model.name == "tabm" else model.hidden
     chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
+    if model.linear or "linear" not in model.model_fields_set:
+        chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
-    chosen["l2"] = _rounded((5.0 / rows + 3000.0 / rows**2) * (ENSEMBLE_L2 if ensemble else 1.0))
+    chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
 
 
