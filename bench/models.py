@@ -5,7 +5,8 @@
 
 Each table is one that a package ships. The pipeline has a name, a source, a label and `columns: auto`. LogisticRegression or
 Ridge (standardized numbers, mean imputation, one column per category) and HistGradientBoosting learn from the same train rows
-and columns, read back from Headway's own shards, and all are judged on Headway's eval rows. `seconds` are the training's own. A seed is also the salt of the split.
+and columns, read back from Headway's own shards, and all are judged on Headway's eval rows. `seconds` are the training's own.
+A seed is also the salt of the split; `--model "{name: mlp}"` with the same seeds compares models on the same splits.
 
 Required: the metric (AUC, accuracy or R2) is no worse than the linear model's by more than 0.01 or one standard error of the
 paired differences over the seeds, whichever is larger, on nine of ten tables; and it is below the constant's on none.
