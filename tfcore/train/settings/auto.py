@@ -34,7 +34,7 @@ EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
-LEAST_ENSEMBLE = 1_000
+LEAST_ENSEMBLE = 2_000
 """From this many train rows on, and below `REGULARIZED`, the model that a pipeline says nothing of is `tabm`."""
 ENSEMBLE_HIDDEN = (64, 64)
 SOFT_CLIP = 4.0

@@ -40,7 +40,9 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert 0 < training.learning_rate.warmup_steps < training.steps / 10
     assert model.linear and model.l2 > model.linear_l2 > 0 and model.soft_clip
     assert model.name == ("tabm" if rows >= LEAST_ENSEMBLE else "mlp")
-    assert model.hidden == ((16,) if rows < 500 else (32, 16) if rows < 1000 else (64, 64))
+    assert model.hidden == (
+        (16,) if rows < 500 else (32, 16) if rows < 1000 else (100, 70, 50, 25) if rows < 2000 else (64, 64)
+    )
     assert model.most_ids == max(50, rows // 20)
     assert "a linear path" in described(training, model) and "no holdout" in described(training, model)
 
