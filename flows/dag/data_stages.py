@@ -28,7 +28,6 @@ from headway.user_code import files as user_files
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
 from tfcore.runtime.tf_import import startup
-from tfcore.train.settings.auto import bins_of
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
 
@@ -260,8 +259,7 @@ class DataSteps:
             **({"task_file": user_files.digest(task_file)} if task_file else {}),
             "inputs": {"statistics": self.statistics.fingerprint},
         }
-        rows = self.statistics.result["rows"].get("train", 0) if self.statistics.result is not None else 0
-        if bins := bins_of(self.pipeline.model, rows):
+        if bins := self.pipeline.model.quantile_bins:
             key["bins"] = bins
         derived = self.pipeline.preprocess
         if derived is not None and analysed is not None:

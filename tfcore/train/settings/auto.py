@@ -34,8 +34,6 @@ EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
-LEAST_ENSEMBLE = 2_000
-"""From this many train rows on, and below `REGULARIZED`, the model that a pipeline says nothing of is `tabm`."""
 ENSEMBLE_HIDDEN = (64, 64)
 SOFT_CLIP = 4.0
 ROWS_PER_ID, LEAST_IDS = 20, 50
@@ -67,21 +65,8 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
     """
     if facts.rows >= LARGE or not facts.rows:
         return _explicit(training), _explicit(model)
-    if not facts.images and training.ranking is None and ":" not in facts.task:
-        model = _named(model, facts.rows)
     model = _model(model, facts)
     return _training(training, facts, penalized=model.l2 > 0), _explicit(model)
-
-
-def bins_of(model: ModelConfig, rows: int) -> int:
-    """Quantile bins of the train rows that the model of so many rows may ask for; 0: none."""
-    return _named(model, rows).quantile_bins
-
-
-def _named(model: ModelConfig, rows: int) -> ModelConfig:
-    """The model by name; an ensemble where rows are neither few nor many, and the pipeline says nothing of its model."""
-    ensemble = LEAST_ENSEMBLE <= rows < REGULARIZED and not model.model_fields_set
-    return ModelConfig(name="tabm") if ensemble else model
 
 
 def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> TrainingConfig:

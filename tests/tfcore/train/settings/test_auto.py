@@ -7,7 +7,7 @@ import pytest
 
 from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import ModelConfig
-from tfcore.train.settings.auto import HOLDOUT, LARGE, LEAST_ENSEMBLE, MOST_STEPS, Facts, bins_of, described, resolve
+from tfcore.train.settings.auto import HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
 from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
 from tfcore.train.settings.schedule import ConstantRate
 
@@ -39,25 +39,14 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert training.learning_rate.name == "cosine"
     assert 0 < training.learning_rate.warmup_steps < training.steps / 10
     assert model.linear and model.l2 > model.linear_l2 > 0 and model.soft_clip
-    assert model.name == ("tabm" if rows >= LEAST_ENSEMBLE else "mlp")
-    assert model.hidden == (
-        (16,) if rows < 500 else (32, 16) if rows < 1000 else (100, 70, 50, 25) if rows < 2000 else (64, 64)
-    )
+    assert model.hidden == ((16,) if rows < 500 else (32, 16) if rows < 1000 else (100, 70, 50, 25))
     assert model.most_ids == max(50, rows // 20)
     assert "a linear path" in described(training, model) and "no holdout" in described(training, model)
 
 
-def test_a_model_that_is_named_or_set_stays_and_so_does_one_of_images_groups_or_a_task_of_the_users():
-    assert resolved(5000, model={"name": "mlp"})[1].name == "mlp"
-    assert resolved(5000, model={"hidden": (7,)})[1].name == "mlp"
-    assert resolved(5000, images=True)[1].name == resolved(5000, task="mine:Task")[1].name == "mlp"
-    assert resolved(5000, {"ranking": {}})[1].name == "mlp"
-
-
-@pytest.mark.parametrize("rows", [0, 900, 5000, 30_000])
-@pytest.mark.parametrize("model", [{}, {"name": "tabm"}, {"name": "mlp", "bins": 8}, {"name": "tabm", "bins": 0}])
-def test_the_transform_has_the_bins_of_the_model_that_is_chosen(rows, model):
-    assert bins_of(ModelConfig(**model), rows) == resolved(rows, model=model)[1].quantile_bins
+def test_tabm_has_smaller_hidden_layers_and_keeps_its_name():
+    _, model = resolved(5000, model={"name": "tabm"})
+    assert (model.name, model.hidden, model.quantile_bins) == ("tabm", (64, 64), 16)
 
 
 def test_penalties_fall_and_steps_rise_with_the_rows():
