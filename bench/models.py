@@ -5,7 +5,8 @@
 
 Each table is one that a package ships. The pipeline has a name, a source, a label and `columns: auto`. LogisticRegression or
 Ridge (standardized numbers, mean imputation, one column per category) and HistGradientBoosting learn from the same train rows
-and columns, read back from Headway's own shards, and all are judged on Headway's eval rows. A seed is also the salt of the split.
+and columns, read back from Headway's own shards, and all are judged on Headway's eval rows. `seconds` are the training's own.
+A seed is also the salt of the split; `--model "{name: mlp}"` with the same seeds compares models on the same splits.
 
 Required: the metric (AUC, accuracy or R2) is no worse than the linear model's by more than 0.01 or one standard error of the
 paired differences over the seeds, whichever is larger, on nine of ten tables; and it is below the constant's on none.
@@ -42,15 +43,20 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--tables", nargs="+", choices=[*TABLES], default=[*TABLES])
     options.add_argument("--seeds", type=int, default=SEEDS)
+    options.add_argument("--model", default="{}", help='the pipeline\'s `model`, such as "{name: dcn}"')
     options.add_argument("--json", type=Path, help="also write every figure to this file")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     header("models")
     print(
-        f"{'table':<14}{'train rows':>11}  {'metric':<9}{'Headway':>9}{'linear':>9}{'trees':>9}{'constant':>9}  difference"
+        f"{'table':<14}{'train rows':>11}  {'metric':<9}{'Headway':>9}{'linear':>9}{'trees':>9}{'constant':>9}"
+        f"{'seconds':>9}  difference"
     )
     found = {}
-    with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch, Runner(Path(scratch)) as runner:
+    with (
+        tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch,
+        Runner(Path(scratch), arguments.model) as runner,
+    ):
         for name in arguments.tables:
             scores = [runner.scores(name, *TABLES[name](), seed=seed) for seed in range(arguments.seeds)]
             found[name] = summary(scores)
@@ -70,7 +76,10 @@ def main() -> None:
 
 def summary(scores: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over the seeds, and whether Headway is no worse than the linear model."""
-    facts = {name: float(np.mean([one[name] for one in scores])) for name in ("headway", "linear", "trees", "constant")}
+    facts = {
+        name: float(np.mean([one[name] for one in scores]))
+        for name in ("headway", "linear", "trees", "constant", "seconds")
+    }
     differences = np.asarray([one["headway"] - one["linear"] for one in scores])
     error = float(differences.std(ddof=1) / math.sqrt(len(differences))) if len(differences) > 1 else 0.0
     return facts | {
@@ -88,15 +97,15 @@ def line(name: str, facts: dict[str, Any]) -> str:
     ending = "" if facts["passed"] else "  WORSE"
     return (
         f"{name:<14}{facts['rows']:>11,}  {METRICS[facts['task']]:<9}{numbers}"
-        f"  {facts['difference']:+.3f} +- {facts['error']:.3f}{ending}"
+        f"{facts['seconds']:>9.1f}  {facts['difference']:+.3f} +- {facts['error']:.3f}{ending}"
     )
 
 
 class Runner:
     """Pipelines run up to their evaluation, all in one TensorFlow process, and what scikit-learn makes of their rows."""
 
-    def __init__(self, folder: Path):
-        self._folder = folder
+    def __init__(self, folder: Path, model: str = "{}"):
+        self._folder, self._model = folder, model
 
     def __enter__(self) -> Runner:
         from flows.execution.tensorflow_process import Child
@@ -117,7 +126,7 @@ class Runner:
         from flows.execution.engine import Engine
         from headway.monitor import Monitor
 
-        folder = laid(self._folder / name, table, label)
+        folder = laid(self._folder / name, table, label, self._model)
         loaded = read_pipeline(folder, {"seed": seed, "split.salt": seed})
         store = loaded.open_store()
         run_spec = RunSpec(loaded=loaded, store=store, last="evaluate")
@@ -143,17 +152,18 @@ class Runner:
             "constant": metric(task, wanted[1], constant),
             "task": task,
             "rows": len(train[1]),
+            "seconds": outputs["train"].get()["seconds"],
         }
 
 
-def laid(folder: Path, table: pa.Table, label: str) -> Path:
-    """The folder with the table and the shortest pipeline.yaml there is."""
+def laid(folder: Path, table: pa.Table, label: str, model: str = "{}") -> Path:
+    """The folder with the table and the shortest pipeline.yaml there is, but for a `model`."""
     if not folder.exists():
         folder.mkdir()
         pq.write_table(table, folder / "table.parquet")
         source = "{format: parquet, path: table.parquet}"
         (folder / "pipeline.yaml").write_text(
-            f"name: {folder.name}\nsource: {source}\nlabel: {label}\ncolumns: auto\n", encoding="utf-8"
+            f"name: {folder.name}\nsource: {source}\nlabel: {label}\ncolumns: auto\nmodel: {model}\n", encoding="utf-8"
         )
     return folder
 
@@ -303,6 +313,12 @@ def _flights() -> tuple[pa.Table, str]:
     return table.take(np.random.default_rng(0).choice(table.num_rows, 5000, replace=False)), "arr_delay > 15"
 
 
+def _mixed() -> tuple[pa.Table, str]:
+    """15,000 rows of numbers, words and identifiers with many values."""
+    table = raw_flights().drop_columns(["time_hour", "arr_time", "air_time"])
+    return table.take(np.random.default_rng(7).choice(table.num_rows, 15_000, replace=False)), "arr_delay > 15"
+
+
 TABLES: dict[str, Callable[[], tuple[pa.Table, str]]] = {
     "iris": lambda: _sklearn("iris"),
     "wine": lambda: _sklearn("wine"),
@@ -316,6 +332,7 @@ TABLES: dict[str, Callable[[], tuple[pa.Table, str]]] = {
     "flights": _flights,
     "weather": _new_york_weather,
     "affairs": lambda: _statsmodels("fair", "affairs > 0"),
+    "mixed": _mixed,
 }
 """The name of each table to (the table, the label), smallest first."""
 

@@ -316,7 +316,7 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     elif isinstance(store, dict):
         raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in store.items()}
     loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
-    own = "put the module beside the pipeline, or name a built-in model: mlp, wide_deep"
+    own = "put the module beside the pipeline, or name a built-in model: mlp, wide_deep, dcn, tabm"
     beside = "put the module with the function beside the pipeline"
     for what, module, fix in (
         (f"model.name: {loaded.pipeline.model.name!r}", loaded.module_file, own),

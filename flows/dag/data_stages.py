@@ -261,17 +261,19 @@ class DataSteps:
             **({"task_file": user_files.digest(task_file)} if task_file else {}),
             "inputs": {"statistics": self.statistics.fingerprint},
         }
+        if bins := self.pipeline.model.quantile_bins:
+            key["bins"] = bins
         derived = self.pipeline.preprocess
         if derived is not None and analysed is not None:
             key["inputs"] |= {"analysed": analysed.fingerprint}
             key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            fields: dict[str, Any] = {}
+            fields: dict[str, Any] = {"bins": bins}
             if derived is not None and analysed is not None:
                 result = analysed.get()
                 parameters = {"function": derived.function, "reads": result["reads"], "columns": result["columns"]}
-                fields = {
+                fields |= {
                     "derived": DerivedParameters.model_validate(parameters),
                     "derived_statistics": analysed.path / "train",
                     "derived_transforms": derived.columns,

@@ -1,4 +1,4 @@
-"""Keras models from a config: the built-in `mlp` and `wide_deep`, or a function of the user's module.
+"""Keras models from a config: the built-in `mlp`, `wide_deep`, `dcn` and `tabm`, or a function of the user's module.
 
     model = build(ModelConfig(name="mlp"), layout, seed=0)
     model({"numeric": float32 [rows, n], "categorical": int32 [rows, m]})    # float32 [rows, outputs]
@@ -22,22 +22,21 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headway.errors import ConfigError, StoreError
+from headway.errors import StoreError
 from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.heads.table import label_head
 from tfcore.models.config import ModelConfig
-from tfcore.models.convolutions import image_features
-from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip
+from tfcore.models.cross_network import CrossNetwork
+from tfcore.models.inputs import Layout, features, inputs_of, l2
+from tfcore.models.layers import HashDropout
+from tfcore.models.linear_path import linear_parts
+from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members
 from tfcore.models.precision import computing_in
 from tfcore.models.user_model import user_model
 
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
 _VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
-LINEAR_SPEED = 10.0
-"""How much faster the linear path of a model learns than its hidden layers, up to 32 inputs."""
-Layout = Any
-"""tfcore.transform's TransformParameters."""
 
 
 def build(
@@ -83,124 +82,67 @@ def seeded(seed: int) -> Iterator[None]:
         np.random.set_state(states[1])
 
 
-def _inputs(layout: Layout) -> dict[str, keras.KerasTensor]:
-    return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
-
-
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
     """Hidden layers, with `linear` or as wide_deep added to a linear model over every input (and crosses of categories)."""
-    inputs = _inputs(layout)
-    parts = [_deep(inputs, config, layout, seed, step)]
+    inputs = inputs_of(layout)
+    total = _hidden(features(inputs, config, layout, seed), config, layout, seed, step)
     if config.linear or config.name == "wide_deep":
-        parts += _wide(inputs, config, layout, seed)
-    total = parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
+        parts = linear_parts(inputs, config, layout, seed)
+        if config.name == "tabm":  # all members have it
+            parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in parts]
+        total = keras.layers.Add(dtype="float32", name="wide_and_deep")([total, *parts]) if parts else total
+    if config.name == "tabm":
+        total = MeanOfMembers(dtype="float32", name="mean_of_members")(total)
     return keras.Model(inputs, _output(total, layout), name=config.name)
 
 
-def _wide(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
-    """The parts of a linear model over every input.
-
-    With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
-    by about the learning rate, so that the linear model is there first and the hidden layers learn what it leaves.
-    """
-    count = label_head(layout.label).outputs
-    speed = LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32) if config.linear else 1.0
-    # the penalty is that of the weight as it counts
-    penalty = _l2(config.linear_l2 * speed**2)
-    parts = []
-    if layout.numeric:
-        parts.append(
-            keras.layers.Dense(
-                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=penalty, name="wide_numeric"
-            )(inputs["numeric"])
-        )
-    sizes = [entry.size for entry in layout.categorical]
-    if sizes:
-        ids = inputs["categorical"]
-        if config.crosses:
-            cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
-            ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
-        weights = OffsetEmbedding(
-            sizes, count, seed=seed, initial="zeros", regularizer=penalty, name="wide_categorical"
-        )(ids)
-        parts.append(keras.ops.sum(weights, axis=1))
-    elif config.crosses:
-        _cross_indices(config, layout)
-    if layout.lists:
-        weights = _list_embedding(layout, count, seed, name="wide_lists", initial="zeros", regularizer=penalty)(
-            inputs["lists"]
-        )
-        parts.append(keras.ops.sum(weights, axis=1))
-    if speed == 1.0:
-        return parts
-    return [keras.layers.Rescaling(speed, name=f"wide_speed_{number}")(part) for number, part in enumerate(parts)]
-
-
-def _l2(penalty: float) -> keras.regularizers.Regularizer | None:
-    return keras.regularizers.L2(penalty / 2) if penalty else None
-
-
-def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
-    names = [entry.name for entry in layout.categorical]
-    for cross in config.crosses:
-        for name in cross:
-            if name not in names:
-                raise ConfigError(
-                    f"crosses: {name!r} is not a categorical input",
-                    where="model",
-                    fix=f"use some of: {', '.join(names) or '(there are none)'}",
-                )
-    return [[names.index(name) for name in cross] for cross in config.crosses]
-
-
-def _deep(
-    inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
+def _hidden(
+    features: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    parts, penalty = [], _l2(config.l2)
-    if layout.categorical:
-        sizes = [entry.size for entry in layout.categorical]
-        embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, regularizer=penalty, name="embeddings")(
-            inputs["categorical"]
-        )
-        parts.append(keras.layers.Flatten(name="embedded")(embedded))
-    if layout.lists:
-        embedded = _list_embedding(layout, config.embedding, seed, name="list_embeddings", regularizer=penalty)(
-            inputs["lists"]
-        )
-        parts.append(keras.layers.Flatten(name="embedded_lists")(embedded))
-    if layout.numeric:
-        numeric = inputs["numeric"]
-        parts.append(SoftClip(config.soft_clip, name="soft_clip")(numeric) if config.soft_clip else numeric)
-    parts += [
-        image_features(inputs[name], name, kind=config.images, seed=seed)
-        for name, (row, dtype) in layout.inputs().items()
-        if dtype == "uint8"
-    ]
-    if not parts:
-        raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
-    x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
+    """The hidden layers and the output. [rows, outputs], of `tabm` [rows, members, outputs]"""
+    x, penalty, members = features, l2(config.l2), config.name == "tabm"
+    if members:
+        x = Members(config.members, seed=seed, name="members")(x)
     for number, units in enumerate(config.hidden):
-        start = keras.initializers.GlorotUniform(seed=seed + 1 + number)
-        x = keras.layers.Dense(
-            units, activation="relu", kernel_initializer=start, kernel_regularizer=penalty, name=f"hidden_{number}"
-        )(x)
+        start = seed + 1 + number
+        if members:
+            x = MemberDense(units, seed=start, regularizer=penalty, name=f"hidden_{number}")(x)
+        else:
+            x = keras.layers.Dense(
+                units,
+                activation="relu",
+                kernel_initializer=keras.initializers.GlorotUniform(seed=start),
+                kernel_regularizer=penalty,
+                name=f"hidden_{number}",
+            )(x)
         rate = knob("dropout", config.dropout)
         rate = rate if isinstance(rate, tf.Variable) else config.dropout
         if isinstance(rate, tf.Variable) or rate:
             x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
+    outputs = label_head(layout.label).outputs
+    if members:
+        return MemberOutput(
+            outputs,
+            seed=seed,
+            initial="zeros" if config.linear else "glorot",
+            regularizer=l2(config.l2 / config.members),
+            bias_initializer=_bias(config, layout),
+            dtype="float32",
+            name="output",
+        )(x)
+    if config.name == "dcn":
+        crossed = CrossNetwork(
+            config.cross_layers, rank=config.cross_rank, seed=seed, regularizer=penalty, name="cross_network"
+        )(features)
+        x = keras.layers.Concatenate(name="crossed_and_deep")([crossed, x]) if config.hidden else crossed
     return keras.layers.Dense(
-        label_head(layout.label).outputs,
+        outputs,
         kernel_initializer="zeros" if config.linear else keras.initializers.GlorotUniform(seed=seed),
         kernel_regularizer=penalty,
         bias_initializer=_bias(config, layout),
         dtype="float32",
         name="output",
     )(x)
-
-
-def _list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> ListEmbedding:
-    sizes, slots = [entry.size for entry in layout.lists], [entry.width for entry in layout.lists]
-    return ListEmbedding(sizes, slots, width, seed=seed + 7919, **keywords)
 
 
 def _bias(config: ModelConfig, layout: Layout) -> Any:

@@ -14,16 +14,32 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Grown
 
-BUILT_IN = ("mlp", "wide_deep")
+BUILT_IN = ("mlp", "wide_deep", "dcn", "tabm")
+TABM_BINS = 16
 Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class ModelConfig(Grown):
     """A built-in model by name, or `module:function` of a Python file beside the pipeline."""
 
-    newer = ("linear", "soft_clip", "l2", "linear_l2", "images")
+    newer = (
+        *(
+            "linear",
+            "soft_clip",
+            "l2",
+            "linear_l2",
+            "most_ids",
+            "bins",
+            "members",
+            "cross_layers",
+            "cross_rank",
+            "images",
+        ),
+    )
 
-    name: str = Field(default="mlp", description="mlp, wide_deep, or module:function of a file beside the pipeline")
+    name: str = Field(
+        default="mlp", description="mlp, wide_deep, dcn, tabm, or module:function of a file beside the pipeline"
+    )
     hidden: tuple[int, ...] = Field(default=(100, 70, 50, 25), description="units of the hidden layers")
     embedding: int = Field(default=8, ge=1, le=4096, description="width of every categorical column's embedding")
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="share of hidden units dropped in training")
@@ -49,6 +65,21 @@ class ModelConfig(Grown):
     )
     l2: Penalty = Field(default=0.0, description="added to the loss: l2 / 2 * the squared weights of the hidden layers")
     linear_l2: Penalty = Field(default=0.0, description="the same for the weights of the linear part")
+    most_ids: int | None = Field(
+        default=None,
+        ge=1,
+        description="hidden layers see categorical columns of at most so many ids; a linear part sees all; null: all",
+    )
+    bins: int | None = Field(
+        default=None,
+        ge=0,
+        le=1000,
+        description="hidden layers see piecewise linear embeddings of numbers, over so many quantile bins of the train rows; "
+        "0: the numbers; null: 16 for tabm, 0 for others",
+    )
+    members: int = Field(default=8, ge=1, le=256, description="tabm: networks in the ensemble")
+    cross_layers: int = Field(default=2, ge=1, le=16, description="dcn: cross layers")
+    cross_rank: int = Field(default=0, ge=0, description="dcn: rank of a cross layer's matrix; 0: full")
     options: dict[str, Any] = Field(default_factory=dict, description="handed to the user's function as they are")
 
     @field_validator("name")
@@ -71,6 +102,15 @@ class ModelConfig(Grown):
     def _fits_its_name(self) -> ModelConfig:
         if self.crosses and self.name != "wide_deep":
             raise ValueError(f"crosses: only wide_deep has them, not {self.name}")
+        for field, name in (("members", "tabm"), ("cross_layers", "dcn"), ("cross_rank", "dcn")):
+            if not self.user_defined and self.name != name and getattr(self, field) != default_of(field):
+                raise ValueError(f"{field}: only {name} has it, not {self.name}")
+        if self.most_ids is not None and not (self.linear or self.name == "wide_deep" or self.user_defined):
+            raise ValueError(
+                "most_ids: without a linear part no part of the model would see the other columns; set linear: true"
+            )
+        if self.name == "tabm" and not self.hidden:
+            raise ValueError("hidden: the members of tabm are told apart by hidden layers; give it one or more")
         for cross in self.crosses:
             if len(set(cross)) != len(cross) or len(cross) < 2:
                 raise ValueError(f"crosses: {list(cross)} needs two or more different columns")
@@ -79,10 +119,22 @@ class ModelConfig(Grown):
         if self.user_defined:
             # compared with the defaults, not with what was written down: a dumped config has every field
             for field in ("hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets", *self.newer):
-                if getattr(self, field) != type(self).model_fields[field].default:
+                if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: {self.name} is not given it; put it under options")
         return self
 
     @property
+    def quantile_bins(self) -> int:
+        """Bins of the numbers' embeddings; 0: hidden layers see the numbers."""
+        if self.bins is not None:
+            return self.bins
+        return TABM_BINS if self.name == "tabm" else 0
+
+    @property
     def user_defined(self) -> bool:
         return ":" in self.name
+
+
+def default_of(field: str) -> Any:
+    """The default of one of the config's fields."""
+    return ModelConfig.model_fields[field].default

@@ -128,14 +128,19 @@ class SoftClip(keras.layers.Layer):
         self.limit = float(limit)
 
     def call(self, inputs: Any) -> Any:
-        share = tf.clip_by_value(inputs / self.limit, -100.0, 100.0)  # its square is finite in float16 too
-        return self.limit * share * tf.math.rsqrt(1.0 + tf.square(share))
+        return soft_clip(inputs, self.limit)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"limit": self.limit}
+
+
+def soft_clip(x: tf.Tensor, limit: float) -> tf.Tensor:
+    """See SoftClip."""
+    share = tf.clip_by_value(x / limit, -100.0, 100.0)  # its square is finite in float16 too
+    return limit * share * tf.math.rsqrt(1.0 + tf.square(share))
 
 
 class _Embeddings(keras.layers.Layer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.schema.columns import Column
 
 
@@ -28,8 +28,10 @@ class FittedOp(Frozen):
     """image: height, width, channels"""
 
 
-class Fitted(Frozen):
+class Fitted(Grown):
     """The transform of one raw column: the imputed value, its operations, its outputs."""
+
+    newer = ("edges",)
 
     column: Column
     ops: tuple[FittedOp, ...]
@@ -45,6 +47,9 @@ class Fitted(Frozen):
     """Lists of numbers: the figures of a row's values that the model sees."""
     longest: int | None = None
     """Lists of numbers: the longest of the train rows, of which `length` is a share; None: it is the count."""
+
+    edges: tuple[float, ...] = ()
+    """Numeric outputs: equally full bins of the train values lie between them; none unless a model asks for them."""
 
     @property
     def null_id(self) -> int | None:
@@ -67,8 +72,20 @@ class Fitted(Frozen):
             values = [f"{name}__{figure}" for figure in self.pool]
         elif length is not None:
             values = [f"{name}__{place}" for place in range(length)]
-        extra = [f"{name}__missing"] * self.missing_indicator + [f"{name}__nan"] * self.nan_indicator
-        return [*values, *extra]
+        return [*values, *self._indicators()]
+
+    def numeric_edges(self) -> list[tuple[float, ...]]:
+        """The bins' edges of each numeric input: none of an indicator, and of what a list's sum and length are."""
+        none: tuple[float, ...] = ()
+        if self.size is not None or self.pixels is not None:
+            return [none] * len(self.numeric_names())
+        figures = self.pool or range(self.column.length or 1)
+        values = [none if figure in ("sum", "length") else self.edges for figure in figures]
+        return [*values, *[none] * len(self._indicators())]
+
+    def _indicators(self) -> list[str]:
+        name = self.column.name
+        return [f"{name}__missing"] * self.missing_indicator + [f"{name}__nan"] * self.nan_indicator
 
 
 def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -55,6 +55,8 @@ AUTO_TOP_K = 10_000
 AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
+LEAST_BIN = 0.001
+"""Bins are wider than this share of the standard deviation: a rounding error in a narrower one would be seen in predictions."""
 _SEPARATORS, _LOOKED_AT = ("|", ";", ","), 1000
 
 
@@ -128,6 +130,11 @@ class TransformParameters(Grown):
         return tuple(name for fitted in self.fitted for name in fitted.numeric_names())
 
     @property
+    def edges(self) -> tuple[tuple[float, ...], ...]:
+        """Of each numeric input the edges of equally full bins of the train values, where they were asked for."""
+        return tuple(edges for fitted in self.fitted for edges in fitted.numeric_edges())
+
+    @property
     def categorical(self) -> tuple[Category, ...]:
         """The categorical inputs of one id a row, in their order."""
         return tuple(
@@ -173,6 +180,8 @@ class TransformRequest(Frozen):
     derived: DerivedParameters | None = None
     derived_statistics: Path | None = None
     derived_transforms: dict[str, ColumnTransform] = Field(default_factory=dict)
+    bins: int = 0
+    """Equally full bins of each number, for models that embed numbers by them."""
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -189,7 +198,7 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
                     where="preprocess.columns",
                     fix=suggest(name, names),
                 )
-    parameters, notes = fit_parameters(columns, transforms, statistics, task=request.task)
+    parameters, notes = fit_parameters(columns, transforms, statistics, task=request.task, bins=request.bins)
     parameters = parameters.model_copy(update={"derived": request.derived})
     (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
     for note in notes:
@@ -203,8 +212,12 @@ def fit_parameters(
     statistics: SplitStatistics,
     *,
     task: TaskOrAuto = "auto",
+    bins: int = 0,
 ) -> tuple[TransformParameters, list[str]]:
     """Parameters, and sentences about what was left out or stands out.
+
+    Args:
+        bins: equally full bins of each number whose edges the parameters are to have; 0: none.
 
     Raises:
         ConfigError: an operation that does not go with its column.
@@ -219,11 +232,11 @@ def fit_parameters(
             continue
         config, stats = transforms.get(column.name, ColumnTransform()), statistics.columns[column.name]
         if (dates := _date_parts(column, config, stats)) is not None:
-            fitted_parts = [_fit_part(column, part, config, stats) for part in dates]
+            fitted_parts = [_fit_part(column, part, config, stats, bins) for part in dates]
             parts += [part for part, _ in fitted_parts]
             fitted += [fitted_column for _, fitted_column in fitted_parts]
             continue
-        fitted_column, note = _fit_column(column, config, stats)
+        fitted_column, note = _fit_column(column, config, stats, bins)
         if note:
             notes.append(note)
         if fitted_column is not None:
@@ -241,7 +254,9 @@ def fit_parameters(
     return parameters, notes
 
 
-def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Fitted | None, str | None]:
+def _fit_column(
+    column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int
+) -> tuple[Fitted | None, str | None]:
     chain = config.transform
     if chain == "auto":
         if not stats.present:
@@ -293,6 +308,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
             column=column,
             ops=tuple(ops),
             fill=_fill(config, stats),
+            edges=_edges(sample, bins),
             pool=config.pool if column.is_list else (),
             longest=max(1, stats.longest_list or 1) if column.is_list else None,
             missing_indicator=config.impute.indicator and stats.missing > 0,
@@ -338,7 +354,9 @@ def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics
     return varying or ("elapsed",)
 
 
-def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: ColumnStatistics) -> tuple[DatePart, Fitted]:
+def _fit_part(
+    column: Column, part: Part, config: ColumnTransform, stats: ColumnStatistics, bins: int
+) -> tuple[DatePart, Fitted]:
     """Parts that come round again are categories of all values that they can have; the others are standardized."""
     name = f"{column.name}__{part}"
     own = Column(name=name, type="int64", nullable=column.nullable)
@@ -354,10 +372,13 @@ def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: Column
     strategy = config.impute.strategy
     fill = config.impute.value if strategy == "value" else 0.0 if strategy == "zero" else mean
     fill = float(sample.quantile([0.5])[0]) if strategy == "median" and not sample.empty else fill
+    standardize = FittedOp(op="standardize", mean=mean, std=std or 1.0)
+    sample.through(standardize)
     return date_part, Fitted(
         column=own,
-        ops=(FittedOp(op="standardize", mean=mean, std=std or 1.0),),
+        ops=(standardize,),
         fill=fill,
+        edges=_edges(sample, bins),
         missing_indicator=config.impute.indicator and stats.missing > 0,
     )
 
@@ -437,6 +458,19 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
         except UnicodeDecodeError:  # bytes that are not text stay out of vocabulary
             continue
     return FittedOp(op="vocabulary", words=tuple(words), oov_buckets=op.oov_buckets)
+
+
+def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:
+    """Edges of `bins` equally full bins of what the operations give for the train values; fewer where values recur or
+    lie close together, and none where all are the same."""
+    if not bins or sample is None or sample.empty:
+        return ()
+    least = LEAST_BIN * sample.moments()[1]
+    edges: list[float] = []
+    for edge in sample.quantile([place / bins for place in range(bins + 1)]).astype(np.float32).tolist():
+        if not edges or edge - edges[-1] > least:
+            edges.append(edge)
+    return tuple(edges) if len(edges) > 1 else ()
 
 
 def _size(last: FittedOp, column: Column) -> int | None:

@@ -606,7 +606,7 @@ def test_this_side_of_the_replay_imports_no_tensorflow():
 VOCABULARY = FittedOp(op="vocabulary", words=("UA", "AA"), oov_buckets=2)
 STANDARD = FittedOp(op="standardize", mean=10.0, std=20.0)
 FITTED = (
-    Fitted(column=COLUMNS[0], ops=(STANDARD,), fill=9.0, missing_indicator=True),
+    Fitted(column=COLUMNS[0], ops=(STANDARD,), fill=9.0, missing_indicator=True, edges=(-2.0, -0.5, 0.5, 1.5)),
     Fitted(column=COLUMNS[1], ops=(FittedOp(op="vocabulary", integers=(5, 6, 7), oov_buckets=1),), size=4),
     Fitted(column=COLUMNS[2], ops=(VOCABULARY,), size=4),
     Fitted(column=COLUMNS[3], ops=(FittedOp(op="hash", buckets=7),), size=8),
@@ -627,10 +627,10 @@ LABELS = {
     ("task", "name"),
     [
         ("binary", "wide_deep"),
-        ("regression", "mlp"),
-        ("multiclass", "mlp"),
+        ("regression", "dcn"),
+        ("multiclass", "tabm"),
         ("count", "mlp"),
-        ("quantiles(0.1, 0.5, 0.9)", "mlp"),
+        ("quantiles(0.1, 0.5, 0.9)", "tabm"),
     ],
 )
 def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path, task, name):

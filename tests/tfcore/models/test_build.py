@@ -12,7 +12,7 @@ from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, load_weights, save_weights
-from tfcore.models.config import ModelConfig
+from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
 from tfcore.testing import assert_same_bytes
 from tfcore.train.xla_choice import SCATTERS
@@ -23,6 +23,7 @@ def layout(task="binary", numeric=2, sizes=(5, 7), classes=None, **label):
         numeric=tuple(f"n{i}" for i in range(numeric)),
         categorical=tuple(SimpleNamespace(name=f"c{i}", size=size) for i, size in enumerate(sizes)),
         lists=(),
+        edges=((-1.0, 0.0, 1.0), ())[:numeric] + ((),) * (numeric - 2),
         inputs=lambda: {"numeric": ((numeric,), "float32"), "categorical": ((len(sizes),), "int32")},
         label=SimpleNamespace(task=task, classes=classes, **label),
     )
@@ -40,7 +41,7 @@ def rows(layout, count=6, seed=0):
 SMALL = {"hidden": (8, 4), "embedding": 3}
 
 
-@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize(
     ("kind", "width"),
     [
@@ -58,10 +59,11 @@ def test_built_in_models_give_one_output_for_each_row(name, kind, width):
     assert model(rows(kind)).shape == (6, width)
 
 
-def test_the_initial_weights_are_a_function_of_the_seed():
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_initial_weights_are_a_function_of_the_seed(name):
     def weights(seed):
         keras.random.normal([3])  # what was drawn before must not matter
-        model = build(ModelConfig(name="wide_deep", **SMALL), layout(), seed=seed)
+        model = build(ModelConfig(name=name, **SMALL), layout(), seed=seed)
         return [value.tobytes() for value in model.get_weights()]
 
     assert weights(3) == weights(3)
@@ -85,15 +87,15 @@ def test_outputs_begin_at_what_the_label_is_on_average():
     assert np.allclose(build(ModelConfig(**SMALL), kind, seed=0)(nothing), 2000, atol=1)
 
 
-@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_a_linear_path_begins_at_the_base_rate_and_has_the_penalty_of_its_weights(name):
     kind = layout(numeric=64, counts=(90, 10))  # 66 inputs: it learns 32 / 66 * 10 times as fast
     config = ModelConfig(name=name, linear=True, soft_clip=4.0, l2=0.5, linear_l2=0.1, **SMALL)
     model = build(config, kind, seed=0)
     np.testing.assert_allclose(head_of("binary").predictions(model(rows(kind))), 0.1, atol=1e-6)
     table = model.get_layer("wide_numeric").kernel
-    hidden = [layer.kernel for layer in model.layers if layer.name.startswith(("hidden", "output"))]
-    hidden.append(model.get_layer("embeddings").table)
+    hidden = [v for v in model.trainable_variables if "wide" not in v.path and "bias" not in v.path]
+    hidden = [v for v in hidden if "members" not in v.path]  # a member's own weights of features begin at 1 or -1
     before = 0.25 * sum(float(tf.reduce_sum(tf.square(kernel))) for kernel in hidden)
     assert np.isclose(float(tf.add_n(model.losses)), before)
     table.assign(tf.ones_like(table))
@@ -213,7 +215,7 @@ def with_everything(task="binary"):
     return kind, given
 
 
-@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_keras_saves_and_loads_a_built_in_model(tmp_path, name):
     kind, given = with_everything()
     knobs, step = KnobVariables(["dropout"]), tf.Variable(0, dtype=tf.int64)

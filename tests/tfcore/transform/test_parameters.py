@@ -34,11 +34,11 @@ def _batch(rows=2000, seed=0):
     )
 
 
-def _fit(batch=None, columns=COLUMNS, task="auto", **transforms):
+def _fit(batch=None, columns=COLUMNS, task="auto", bins=0, **transforms):
     statistics = SplitStatistics.create(columns)
     statistics.update(batch if batch is not None else _batch())
     chosen = {name: ColumnTransform(transform=value) for name, value in transforms.items()}
-    return fit_parameters(columns, chosen, statistics, task=task)
+    return fit_parameters(columns, chosen, statistics, task=task, bins=bins)
 
 
 def _ops(parameters, name):
@@ -78,6 +78,28 @@ def test_bucketize_cuts_train_rows_into_equal_parts():
     values = batch["n"].to_numpy()
     counts = np.bincount(np.searchsorted(op.boundaries, values, side="right"), minlength=4)
     assert len(op.boundaries) == 3 and counts.min() > 0.9 * len(values) / 4
+
+
+def test_bins_are_equally_full_of_what_the_operations_give():
+    batch = _batch()
+    parameters, _ = _fit(batch, bins=4, x=["log", "standardize"], n=[{"clip": {"min": 2000, "max": 3000}}])
+    assert parameters.numeric == ("x", "x__missing", "n")
+    x, missing, same = parameters.edges
+    assert missing == same == () and len(x) == 5
+    (op,) = (op for op in _ops(parameters, "x") if op.op == "standardize")
+    x_values = batch["x"].drop_null().to_numpy().astype(np.float64)
+    values = (np.sign(x_values) * np.log1p(np.abs(x_values)) - op.mean) / op.std
+    assert np.histogram(values, x)[0] / len(values) == pytest.approx(0.25, abs=0.01)
+    assert TransformParameters.model_validate(parameters.model_dump(mode="json")) == parameters
+    assert "edges" not in _fit(batch)[0].model_dump(mode="json")["fitted"][0]
+
+
+def test_bins_are_wider_than_rounding_errors():
+    values = np.concatenate([np.full(1000, 1.0), np.full(1000, 1.0 + 1e-6), np.linspace(2, 50, 100)])
+    batch = pa.RecordBatch.from_pydict({"x": pa.array(values), "label": pa.array([0, 1] * 1050)})
+    columns = (Column(name="x", type="float32", nullable=False), COLUMNS[-1])
+    (edges,) = _fit(batch, columns, bins=16)[0].edges
+    assert np.diff(edges).min() > 1e-3
 
 
 def test_a_vocabulary_is_ordered_by_count_and_then_by_value():

@@ -34,7 +34,10 @@ EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
+ENSEMBLE_HIDDEN = (64, 64)
 SOFT_CLIP = 4.0
+ROWS_PER_ID, LEAST_IDS = 20, 50
+"""Hidden layers learn columns of fewer rows per id by heart; the linear path shrinks each id by its penalty."""
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
@@ -102,8 +105,11 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     if model.user_defined or facts.images or facts.rows >= REGULARIZED:
         return model
     rows, chosen = facts.rows, dict[str, Any]()
-    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), model.hidden)
+    hidden = ENSEMBLE_HIDDEN if model.name == "tabm" else model.hidden
+    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
+    if model.linear or "linear" not in model.model_fields_set:
+        chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
     chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
@@ -139,7 +145,11 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
         model.name,
     ]
     if not model.user_defined:
+        if model.name == "tabm":
+            parts[-1] += f" of {counted(model.members, 'member')}"
         parts.append(f"hidden {', '.join(map(str, model.hidden)) or 'none'}")
+        if model.quantile_bins:
+            parts.append(f"numbers in {counted(model.quantile_bins, 'bin')}")
         if model.linear:
             parts.append("a linear path")
         if model.l2 or model.linear_l2:

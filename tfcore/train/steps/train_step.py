@@ -68,7 +68,8 @@ class TrainStep:
     """One training step in pieces; see the module.
 
     Args:
-        model: takes the batch without "label" and "weight", gives [rows, outputs].
+        model: takes the batch without "label" and "weight", gives [rows, outputs]; in training it may give
+            [rows, members, outputs] of an ensemble, of which each has its own loss.
         head: decides the loss; a task's name stands for its head.
         optimizer: built for the model's trainable variables.
         knobs: those of `tfcore.train.settings.knob_values.MEANINGS` are read here.
@@ -153,7 +154,8 @@ class TrainStep:
                 own = [share * extra for extra in own]
             objective = loss / self._unit
             if self._ranking is not None:
-                objective += self._ranking.share * (self._order_loss(self._ranking, batch, output) - objective)
+                scores = output if output.shape.rank == 2 else tf.reduce_mean(output, axis=1)
+                objective += self._ranking.share * (self._order_loss(self._ranking, batch, scores) - objective)
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
         computed = tape.gradient(scaled, trained)
@@ -255,8 +257,13 @@ class TrainStep:
         if self._offsets is not None:
             output += self._offsets
         label, weights = self._targets(batch)
-        rows = {**batch, "label": label}
-        return self.head.loss(rows, output, smoothing=self.knobs.get("label_smoothing")), weights
+        rows, smoothing = {**batch, "label": label}, self.knobs.get("label_smoothing")
+        if output.shape.rank == 2:
+            return self.head.loss(rows, output, smoothing=smoothing), weights
+        members, width = output.shape[1:]
+        repeated = {name: tf.repeat(value, members, axis=0) for name, value in rows.items()}
+        losses = self.head.loss(repeated, tf.reshape(output, [-1, width]), smoothing=smoothing)
+        return tf.reduce_mean(tf.reshape(losses, [-1, members]), axis=1), weights
 
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Return (label, weight) of each row in training."""

@@ -39,8 +39,14 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert training.learning_rate.name == "cosine"
     assert 0 < training.learning_rate.warmup_steps < training.steps / 10
     assert model.linear and model.l2 > model.linear_l2 > 0 and model.soft_clip
-    assert (len(model.hidden) < 4) == (rows < 1000)
+    assert model.hidden == ((16,) if rows < 500 else (32, 16) if rows < 1000 else (100, 70, 50, 25))
+    assert model.most_ids == max(50, rows // 20)
     assert "a linear path" in described(training, model) and "no holdout" in described(training, model)
+
+
+def test_tabm_has_smaller_hidden_layers_and_keeps_its_name():
+    _, model = resolved(5000, model={"name": "tabm"})
+    assert (model.name, model.hidden, model.quantile_bins) == ("tabm", (64, 64), 16)
 
 
 def test_penalties_fall_and_steps_rise_with_the_rows():
@@ -133,5 +139,5 @@ def test_auto_stands_for_a_key_that_is_left_out():
 
 
 def test_model_settings_that_came_later_are_not_written_out_while_they_have_their_default():
-    assert not {"linear", "soft_clip", "l2", "linear_l2"} & ModelConfig().model_dump(mode="json").keys()
+    assert not {*ModelConfig.newer} & ModelConfig().model_dump(mode="json").keys()
     assert ModelConfig(linear=True, l2=0.5).model_dump(mode="json").items() >= {"linear": True, "l2": 0.5}.items()

@@ -62,6 +62,10 @@ def test_mistakes_are_named(value, words):
     [
         ({"name": "mpl"}, "no model 'mpl'"),
         ({"crosses": [["a", "b"]]}, "only wide_deep"),
+        ({"members": 4}, "members: only tabm has it, not mlp"),
+        ({"name": "tabm", "cross_layers": 3}, "cross_layers: only dcn has it, not tabm"),
+        ({"name": "tabm", "hidden": []}, "give it one or more"),
+        ({"most_ids": 50}, "set linear: true"),
         ({"name": "wide_deep", "crosses": [["a"]]}, "two or more"),
         ({"options": {"a": 1}}, "only a user's function"),
         ({"name": "mine:model", "hidden": [3]}, "put it under options"),

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfcore.graph.knobs import KnobVariables
 from tfcore.models.layers import HashDropout
+from tfcore.models.members import MeanOfMembers, MemberOutput, Members
 from tfcore.testing import assert_same_bytes
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.train_step import TrainStep, make_optimizer
@@ -61,6 +62,25 @@ def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs):
     assert np.isclose(sum(part.objective for part in parts), whole.objective, rtol=1e-6)
     for i, wanted in enumerate(whole.gradients):
         np.testing.assert_allclose(sum(part.gradients[i] for part in parts), wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_each_member_of_an_ensemble_has_its_own_loss():
+    it, data = step(), batch()
+    inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
+    apart = MemberOutput(1, seed=2)(Members(4, seed=2)(inputs["numeric"]))
+    it.model = keras.Model(inputs, MeanOfMembers()(apart))
+    outputs = keras.Model(inputs, apart)({"numeric": data["numeric"]})[:, :, 0]
+    weights = data["weight"] / tf.reduce_sum(data["weight"])
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(tf.tile(data["label"][:, None], [1, 4]), outputs)
+    expected = tf.reduce_sum(weights * tf.reduce_mean(losses, axis=1))
+    done = it.part(data)
+    assert np.isclose(done.loss, expected, rtol=1e-6)
+    assert it.plain_losses(data)[0].shape == (B,)
+    (output,) = (part for part in done.gradients if part.shape == (4, NUMERIC, 1))
+    slopes = tf.einsum("r,rm->m", weights, (tf.sigmoid(outputs) - data["label"][:, None]) / 4.0)
+    bias = next(part for part in done.gradients if part.shape == (4, 1))
+    np.testing.assert_allclose(bias[:, 0], slopes, rtol=1e-4, atol=1e-6)
+    assert np.abs(output).min() > 0
 
 
 def test_a_part_alone_knows_neither_the_batch_s_weight_nor_its_place():

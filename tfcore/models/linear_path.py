@@ -1,0 +1,68 @@
+"""The linear part of a built-in model: of `wide_deep`, and of others with `linear: true`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from headway.errors import ConfigError
+from tfcore.heads.table import label_head
+from tfcore.models.config import ModelConfig
+from tfcore.models.inputs import Layout, l2, list_embedding
+from tfcore.models.layers import Cross, OffsetEmbedding
+
+LINEAR_SPEED = 10.0
+"""How much faster the linear path of a model learns than its hidden layers, up to 32 inputs."""
+
+
+def linear_parts(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
+    """The parts of a linear model over every input.
+
+    With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
+    by about the learning rate, so that the linear model is there first and the hidden layers learn what it leaves.
+    """
+    count = label_head(layout.label).outputs
+    speed = LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32) if config.linear else 1.0
+    # the penalty is that of the weight as it counts
+    penalty = l2(config.linear_l2 * speed**2)
+    parts = []
+    if layout.numeric:
+        parts.append(
+            keras.layers.Dense(
+                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=penalty, name="wide_numeric"
+            )(inputs["numeric"])
+        )
+    sizes = [entry.size for entry in layout.categorical]
+    if sizes:
+        ids = inputs["categorical"]
+        if config.crosses:
+            cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
+            ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
+        weights = OffsetEmbedding(
+            sizes, count, seed=seed, initial="zeros", regularizer=penalty, name="wide_categorical"
+        )(ids)
+        parts.append(keras.ops.sum(weights, axis=1))
+    elif config.crosses:
+        _cross_indices(config, layout)
+    if layout.lists:
+        weights = list_embedding(layout, count, seed, name="wide_lists", initial="zeros", regularizer=penalty)(
+            inputs["lists"]
+        )
+        parts.append(keras.ops.sum(weights, axis=1))
+    if speed == 1.0:
+        return parts
+    return [keras.layers.Rescaling(speed, name=f"wide_speed_{number}")(part) for number, part in enumerate(parts)]
+
+
+def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
+    names = [entry.name for entry in layout.categorical]
+    for cross in config.crosses:
+        for name in cross:
+            if name not in names:
+                raise ConfigError(
+                    f"crosses: {name!r} is not a categorical input",
+                    where="model",
+                    fix=f"use some of: {', '.join(names) or '(there are none)'}",
+                )
+    return [[names.index(name) for name in cross] for cross in config.crosses]

@@ -1,0 +1,88 @@
+"""Embeddings of numbers: what the hidden layers see of each one in place of the bare number.
+
+    embedded = PiecewiseLinear(edges=[[-1.5, 0.0, 2.0], []], width=8, seed=3)(numbers)  # float32 [rows, 2] -> [rows, 2, 8]
+
+Y. Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", 2022.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfcore.models.layers import soft_clip
+
+
+@keras.saving.register_keras_serializable("headway")
+class PiecewiseLinear(keras.layers.Layer):
+    """Each number's place within bins, times weights of its own: a piecewise linear function of it for each unit.
+
+    A bin that lies below the number counts 1, the number's own bin how far the number is into it, and bins above 0. The
+    weights of bins begin at zero, beside a linear function that begins at random: at first the embedding is linear.
+
+    Args:
+        edges: of each number, rising; fewer than two mean no bins, and the embedding is linear.
+        width: of each number's embedding.
+        limit: the linear function sees x / sqrt(1 + (x / limit)^2), within +-limit; 0: x.
+        seed: of the initial linear weights, uniform in [-1, 1).
+        regularizer: of all weights.
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[Sequence[float]],
+        width: int,
+        *,
+        limit: float = 0.0,
+        seed: int,
+        regularizer: keras.regularizers.Regularizer | None = None,
+        **keywords: Any,
+    ):
+        super().__init__(**keywords)
+        self.width, self.limit = width, float(limit)
+        self._regularizer = keras.regularizers.get(regularizer)
+        self._made_of = json.dumps(
+            {"edges": [list(map(float, of)) for of in edges], "width": width, "seed": seed, "limit": limit}
+        )
+        bins = max([1, *(len(of) - 1 for of in edges)])
+        self._low, self._scale = np.zeros((len(edges), bins)), np.zeros((len(edges), bins))
+        for number, of in enumerate(edges):
+            for place, (low, high) in enumerate(pairwise(of)):
+                self._low[number, place], self._scale[number, place] = low, 1.0 / (high - low)
+        self._linear = keras.initializers.RandomUniform(-1.0, 1.0, seed=seed + 32_452_843)
+
+    def build(self, input_shape: Any) -> None:
+        numbers, bins = self._low.shape
+        self.slopes = self.add_weight(
+            name="slopes", shape=(numbers, self.width), initializer=self._linear, regularizer=self._regularizer
+        )
+        self.bins = self.add_weight(
+            name="bins", shape=(numbers, bins, self.width), initializer="zeros", regularizer=self._regularizer
+        )
+        self.bias = self.add_weight(name="bias", shape=(numbers, self.width), initializer="zeros")
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """[rows, numbers] -> [rows, numbers, width]."""
+        dtype = self.compute_dtype
+        # float32 whatever the layer computes in: edges may lie close together
+        numbers = tf.cast(inputs, tf.float32)[:, :, None]
+        places = tf.clip_by_value((numbers - tf.constant(self._low, tf.float32)) * self._scale, 0.0, 1.0)
+        binned = tf.einsum("rnb,nbw->rnw", tf.cast(places, dtype), self.bins)
+        seen = soft_clip(inputs, self.limit) if self.limit else inputs
+        return tf.cast(seen, dtype)[:, :, None] * self.slopes + binned + self.bias
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (*input_shape, self.width)
+
+    def get_config(self) -> dict[str, Any]:
+        own = json.loads(self._made_of)
+        if self._regularizer is not None:
+            own["regularizer"] = keras.regularizers.serialize(self._regularizer)
+        return super().get_config() | own
