@@ -7,7 +7,6 @@ import pytest
 
 from headway.errors import ConfigError
 from headway.user_code.loading import load_function
-from tfcore.transform.preprocess import load_preprocess
 
 
 def written(folder, **files):
@@ -77,10 +76,3 @@ def test_a_failure_in_a_file_beside_it_names_the_line_of_the_import(tmp_path):
 
 def _of(file):
     return [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(file)]
-
-
-def test_a_preprocess_imports_where_autograph_converts_it(tmp_path):
-    text = "def features(columns):\n    import helpers\n    from parts.units import scaled\n"
-    text += "    return {'y': scaled(columns['x']) if helpers.ON else columns['x']}\n"
-    file = written(tmp_path, mine=text, helpers="ON = True\n", parts__in__units="def scaled(x):\n    return x * 3\n")
-    assert load_preprocess(file, "mine:features")({"x": 2}) == {"y": 6}
