@@ -113,7 +113,11 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     """For several processes; one alone gives its first answers sooner as the files lie."""
     if config.option.quick:
-        left = [item for item in items if NEEDS & set(item.fixturenames) or item.get_closest_marker("slow")]
+        left = [
+            item
+            for item in items
+            if NEEDS & set(item.fixturenames) or item.get_closest_marker("slow") or item.get_closest_marker("chaos")
+        ]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
     if "PYTEST_XDIST_WORKER" in os.environ:
