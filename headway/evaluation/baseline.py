@@ -33,8 +33,7 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
     values: dict[str, float | None] = {}
     for metric in metrics:
         predicted = _predicted(task, facts, metric, len(rows))
-        known = predicted is not None and rows.total > 0
-        values[metric.name] = metric.value(rows.predicted(predicted)) if known else None  # type: ignore[arg-type]
+        values[metric.name] = None if predicted is None else metric.on(rows.predicted(predicted))
     return values
 
 

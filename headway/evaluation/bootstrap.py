@@ -110,7 +110,7 @@ def paired(
     replicates = resampled(metrics, both, samples=samples, seed=seed, check=check)
     units = effective_groups(rows)
     return {
-        metric.name: _difference(metric.name, [_value(metric, each) for each in both], ours - theirs, units)
+        metric.name: _difference(metric.name, [metric.on(each) for each in both], ours - theirs, units)
         for metric, (ours, theirs) in zip(metrics, replicates, strict=True)
     }
 
@@ -121,7 +121,7 @@ def intervals(
     """The two-sided normal interval of each metric of one model, by name; None where it has no value or no spread."""
     found: dict[str, tuple[float, float] | None] = {}
     for metric, (replicates,) in zip(metrics, resampled(metrics, (rows,), samples=samples, seed=seed), strict=True):
-        value, finite = _value(metric, rows), replicates[np.isfinite(replicates)]
+        value, finite = metric.on(rows), replicates[np.isfinite(replicates)]
         if value is None or len(finite) < max(2, len(replicates) // 2):
             found[metric.name] = None
             continue
@@ -159,10 +159,6 @@ def resampled(
             for of_model, values in zip(of_metric, into, strict=True):
                 values.append(of_model(draws))
     return [[np.concatenate(values) for values in of_metric] for of_metric in parts]
-
-
-def _value(metric: Metric, rows: Rows) -> float | None:
-    return metric.value(rows) if rows.total > 0 else None
 
 
 def effective_groups(rows: Rows) -> float:

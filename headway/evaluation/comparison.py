@@ -198,7 +198,8 @@ def compare(
         group: the column whose equal values are drawn together; without one, what `clusters` shows.
         label: of the train rows; with it a tolerance can be a share of the gain over the constant.
     """
-    rows, theirs = rows_of(candidate, task, group, columns=True), rows_of(champion, task).prediction
+    with_columns = any(metric.reads_columns for metric in metrics.values())
+    rows, theirs = rows_of(candidate, task, group, columns=with_columns), rows_of(champion, task).prediction
     drawn = None
     if group is None and clusters is not None:
         drawn = find(clusters, candidate, rows, theirs, metrics.get("loss"))
@@ -233,9 +234,9 @@ def compare(
                 small += 1
                 continue
             whys: dict[str, list[str]] = {}
-            enough = []
+            enough, some_rows = [], rows.at(at)
             for metric in compared:
-                if why := uncompared(metric, rows.at(at)):
+                if why := uncompared(metric, some_rows):
                     whys.setdefault(why, []).append(metric.name)
                 else:
                     enough.append(metric)

@@ -280,7 +280,9 @@ class _Decision:
         return measured(tuple(self.judging.values()), self._arrays(table))
 
     def _arrays(self, table: pa.Table) -> Rows:
-        return rows_of(table, self.task, self.request.group, columns=bool(self.request.metrics))
+        return rows_of(
+            table, self.task, self.request.group, columns=any(metric.reads_columns for metric in self.judging.values())
+        )
 
     def _baselines(self) -> dict[str, Any]:
         """The metrics of the constant, and of every other baseline on the same rows."""

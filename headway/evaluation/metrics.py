@@ -44,9 +44,7 @@ def measure(
 
 def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
     """Each metric on these rows, by name."""
-    if not rows.total > 0:
-        return {metric.name: None for metric in metrics}
-    return {metric.name: metric.value(rows) for metric in metrics}
+    return {metric.name: metric.on(rows) for metric in metrics}
 
 
 def metrics_of(task: Task | str, ndcg_at: int | None = None, own: Sequence[MetricSpec] = ()) -> tuple[Metric, ...]:
@@ -110,7 +108,9 @@ def summary(
     """
     task = task_of(task)
     metrics = metrics_of(task, ndcg_at, own)
-    rows = rows_of(table, task, group if ndcg_at is not None else None, columns=bool(own))
+    rows = rows_of(
+        table, task, group if ndcg_at is not None else None, columns=any(metric.reads_columns for metric in metrics)
+    )
     by = {"group": group, "ndcg_at": ndcg_at} if ndcg_at is not None else {}
     return {
         "task": task.name,

@@ -99,12 +99,18 @@ class Metric(ABC):
     """None: neither is, as of the mean prediction; models are not compared by it."""
     of_the_mean: bool = False
     """It judges nothing but the mean prediction, which a constant gets right too."""
+    reads_columns: bool = False
+    """Whether it looks at `Rows.columns`; a metric of the user's own may."""
     unit: Literal["rows", "classes", "groups"] = "rows"
     """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
 
     @abstractmethod
     def value(self, rows: Rows) -> float | None:
         """The metric on these rows; None where it is undefined. Rows have a positive total weight."""
+
+    def on(self, rows: Rows) -> float | None:
+        """Return `value`, or None for rows without any weight."""
+        return self.value(rows) if rows.total > 0 else None
 
     @abstractmethod
     def replicated(self, rows: Rows) -> Replicate:

@@ -34,6 +34,8 @@ class UserMetric(Metric):
         file: the function's file, for messages.
     """
 
+    reads_columns = True
+
     def __init__(self, name: str, function: Function, better: Better = "neither", file: Path | None = None):
         self.name, self._function, self._file = name, function, file
         self.higher_is_better = {"higher": True, "lower": False, "neither": None}[better]

@@ -22,7 +22,7 @@ from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.pixels import vary
 from tfcore.augment.tables import LEVELS, beta_quantiles, normal_quantiles
-from tfcore.heads.table import label_head, label_task
+from tfcore.heads.table import label_head
 from tfcore.transform.fitted import Fitted
 from tfcore.transform.layer import when_missing
 from tfcore.transform.parameters import TransformParameters
@@ -60,7 +60,8 @@ class Augment:
             numeric=len(parameters.numeric),
             categorical=len(parameters.categorical) + listed,
         )
-        self.classes = label_head(parameters.label).outputs if label_task(parameters.label).per_class else 0
+        head = label_head(parameters.label)
+        self.classes = head.outputs if head.task.per_class else 0
         self.soft = bool(config.mixup and self.classes)
         """Whether a label is a probability for each class, float32 [rows, classes]."""
         row = sum(math.prod(inputs[name][0]) for name in self._images)

@@ -1,9 +1,11 @@
 """A task of the user's own: what its class has to say, and the sentence when it does not."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from headway.errors import ConfigError
+from headway.evaluation.metrics import summary
 from headway.tasks.table import task_of
 from headway.tasks.user_task import load_task
 
@@ -61,3 +63,13 @@ def test_a_wide_prediction_is_checked(tmp_path):
     task = loaded(tmp_path, GOOD.replace("class Own:", "class Own:\n    outputs = 3"))
     assert task.wide and task.outputs() == (("prediction", "float32", (3,)),)
     assert task.rows([1.0], np.zeros((1, 3))).prediction.shape == (1, 3)
+
+
+def test_its_metrics_see_the_columns_of_the_predictions(tmp_path):
+    task = loaded(
+        tmp_path, GOOD.replace("return float(abs(label", "return float((columns['kind'] == 'b').sum() + abs(label")
+    )
+    table = pa.table({"label": [1.0, 2.0], "prediction": [1.0, 2.0], "kind": ["a", "b"]})
+    found = summary(table, task, slices=["kind"])
+    assert found["overall"]["own:error"] == 1.0
+    assert {value: metrics["own:error"] for value, metrics in found["slices"]["kind"].items()} == {"a": 0.0, "b": 1.0}
