@@ -3,6 +3,8 @@ BOOT ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
   command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+# Byte code is kept, whatever the environment says: pytest rewrites every test file in each of its processes otherwise.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest
 HEADWAY := $(VENV)/bin/headway
 FLIGHTS := examples/flights
 STAMP := $(VENV)/.installed
@@ -30,20 +32,20 @@ demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 
 # Three processes for two cores: tests that wait for servers, processes and locks leave a core free.
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
-	$(PYTHON) -m pytest -n 3 --dist loadfile --quick
+	$(PYTEST) -n 3 --dist loadfile --quick
 
 test: $(STAMP) ## the tests
-	$(PYTHON) -m pytest -n 3 --dist loadfile -m "not chaos and not flink"
+	$(PYTEST) -n 3 --dist loadfile -m "not chaos and not flink"
 
 chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
-	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-skips -m chaos
+	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos
 
 gpu: $(STAMP) ## what needs a GPU, and whole pipelines on one
-	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTHON) -m pytest -n 3 --dist loadfile --gpu tests/tfcore/test_gpu.py tests/flows/test_end_to_end.py \
+	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTEST) -n 3 --dist loadfile --gpu tests/tfcore/test_gpu.py tests/flows/test_end_to_end.py \
 	  tests/flows/test_ranking.py tests/flows/test_training_options.py
 
 flink: $(STAMP) ## Beam jobs on a local Flink (needs Java 17 and Maven)
-	$(PYTHON) -m pytest --no-skips -m flink tests/infra
+	$(PYTEST) --no-skips -m flink tests/infra
 
 check: $(STAMP) ## lint, format, types, floors
 	$(PYTHON) -m ruff check .

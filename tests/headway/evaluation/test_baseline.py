@@ -60,6 +60,7 @@ def test_a_random_order_does_not_beat_the_constant():
     assert judged("binary", LabelFacts(counts=(8, 2)), known, primary="mrr", metrics=("ndcg", "mrr"), ndcg_at=5).passed
 
 
+@pytest.mark.slow
 def test_learning_nothing_fails_on_many_rows_and_rarely_costs_a_good_model_on_few():
     """Simulated: first models that know nothing, and models of an AUC of 0.76 on 30 rows."""
     facts, metrics = LabelFacts(counts=(700, 300)), ("auc", "loss")

@@ -55,6 +55,7 @@ def test_draws_are_poisson_of_one_and_the_same_for_ever():
     ]
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_what_repeated_experiments_show():
     differences, errors = [], []
     for seed in range(150):
@@ -122,6 +123,7 @@ def test_what_is_undefined_stays_so():
     assert empty["loss"].candidate is None and empty["auc"].standard_error is None
 
 
+@pytest.mark.slow
 def test_a_million_rows_stay_quick():
     label, a, b = models(1_000_000)
     started = time.process_time()
@@ -130,6 +132,7 @@ def test_a_million_rows_stay_quick():
     assert time.process_time() - started < 10, "20 resamples of a million rows take well under a second of CPU here"
 
 
+@pytest.mark.slow
 def test_the_interval_of_one_model_covers_its_metric_as_often_as_it_says():
     covered = []
     for seed in range(200):

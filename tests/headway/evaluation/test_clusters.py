@@ -124,6 +124,7 @@ def test_rows_without_a_key_are_drawn_alone():
     assert len(np.unique(clusters.codes)) == 59 + 50 and NO_GROUP not in clusters.codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_equal_models_in_clusters_are_no_longer_blocked(seed):
     """By single rows 31% to 46% were."""

@@ -7,6 +7,7 @@ from headway.evaluation.sample_size import CLASS_ROWS, LEAST_GROUPS, uncompared
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import paired_arrays
 
+pytestmark = pytest.mark.slow
 ALPHA = 0.025
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 PATH = Path(__file__).parents[3] / "bench" / "gate.py"
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError
@@ -14,6 +14,7 @@ from headway.evaluation.slices import slice_rows
 from headway.metrics.classification import auc
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
+from tests.properties import examples
 
 ROWS = st.lists(
     st.tuples(
@@ -30,7 +31,7 @@ def calibration_bins(label, prediction, weight=None):
     return bins_of(task_of("binary").rows(label, prediction, weight))
 
 
-quick = settings(max_examples=150, deadline=None, derandomize=True)
+quick = examples(150)
 
 
 def auc_by_pairs(label, score, weight):

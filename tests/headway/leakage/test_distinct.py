@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.leakage.hash_sets import KEPT, Distinct
 from headway.tabular.hashing import mix64
+from tests.properties import examples
 
 
 def hashes(values):
@@ -20,7 +21,7 @@ def seen(values, size):
     return made
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 90))
 def test_few_distinct_values_are_counted_exactly(values, size):
     made = seen(values, size)

@@ -1,12 +1,19 @@
 """Every metric equals scikit-learn's to 1e-9, with ties, weights and missing classes; replicates equal reweighted rows."""
 
+import importlib
+
 import numpy as np
 import pytest
-import sklearn.metrics as sk
 
 from headway.evaluation.metrics import measure, measured
 from headway.metrics.base import Draws
 from headway.tasks.table import task_of
+
+
+@pytest.fixture(scope="module")
+def sk():
+    """scikit-learn's metrics: two seconds to import, so only where these tests run."""
+    return importlib.import_module("sklearn.metrics")
 
 
 def binary(seed, rows=500, ties=True):
@@ -19,7 +26,7 @@ def binary(seed, rows=500, ties=True):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("weighted", [False, True])
-def test_binary(seed, weighted):
+def test_binary(sk, seed, weighted):
     label, score, weight = binary(seed, ties=seed % 2 == 0)
     weight = weight if weighted else None
     chosen = score > 0.5
@@ -44,7 +51,7 @@ def test_binary(seed, weighted):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_multiclass(weighted):
+def test_multiclass(sk, weighted):
     r = np.random.default_rng(0)
     score = r.dirichlet(np.ones(4), 300)
     label = np.array([r.choice(4, p=row) for row in score])
@@ -61,7 +68,7 @@ def test_multiclass(weighted):
     assert found["bias"] == pytest.approx(shares.sum() / 2, abs=1e-9)
 
 
-def test_macro_f1_is_over_the_classes_that_occur():
+def test_macro_f1_is_over_the_classes_that_occur(sk):
     score = np.eye(4)[[0, 0, 2, 2]]
     label = [0, 1, 2, 2]
     expected = sk.f1_score(label, score.argmax(1), average="macro")
@@ -70,7 +77,7 @@ def test_macro_f1_is_over_the_classes_that_occur():
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_numbers(weighted, offset):
+def test_numbers(sk, weighted, offset):
     r = np.random.default_rng(1)
     label = r.normal(size=400) + offset
     score, weight = label + r.normal(size=400), r.uniform(0.1, 3.0, 400) if weighted else None
@@ -81,7 +88,7 @@ def test_numbers(weighted, offset):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_counts_and_quantiles(weighted):
+def test_counts_and_quantiles(sk, weighted):
     r = np.random.default_rng(2)
     mean = r.exponential(3.0, 400) + 0.1
     label, weight = r.poisson(mean).astype(float), r.uniform(0.1, 3.0, 400) if weighted else None

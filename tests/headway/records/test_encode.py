@@ -21,6 +21,7 @@ from headway.records.example import features, varints
 from headway.records.grouping import RowGrouper
 from headway.records.spec import feature_spec
 from headway.schema.columns import Column
+from tests.properties import examples
 
 COLUMNS = (
     Column(name="i", type="int64", nullable=False),
@@ -72,7 +73,7 @@ def bits(batch: pa.RecordBatch) -> dict[str, list]:
 
 
 @given(batches())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 def test_decode_undoes_encode(batch):
     back = decode(encode(batch, COLUMNS), COLUMNS, max(2, batch.num_rows))
     assert bits(back) == bits(batch)
@@ -81,7 +82,7 @@ def test_decode_undoes_encode(batch):
 
 
 @given(batches())
-@settings(max_examples=80, deadline=None, derandomize=True)
+@examples(80)
 def test_decode_undoes_encode_classic(batch):
     records = encode_classic(batch, COLUMNS)
     assert len(records) == batch.num_rows
@@ -90,7 +91,7 @@ def test_decode_undoes_encode_classic(batch):
 
 
 @given(batches(min_rows=1), st.integers(0, 20), st.integers(0, 20))
-@settings(max_examples=80, deadline=None, derandomize=True)
+@examples(80)
 def test_a_record_depends_on_its_rows_alone(batch, before, after):
     """Not on the batch they are a slice of, and not on that batch's dictionary."""
     wanted = encode(batch, COLUMNS)
@@ -262,7 +263,7 @@ def test_a_record_that_protobuf_cannot_read_is_refused(monkeypatch):
 
 
 @given(batch=batches(min_rows=1))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(40)
 def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):
     kinds = {
         name: tf.io.FixedLenSequenceFeature([], entry["dtype"], allow_missing=True)
@@ -284,7 +285,7 @@ def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):
 
 
 @given(batch=batches(min_rows=1))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(40)
 def test_tensorflow_parses_classic_records_with_the_feature_spec(tf, batch):
     missing = {"int64": -1, "float32": -1.0, "string": b"(missing)"}
     kinds = {}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.records.grouping import RowGrouper, group_starts, grouper
 from headway.schema.columns import Column
+from tests.properties import examples
 
 
 def pieces(made, batch, cuts):
@@ -81,7 +82,7 @@ def lengths(ids):
     return [b - a for a, b in pairwise([*starts, len(ids)])]
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.data(), st.sampled_from(["int", "float", "bytes", "dictionary"]))
 def test_a_record_holds_as_many_whole_groups_as_it_may(data, kind):
     runs = data.draw(st.lists(st.tuples(IDS, st.integers(1, 7)), max_size=14))

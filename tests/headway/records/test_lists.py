@@ -11,6 +11,7 @@ from headway.records.decode import decode
 from headway.records.encode import encode
 from headway.records.spec import feature_spec
 from headway.schema.columns import Column
+from tests.properties import examples
 
 ELEMENTS = {
     "int64": st.one_of(st.integers(-(2**63), 2**63 - 1), st.just(0)),
@@ -74,7 +75,7 @@ def tf():
     return pytest.importorskip("tensorflow")
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(tables())
 def test_stock_tf_io_parses_them_with_the_feature_spec(tf, table):
     columns, batch = table

@@ -5,7 +5,7 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from headway.schema.columns import Column, ColumnConfig, Schema
 from headway.schema.parse_rules import Parse, parsed
 from headway.schema.pbtxt import from_text, to_text
 from headway.tabular.coerce import coerce, raw_types
+from tests.properties import examples
 
 
 def _made(rule, *texts):
@@ -61,7 +62,7 @@ def test_a_text_by_a_rule(rule, text, made):
     assert _made(rule, text) == [made]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)))
 def test_dates_and_their_parts_are_those_of_the_calendar(moment):
     clock = moment.strftime("%I:%M:%S %p")

@@ -17,6 +17,7 @@ from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.counts import _FAN_IN, _MOST_RUNS, Budget, TextCounts
 from headway.statistics.external_sort import BLOCK, merged, paired, reblocked, write_run
 from headway.statistics.split_statistics import COUNTS_NAME, SplitStatistics, merge_all
+from tests.properties import examples
 
 TEXT = (Column(name="s", type="bytes", nullable=True),)
 MB = 1 << 20
@@ -38,8 +39,9 @@ def figures(counts):
 pieces = st.lists(st.lists(st.binary(max_size=3), max_size=30), max_size=8)
 
 
+@pytest.mark.slow
 @given(pieces=pieces, limit=st.integers(0, 300), total=st.integers(0, 300))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_spilled_counts_are_those_of_memory(tmp_path_factory, pieces, limit, total):
     folder = tmp_path_factory.mktemp("spill")
     plain, budget = TextCounts(), Budget(folder, column=limit, total=total)
@@ -59,7 +61,7 @@ def test_spilled_counts_are_those_of_memory(tmp_path_factory, pieces, limit, tot
 
 
 @given(pieces=pieces, limit=st.integers(0, 300))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_merged_spills_share_their_runs_and_leave_no_file(tmp_path_factory, pieces, limit):
     folder = tmp_path_factory.mktemp("spill")
     whole, total = TextCounts(), TextCounts(Budget(folder / "total", column=limit))
@@ -99,6 +101,7 @@ def test_runs_merge_across_blocks_and_blocks_are_cut_alike(tmp_path):
     assert [len(v) for v, _ in found[:-1]] == [BLOCK] * (len(found) - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spill", [None, "spill"])
 def test_saved_bytes_say_nothing_of_spilling(tmp_path, spill, monkeypatch):
     folder = None if spill is None else tmp_path / spill

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.schema.columns import Column
@@ -11,6 +11,7 @@ from headway.statistics.column_statistics import ColumnStatistics, Limits
 from headway.statistics.split_statistics import SplitStatistics, merge_all
 from headway.statistics.wide_update import Numbers
 from headway.tabular.stacked import Stack
+from tests.properties import examples
 
 WIDE = Limits(distinct=40, wide=True)
 
@@ -47,7 +48,7 @@ floats = st.one_of(special, st.integers(-60, 60).map(float))
 integers = st.one_of(st.none(), st.integers(-60, 60), st.sampled_from([2**63 - 1, -(2**63), 0]))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_a_column_among_many_has_the_figures_that_it_has_alone(data):
     kind = data.draw(st.sampled_from(["float32", "int64"]))
@@ -92,6 +93,7 @@ def wide_columns():
     return tuple(Column(name=f"c{i}", type=kinds[i % 3], nullable=True) for i in range(900))
 
 
+@pytest.mark.slow
 def test_pieces_merged_repeat_and_are_as_good_as_the_whole(wide_columns, tmp_path):
     random = np.random.default_rng(8)
     rows = 6000

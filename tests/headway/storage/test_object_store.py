@@ -206,6 +206,7 @@ def test_an_object_that_is_replaced_again_and_again_is_read_in_the_end(bucket, m
     assert bucket.read("x") == replaced[-1] == b"no json: 6"
 
 
+@pytest.mark.slow
 def test_cloud_storage_that_cannot_be_reached_is_named(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

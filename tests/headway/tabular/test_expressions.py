@@ -7,12 +7,13 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError, DataError
 from headway.tabular.expression_errors import Overflow
 from headway.tabular.expressions import FUNCTIONS, parse
+from tests.properties import examples
 
 BATCH = pa.RecordBatch.from_pydict(
     {
@@ -135,7 +136,7 @@ def batch_of(rows):
     return pa.RecordBatch.from_pydict({name: pa.array([row[name] for row in rows], t) for name, t in types.items()})
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(conditions(), st.lists(TABLE, min_size=1, max_size=8))
 def test_a_condition_means_what_it_means_row_by_row(condition, rows):
     text, oracle = condition
@@ -428,7 +429,7 @@ EXACT = {
 }
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.sampled_from(sorted(EXACT)), st.lists(st.tuples(INTS, INTS), min_size=1, max_size=6))
 def test_integers_are_exact_or_an_error_that_names_the_first_row_that_does_not_fit(op, pairs):
     batch = pa.RecordBatch.from_pydict({"i": [None, *(a for a, _ in pairs)], "j": [3, *(b for _, b in pairs)]})

@@ -3,11 +3,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.statistics.column_statistics import MAX_DISTINCT, ColumnStatistics
 from headway.validation.drift import jensen_shannon, l_infinity, quantile_distance
+from tests.properties import examples
 
 numbers = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60)
 words = st.lists(st.binary(max_size=2), min_size=1, max_size=60)
@@ -20,7 +21,7 @@ def column(values, kind="float32"):
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(numbers, numbers)
 def test_numbers_symmetric_bounded_and_zero_for_equal_columns(a, b):
     one, two = column(a), column(b)
@@ -31,7 +32,7 @@ def test_numbers_symmetric_bounded_and_zero_for_equal_columns(a, b):
     assert jensen_shannon(one, column(a)) == quantile_distance(one, column(a)) == 0
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(words, words)
 def test_text_symmetric_bounded_zero_and_the_greatest_change(a, b):
     one, two = column(a, "bytes"), column(b, "bytes")

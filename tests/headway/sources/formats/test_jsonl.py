@@ -5,13 +5,14 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.schema_inference.column_types import infer
 from headway.tabular.coerce import coerce
+from tests.properties import examples
 
 INT, REAL, TEXT, LIST = pa.int64(), pa.float64(), pa.binary(), pa.list_(pa.int64())
 
@@ -108,7 +109,7 @@ VALUES = [
 ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=12))
 @pytest.mark.parametrize(("kind", "stored"), [(INT, "int64"), (REAL, "float32"), (TEXT, "bytes")])
 def test_a_values_fate_does_not_hang_on_its_neighbours(opened, kind, stored, values):
