@@ -52,7 +52,7 @@ class _Dag(GateSteps):
         if champion is not None and not self.run_spec.force and champion.facts.get("train") == trained:
             self._already(champion)
             return
-        self.candidate = self._evaluate_trained("evaluate")
+        self._evaluate_seeds()
         self.run_result.evaluation = self.candidate.result
         if champion is not None:
             self._note_other_rows(champion)
@@ -68,6 +68,6 @@ class _Dag(GateSteps):
         yield "gate"
         if not verdict["promote"] and self.run_spec.last is None:
             return
-        export = self._export()
+        export = self._export_seeds()
         yield "export"
         self._replay(export)

@@ -69,9 +69,15 @@ class DataSteps:
         self.reference: dict[str, Any] | None = None
         self.training, self.model = self.pipeline.training, self.pipeline.model
 
+    @staticmethod
+    def _step(stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Step:
+        return Step(stage, title, {"stage": stage.name, "version": stage.version, **key}, request, runtime)
+
     def _call(self, stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Output:
-        key = {"stage": stage.name, "version": stage.version, **key}
-        output = self.executor.call_many([Step(stage, title, key, request, runtime)])[0]
+        return self._run(self._step(stage, title, key, request, **runtime))
+
+    def _run(self, step: Step) -> Output:
+        output = self.executor.call_many([step])[0]
         self.run_result.outputs.append(output)
         return output
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from flows.dag.model_stages import ModelSteps
 from flows.dag.references import best_version, check_metrics, data_of, label_facts
-from flows.dag.run_spec import GATE
+from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
-from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate import Candidate, Champion, GateRequest, Repeat
 from headway.messages import counted, metrics_line
 from headway.registry.registry import Version
 
@@ -25,10 +25,13 @@ class Judge:
     scored: Output | None = None
     reason: str | None = None
     """Why it was not scored."""
+    repeats: list[tuple[dict[str, Any], Output]] = field(default_factory=list)
+    """Its other seeds that the store still has: facts, and their evaluations."""
 
     def key(self) -> dict[str, Any]:
         """Return the judge's part of the gate's key."""
-        return {"version": self.version.number, "scored": self.scored.fingerprint if self.scored else self.reason}
+        key = {"version": self.version.number, "scored": self.scored.fingerprint if self.scored else self.reason}
+        return key | {"worth": self.version.facts.get("worth"), "repeats": [out.fingerprint for _, out in self.repeats]}
 
 
 class GateSteps(ModelSteps):
@@ -71,13 +74,29 @@ class GateSteps(ModelSteps):
                     {"kind": "saved_model", "path": str(judge.version.saved_model)},
                     {"version": judge.version.number, "export": judge.version.facts.get("export")},
                 )
+                self._score_repeats(judge)
         return judges
+
+    def _score_repeats(self, judge: Judge) -> None:
+        """Score the champion's other seeds where means are compared, as far as the store has their exports."""
+        if self.pipeline.gate.repeats == 1 or judge.role != "champion":
+            return
+        for repeat in judge.version.facts.get("repeats") or ():
+            manifest = self.run_spec.store.find(EXPORT.name, repeat["export"])
+            if manifest is not None:
+                path = self.run_spec.store.output(EXPORT.name, repeat["export"]) / manifest.result["saved_model"]
+                scored = self._evaluate(
+                    f"evaluate champion {judge.version.number} seed {repeat['seed']}",
+                    {"kind": "saved_model", "path": str(path)},
+                    {"version": judge.version.number, "export": repeat["export"]},
+                )
+                judge.repeats.append((repeat, scored))
 
     def _test(self) -> None:
         """Score the test split with a candidate that passed: reported, and never used to decide."""
         if not sum(out.get()["splits"][part]["rows"] for out, part in self._of("test") if out.result is not None):
             return
-        tested = self._evaluate_trained("evaluate test", "test")
+        tested = self._evaluate_trained("evaluate test", self.training_of, "test")
         if tested.result is None or self.run_result.verdict is None:
             return  # a plan
         self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
@@ -89,7 +108,7 @@ class GateSteps(ModelSteps):
     def _gate(self, judges: Sequence[Judge]) -> dict[str, Any] | None:
         """The verdict; None in a plan that cannot know."""
         candidate, trained = self.candidate, self.trained.fingerprint
-        rolled_back = self._rolled_back(trained)
+        rolled_back = self._rolled_back({trained, *(training.output.fingerprint for training in self.others)})
         group, slices, chosen = self.columns.of_role("group"), self._slices(), self.pipeline.evaluation.slices is None
         settings = {
             "slices": list(slices),
@@ -108,6 +127,7 @@ class GateSteps(ModelSteps):
             "inputs": {
                 "train": trained,
                 "candidate": candidate.fingerprint,
+                "repeats": [training.scored.fingerprint for training in self.others if training.scored],
                 **{judge.role: judge.key() for judge in judges},
             },
         }
@@ -121,6 +141,12 @@ class GateSteps(ModelSteps):
                 candidate=Candidate(
                     model=trained,
                     predictions=candidate.path / candidate.get()["predictions"],
+                    seed=self.training_of.seed,
+                    repeats=tuple(
+                        self._repeat(training.seed, training.output.fingerprint, training.scored)
+                        for training in self.others
+                        if training.scored
+                    ),
                     rolled_back=rolled_back,
                     train=tuple(self.parts["train"]),
                     data=data_of(self.run_spec, self.parts["train"]),
@@ -158,11 +184,21 @@ class GateSteps(ModelSteps):
             train=tuple((span, part) for span, part in facts.get("train_parts", [])),
             data=facts.get("data") or {},
             split=facts.get("split", ""),
+            worth=facts.get("worth"),
+            repeats=tuple(
+                GateSteps._repeat(repeat["seed"], repeat["train"], scored)
+                for repeat, scored in judge.repeats
+                if predictions is not None and not scored.get().get("incompatible")
+            ),
         )
 
-    def _rolled_back(self, train: str) -> str | None:
-        """Which version of this very model was rolled back, and why."""
+    @staticmethod
+    def _repeat(seed: int, model: str, scored: Output) -> Repeat:
+        return Repeat(seed=seed, model=model, predictions=scored.path / scored.get()["predictions"])
+
+    def _rolled_back(self, trained: Collection[str]) -> str | None:
+        """Which version of these very trainings was rolled back, and why."""
         registry = self.run_spec.registry
         rolled_back = registry.rolled_back()
-        numbers = [version.number for version in registry.versions() if version.facts.get("train") == train]
+        numbers = [version.number for version in registry.versions() if version.facts.get("train") in trained]
         return next((f"version {number}, {why}" for number, why in rolled_back.items() if number in numbers), None)

@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.data_stages import DataSteps
 from flows.dag.references import data_of
 from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN
-from flows.dag.step import Output
+from flows.dag.step import Output, Step
 from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
 from headway.evaluation.slices import choose
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.storage.fingerprint import fingerprint
+from headway.tasks.table import HIGHER_IS_BETTER
 from headway.user_code import files as user_files
 from tfcore.train.settings.auto import Facts, described, resolve
 from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
 from tfcore.transform.parameters import TransformParameters
 
 
+@dataclass
+class Training:
+    """A model trained with one seed."""
+
+    seed: int
+    output: Output
+    scored: Output | None = None
+    """Its evaluation on the eval rows."""
+
+
 class ModelSteps(DataSteps):
     """The steps that train, evaluate, export and replay a model."""
 
-    trained: Output
-    candidate: Output
-    """The evaluation of the trained model."""
+    training_of: Training
+    """The one that is exported."""
+    others: list[Training]
+    """Those of `gate.repeats` with other seeds."""
+    exported: list[tuple[Training, Output]]
+    """The exports of the others."""
+
+    @property
+    def trained(self) -> Output:
+        return self.training_of.output
+
+    @property
+    def candidate(self) -> Output:
+        """The evaluation of the trained model."""
+        assert self.training_of.scored is not None
+        return self.training_of.scored
 
     def _module(self) -> dict[str, Any]:
         """Return the part of the key of a stage that calls the user's model, task or loss."""
@@ -65,13 +92,24 @@ class ModelSteps(DataSteps):
         }
 
     def _train(self) -> None:
+        """Train a model for each of `gate.repeats` seeds; only the champion where it is one of them."""
         self._resolve()
+        first = self.run_spec.chosen_seed
+        steps = {
+            seed % 2**31: self._train_step(seed % 2**31) for seed in range(first, first + self.pipeline.gate.repeats)
+        }
+        champion = None if self.run_spec.force else self.run_spec.registry.champion()
+        already = [s for s, step in steps.items() if champion and champion.facts.get("train") == step.fingerprint]
+        done = [Training(seed, self._run(steps[seed])) for seed in already[:1] or steps]
+        self.training_of, self.others = done[0], done[1:]
+
+    def _train_step(self, seed: int) -> Step:
         training = self.training
         key: dict[str, Any] = {
             "config": {
                 "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json", exclude={"worker_timeout"}),  # it changes no bit
-                "seed": self.run_spec.chosen_seed,
+                "seed": seed,
             },
             **self._module(),
             "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key("train")},
@@ -86,19 +124,23 @@ class ModelSteps(DataSteps):
                 "transform": self._parameters(),
                 "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
-                **self._code(),
+                **self._code(seed),
                 "loss": self.run_spec.loaded.loss_file,
                 "checkpoints": self.run_spec.store.checkpoints / name,
                 "summaries": self.run_spec.store.summaries / self.pipeline.name / name,
                 "control": self.run_spec.loaded.control_file,
             }
 
-        self.trained = self._call(TRAIN, "train", key, request)
+        return self._step(TRAIN, "train" + self._suffix(seed), key, request)
 
-    def _code(self) -> dict[str, Any]:
+    def _suffix(self, seed: int) -> str:
+        """What the title of a step says of the seed; nothing of the run's own."""
+        return "" if seed == self.run_spec.chosen_seed else f" seed {seed}"
+
+    def _code(self, seed: int) -> dict[str, Any]:
         """Return the part of the request of a stage that builds the model."""
         loaded = self.run_spec.loaded
-        return {"seed": self.run_spec.chosen_seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
+        return {"seed": seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
 
     def _slices(self) -> tuple[str, ...]:
         """The slices that the pipeline names, or a handful that is chosen; none in a plan that cannot know them yet."""
@@ -169,10 +211,37 @@ class ModelSteps(DataSteps):
         at = self.pipeline.ndcg_at
         return {} if at is None else {"ndcg_at": at}
 
-    def _evaluate_trained(self, title: str, split: str = "eval") -> Output:
-        config = self.model.model_dump(mode="json")
-        model = {"kind": "trained", "path": self.trained.path, "config": config, **self._code()}
-        return self._evaluate(title, model, {"train": self.trained.fingerprint}, split)
+    def _evaluate_seeds(self) -> None:
+        """Evaluate every training, and choose the one to export: the median by the primary metric, of two the lower.
+
+        The best would owe its place to the eval rows, and the first may be an outlier that its mean does not show.
+        """
+        trainings = [self.training_of, *self.others]
+        for training in trainings:
+            training.scored = self._evaluate_trained("evaluate" + self._suffix(training.seed), training)
+        if self.others and all(t.scored is not None and t.scored.result is not None for t in trainings):
+            trainings = self._by_quality(trainings)
+            self.training_of = trainings.pop((len(trainings) - 1) // 2)
+            self.others = sorted(trainings, key=lambda training: training.seed)
+
+    def _by_quality(self, trainings: Sequence[Training]) -> list[Training]:
+        """The worst first; those without a value before all."""
+        task = self.transform.get()["parameters"]["label"]["task"]
+        metric = self.pipeline.gate.primary_metric(task, ranked=self.pipeline.ndcg_at is not None)
+        own = {spec.name for spec in self.run_spec.loaded.own_metrics if spec.better == "higher"}
+        sign = 1 if metric in own or metric in HIGHER_IS_BETTER else -1
+
+        def quality(training: Training) -> tuple[float, int]:
+            assert training.scored is not None
+            value = training.scored.get()["metrics"].get(metric)
+            return (-math.inf if value is None else sign * value), training.seed
+
+        return sorted(trainings, key=quality)
+
+    def _evaluate_trained(self, title: str, training: Training, split: str = "eval") -> Output:
+        config, trained = self.model.model_dump(mode="json"), training.output
+        model = {"kind": "trained", "path": trained.path, "config": config, **self._code(training.seed)}
+        return self._evaluate(title, model, {"train": trained.fingerprint}, split)
 
     def _split_digest(self) -> str:
         """Return a digest of the settings that assign rows to splits; if it differs, so do the eval rows."""
@@ -188,30 +257,37 @@ class ModelSteps(DataSteps):
                 "hashes, changed since): metrics of that run and of this one are of different rows"
             )
 
-    def _export(self) -> Output:
-        card = self._card()
+    def _export_seeds(self) -> Output:
+        """Export the chosen training, and with a promotion the others: later candidates are compared with the mean of all."""
+        export = self.run_result.export = self._export(self.training_of)
+        others = self.others if (self.run_result.verdict or {}).get("promote") else []
+        self.exported = [(training, self._export(training)) for training in others]
+        return export
+
+    def _export(self, training: Training) -> Output:
+        card = self._card(training)
         key = {
             "config": {},
             **self._module(),
             "card": fingerprint(card),
-            "inputs": {"train": self.trained.fingerprint, "transform": self.transform.fingerprint},
+            "inputs": {"train": training.output.fingerprint, "transform": self.transform.fingerprint},
         }
 
         def request() -> dict[str, Any]:
             return {
-                "trained": self.trained.path,
+                "trained": training.output.path,
                 "transform": self._parameters(),
                 "model": self.model.model_dump(mode="json"),
-                **self._code(),
+                **self._code(training.seed),
                 "card": card,
             }
 
-        export = self.run_result.export = self._call(EXPORT, "export", key, request)
-        return export
+        return self._call(EXPORT, "export" + self._suffix(training.seed), key, request)
 
-    def _card(self) -> dict[str, Any]:
+    def _card(self, training: Training) -> dict[str, Any]:
         """Return the run's facts for the model card: a `tfcore.export.model_card.CardFacts`."""
-        evaluation, verdict = self.candidate.result or {}, self.run_result.verdict
+        assert training.scored is not None
+        evaluation, verdict = training.scored.result or {}, self.run_result.verdict
         kept = ("verdict", "reasons", "champion", "comparisons", "metrics")
         return {
             "model": self.pipeline.name,
@@ -219,7 +295,7 @@ class ModelSteps(DataSteps):
             "spans": list(self.window),
             "train_rows": (self.statistics.result or {}).get("rows", {}).get("train"),
             "eval_rows": evaluation.get("rows"),
-            "seed": self.run_spec.chosen_seed,
+            "seed": training.seed,
             "metrics": evaluation.get("metrics") or {},
             "intervals": evaluation.get("intervals") or {},
             "verdict": None if verdict is None else {name: verdict[name] for name in kept if name in verdict},
@@ -260,7 +336,12 @@ class ModelSteps(DataSteps):
             "statistics": self.statistics.fingerprint,
             "reference": self.reference,
             "export": export.fingerprint,
-            "seed": self.run_spec.chosen_seed,
+            "seed": self.training_of.seed,
+            "repeats": [
+                {"seed": t.seed, "train": t.output.fingerprint, "export": out.fingerprint} for t, out in self.exported
+            ],
+            "evaluation": self.candidate.fingerprint,
+            "worth": verdict.get("worth"),
             "data": data_of(self.run_spec, self.parts["train"]),
             "metrics": self.candidate.get()["metrics"],
             "baselines": (verdict.get("metrics") or {}).get("baselines") or {},

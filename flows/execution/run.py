@@ -168,6 +168,9 @@ class _Run:
             fields = ("verdict", "promote", "reasons", "primary", "outcome")
             record["verdict"] = {key: verdict[key] for key in fields if verdict.get(key) is not None}
             record |= {"test": run_result.test} if run_result.test is not None else {}
+            if isinstance(verdict.get("champion"), dict):  # it was compared
+                record["champion"] = {"version": verdict["champion"]["version"], "alarms": verdict["alarms"]}
+                record["warnings"] += verdict["alarms"]
         baselines = ((verdict or {}).get("metrics") or {}).get("baselines")
         if run_result.evaluation is not None:
             record["metrics"] = run_result.evaluation.get("metrics")

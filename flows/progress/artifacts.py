@@ -47,7 +47,8 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 artifacts.append(Artifact("splits", description, table=result["splits"]))
             return artifacts
         case "evaluate":
-            role = output.title.removeprefix("evaluate").split()[:1]  # champion, reference or test
+            # champion, reference, test or seed
+            role = [word for word in output.title.removeprefix("evaluate").split() if not word.isdigit()]
             key = "-".join(["evaluation", *role])
             if result.get("incompatible"):
                 text = f"# {output.title}\n\nIt cannot score these rows: {result['incompatible']}\n"
@@ -124,6 +125,8 @@ def verdict_markdown(result: Mapping[str, Any], ending: str | None = None) -> st
         ending = "The candidate is **not** promoted."
     parts.append((ending or "The gate lets the candidate through. Export, replay and promotion follow.") + "\n")
     parts.append("\n".join(f"- {reason}" for reason in result["reasons"]) + "\n")
+    if alarms := result.get("alarms"):
+        parts.append("\n".join(f"- warning: {alarm}" for alarm in alarms) + "\n")
     metrics = result.get("metrics") or {}
     sides = {name: metrics.get(name) for name in ("candidate", "champion", "reference")} | (
         metrics.get("baselines") or {}

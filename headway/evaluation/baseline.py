@@ -32,13 +32,13 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
         return None
     values: dict[str, float | None] = {}
     for metric in metrics:
-        predicted = _predicted(task, facts, metric, len(rows))
+        predicted = constant_predictions(task, facts, metric, len(rows))
         values[metric.name] = None if predicted is None else metric.on(rows.predicted(predicted))
     return values
 
 
-def _predicted(task: Task, facts: LabelFacts, metric: Metric, rows: int) -> Floats | None:
-    """Return the predictions of the best constant by `metric`; None if the labels' facts do not give one."""
+def constant_predictions(task: Task, facts: LabelFacts, metric: Metric, rows: int) -> Floats | None:
+    """The predictions of the best constant by `metric`; None if the labels' facts do not give one."""
     return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, metric.name)
 
 
@@ -73,7 +73,7 @@ def beats(
     """
 
     def against(metric: Metric) -> _Against | None:
-        predicted = _predicted(task, facts, metric, len(rows))
+        predicted = constant_predictions(task, facts, metric, len(rows))
         if predicted is None:
             return None
         difference = paired(rows, predicted, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]

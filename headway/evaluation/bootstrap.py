@@ -2,6 +2,7 @@
 
     differences = paired(rows, champion, metrics=(AUC, LOSS), samples=200)
     differences["auc"].difference, differences["auc"].standard_error         # candidate - champion
+    paired_means(seeds, champion_seeds, metrics=(AUC, LOSS))                 # of the means over trainings with other seeds
 
 Each replicate draws every row (or, given groups, every group with all its rows) Poisson(1) times, the same draw for
 both models, so what makes the rows easy or hard cancels. Scores are sorted once; a replicate only adds up weights.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -36,7 +37,9 @@ class Difference:
     difference: float | None
     standard_error: float | None
     freedom: float = math.inf
-    """Degrees of freedom of the standard error: of few groups it is itself uncertain."""
+    """Degrees of freedom of the standard error: of few groups, or few seeds, it is itself uncertain."""
+    seed_deviation: float | None = None
+    """The standard deviation of the metric between seeds; None where each side has one."""
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
         """The two-sided interval around the difference: normal, or Student's t for few groups."""
@@ -106,13 +109,74 @@ def paired(
         champion: predictions of the same rows.
         check: called now and then; may raise to stop.
     """
-    both = (rows, rows.predicted(champion))
-    replicates = resampled(metrics, both, samples=samples, seed=seed, check=check)
-    units = effective_groups(rows)
-    return {
-        metric.name: _difference(metric.name, [metric.on(each) for each in both], ours - theirs, units)
-        for metric, (ours, theirs) in zip(metrics, replicates, strict=True)
-    }
+    return paired_means((rows,), (rows.predicted(champion),), metrics=metrics, samples=samples, seed=seed, check=check)
+
+
+def paired_means(
+    ours: Sequence[Rows],
+    theirs: Sequence[Rows],
+    *,
+    metrics: Sequence[Metric],
+    samples: int = 200,
+    seed: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> dict[str, Difference]:
+    """The difference of the mean of each metric over several trainings, by name: n of the candidate, m of the champion.
+
+    The variance is that of the rows (each replicate draws the same rows for all models) plus that of the seeds,
+    s^2 (1/n + 1/m), s being the standard deviation within the sides together; a side with one seed is taken to vary as the
+    other does. With one model on both sides only the rows vary. The degrees of freedom are Satterthwaite's ("An approximate
+    distribution of estimates of variance components", 1946).
+
+    Args:
+        ours, theirs: the same rows with the predictions of each training.
+    """
+    models = (*ours, *theirs)
+    replicates = resampled(metrics, models, samples=samples, seed=seed, check=check)
+    units, n = effective_groups(ours[0]), len(ours)
+    found = {}
+    for metric, drawn in zip(metrics, replicates, strict=True):
+        values = [metric.on(each) for each in models]
+        difference = np.mean(drawn[:n], axis=0) - np.mean(drawn[n:], axis=0)
+        rows = _difference(metric.name, (_mean(values[:n]), _mean(values[n:])), difference, units)
+        found[metric.name] = _with_seeds(rows, values[:n], values[n:])
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def _with_seeds(rows: Difference, ours: Sequence[float | None], theirs: Sequence[float | None]) -> Difference:
+    """The difference with the variance of the seeds added to that of the rows."""
+    freedom = len(ours) + len(theirs) - 2
+    if not freedom or rows.difference is None or rows.standard_error is None:
+        return rows
+    squares = sum(float(np.var(np.asarray(side, np.float64))) * len(side) for side in (ours, theirs))
+    variance = squares / freedom * (1 / len(ours) + 1 / len(theirs))
+    both = rows.standard_error**2 + variance
+    parts = variance**2 / freedom + rows.standard_error**4 / rows.freedom
+    return replace(
+        rows,
+        standard_error=math.sqrt(both),
+        freedom=both**2 / parts if parts else rows.freedom,
+        seed_deviation=math.sqrt(squares / freedom),
+    )
+
+
+def single(
+    rows: Rows,
+    metric: Metric,
+    *,
+    samples: int = 200,
+    seed: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> Difference:
+    """One model's metric as a difference from nothing, with its bootstrap standard error."""
+    [[replicates]] = resampled((metric,), (rows,), samples=samples, seed=seed, check=check)
+    found = _difference(metric.name, (metric.on(rows), 0.0), replicates, effective_groups(rows))
+    return replace(found, champion=None)
 
 
 def intervals(

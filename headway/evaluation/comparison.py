@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.evaluation.bootstrap import Difference, paired
+from headway.evaluation.bootstrap import Difference, paired_means
 from headway.evaluation.clusters import ClusterSources, find
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
@@ -105,6 +105,8 @@ class Compared:
         facts = {name: getattr(self.measured, name) for name in ("metric", "candidate", "champion", "difference")}
         facts["interval"] = list(self.interval) if self.interval else None
         margin = {"tolerance": self.margin.value, "tolerance_of": self.margin.of or None}
+        if self.measured.seed_deviation is not None:
+            facts["seed_deviation"] = self.measured.seed_deviation
         names = ("p", "p_adjusted", "failed", "outcome", "detectable")
         return where | {"rows": self.rows} | facts | margin | {name: getattr(self, name) for name in names}
 
@@ -123,6 +125,8 @@ class Comparison:
     confidence: float
     clusters: str | None = None
     """What rows are drawn by, where nobody declared it."""
+    seeds: tuple[int, int] = (1, 1)
+    """How many trainings of the candidate and of the champion the metrics are means of."""
 
     def of(self, metric: str) -> Compared:
         """The comparison by one metric over all rows."""
@@ -144,6 +148,7 @@ class Comparison:
         """What did not fail: a sentence for each metric, and one for the slices."""
         fine = [c for c in self.overall if c.outcome not in ("blocked", "not compared")]
         notes = [c.sentence(champion, self.confidence) for c in fine] + ([self.clusters] if self.clusters else [])
+        notes += [self._seeds(champion)] if self.seeds != (1, 1) else []
         looked = {(c.column, c.value) for c in self.slices}
         if looked and not any(c.failed for c in self.slices):
             notes.append(
@@ -155,6 +160,19 @@ class Comparison:
                 "slices that were not compared: " + some([_left_out(entry) for entry in self.left_out], 5, sep="; ")
             )
         return notes
+
+    def _seeds(self, champion: str) -> str:
+        """What was averaged, and how much it varies."""
+        ours, theirs = self.seeds
+        spread = [
+            f"{c.measured.metric} {number(c.measured.seed_deviation)}"
+            for c in self.overall
+            if c.measured.seed_deviation is not None
+        ]
+        text = f"metrics compared are means over {counted(ours, 'seed')} of the candidate and {theirs} of {champion}"
+        if theirs == 1:
+            text += ", which is taken to vary as much as the candidate"
+        return text + (f"; standard deviation between seeds, in the intervals: {', '.join(spread)}" if spread else "")
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -187,12 +205,15 @@ def compare(
     slices: Sequence[str] = (),
     group: str | None = None,
     clusters: ClusterSources | None = None,
+    repeats: tuple[Sequence[pa.Table], Sequence[pa.Table]] = ((), ()),
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
     """Every tolerance tested on all rows and on each slice that has enough of them.
 
     Args:
+        repeats: predictions of further trainings of the candidate and of the champion, which differ by their seed; the means
+            of the metrics are compared.
         metrics: by name.
         tolerances: by metric; these are compared.
         group: the column whose equal values are drawn together; without one, what `clusters` shows.
@@ -206,13 +227,19 @@ def compare(
         rows = rows if drawn is None else replace(rows, groups=drawn.codes, memo={})
     compared = [metrics[name] for name in tolerances]
     margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
+    more, their_more = ([rows_of(table, task).prediction for table in side] for side in repeats)
 
     def test(at: Any, metrics: Sequence[Metric], column: str | None, value: str | None) -> list[Compared]:
         some_rows = rows.at(at)
-        differences = paired(
-            some_rows, theirs[at], metrics=metrics, samples=config.bootstrap, seed=seed, check=monitor.check
-        )
         before = some_rows.predicted(theirs[at])
+        differences = paired_means(
+            [some_rows, *(some_rows.predicted(other[at]) for other in more)],
+            [before, *(some_rows.predicted(other[at]) for other in their_more)],
+            metrics=metrics,
+            samples=config.bootstrap,
+            seed=seed,
+            check=monitor.check,
+        )
         return [
             _test(measured, metric, margins.of(metric, before, measured.champion), config, len(before), column, value)
             for metric, measured in ((metric, differences[metric.name]) for metric in metrics)
@@ -253,6 +280,7 @@ def compare(
         left_out=tuple(left_out),
         confidence=config.confidence,
         clusters=None if drawn is None else drawn.sentence,
+        seeds=(1 + len(more), 1 + len(their_more)),
     )
 
 

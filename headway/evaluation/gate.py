@@ -29,6 +29,7 @@ thresholds`).
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.baseline import beats, constant
+from headway.evaluation.checks.champion_decay import Worth, decayed, worth
+from headway.evaluation.checks.prediction_drift import prediction_drift
 from headway.evaluation.comparison import Comparison, compare
 from headway.evaluation.gate_checks import (
     check_same_rows,
@@ -45,15 +48,26 @@ from headway.evaluation.gate_checks import (
     unusable,
     without_value,
 )
-from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, newer, trained_on
+from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, Repeat, newer, trained_on
 from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.messages import listed, number, some
 from headway.metrics.base import Rows
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
 
-__all__ = ["VERSION", "Candidate", "Champion", "GateRequest", "Parts", "decide", "gate", "newer", "trained_on"]
-VERSION = 3
+__all__ = [
+    "VERSION",
+    "Candidate",
+    "Champion",
+    "GateRequest",
+    "Parts",
+    "Repeat",
+    "decide",
+    "gate",
+    "newer",
+    "trained_on",
+]
+VERSION = 4
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -101,6 +115,11 @@ class _Decision:
         self.comparisons: dict[str, Any] = {"overall": [], "slices": [], "left_out": [], "reference": []}
         self.thresholds = check_thresholds(self.config.thresholds, self.metrics["candidate"])
         self.outcome: str | None = None
+        self.seeds = self._seeds(self.request.candidate.repeats)
+        self.drift: dict[str, Any] | None = None
+        self.decay: list[dict[str, Any]] = []
+        self.alarms: list[str] = []
+        """Why the champion itself needs a look; they decide nothing."""
 
     def verdict(self) -> dict[str, Any]:
         request, findings, champion = self.request, self.findings, self.request.champion
@@ -114,12 +133,18 @@ class _Decision:
         broken = unusable(self.rows, self.task)
         if broken:
             findings.block("reject", f"the candidate gives {broken}")
+        for repeat, table in self.seeds:
+            if useless := unusable(table, self.task):
+                findings.block("reject", f"seed {repeat.seed} of the candidate gives {useless}")
+                broken = broken or useless
         findings.block("reject", *(check["reason"] for check in self.thresholds if not check["passed"]))
         if not broken:
             findings.block("reject", *without_value(self.tolerances, self.metrics["candidate"], first=champion is None))
             self._constant()
         if self.thresholds and all(check["passed"] for check in self.thresholds):
             findings.notes.append("every threshold is met: " + ", ".join(met(check) for check in self.thresholds))
+        if self.seeds:
+            findings.notes.append(self._exported())
         if champion is None:
             findings.passed = "first model"
             findings.notes.append("there is no champion yet" + ("" if self.thresholds else " and no threshold is set"))
@@ -166,9 +191,11 @@ class _Decision:
         if why is not None:
             self._unjudged(*why)
             return
-        compared = self._compare(champion, self.request.slices)
+        compared = self._compare(champion, self.request.slices, self._seeds(champion.repeats))
         self.comparisons |= compared.as_json()
         self.outcome = compared.of(self.primary).outcome
+        self._drifted(champion)
+        self._decayed(champion)
         findings.block("reject", *compared.failures(name))
         for reason in compared.uncompared(name):
             self._unjudged("not comparable", reason)
@@ -187,6 +214,55 @@ class _Decision:
             data = "its data are not newer" if dated else "it is not known whether its data are newer"
             findings.block("keep champion", f"{self.primary} is not better than with {name}, and {data}: {name} stays")
 
+    def _seeds(self, repeats: Sequence[Repeat]) -> list[tuple[Repeat, pa.Table]]:
+        """The predictions of trainings with other seeds."""
+        tables = [(repeat, read_predictions(repeat.predictions)) for repeat in repeats]
+        for repeat, table in tables:
+            check_same_rows(self.rows, table, f"seed {repeat.seed}'s", str(repeat.predictions))
+        return tables
+
+    def _exported(self) -> str:
+        values = [self.metrics["candidate"][self.primary]]
+        values += [self._measured(table)[self.primary] for _, table in self.seeds]
+        known = sorted(value for value in values if value is not None)
+        spread = f", which is {number(known[0])} to {number(known[-1])}" if known else ""
+        return f"of {len(values)} seeds {self.request.candidate.seed} is exported, the median by {self.primary}{spread}"
+
+    def _drifted(self, champion: Champion) -> None:
+        """How far the predictions are from the champion's, and whether that is too far."""
+        theirs = rows_of(read_predictions(champion.predictions), self.task).prediction  # type: ignore[arg-type]
+        drift = prediction_drift(self.task, self._arrays(self.rows), theirs)
+        limit, sentence = self.config.prediction_drift, drift.sentence(f"version {champion.version}")
+        self.drift = drift.as_json(limit)
+        if self.drift["passed"]:
+            self.findings.notes.append(sentence + (f"; the limit is {number(limit)}" if limit is not None else ""))
+        else:
+            self.findings.block("reject", f"{sentence}; gate.prediction_drift allows {number(limit)}")
+
+    def _decayed(self, champion: Champion) -> None:
+        """Whether the champion has become worse since its promotion."""
+        if champion.worth is None:
+            return
+        today = self._worth(read_predictions(champion.predictions))  # type: ignore[arg-type]
+        confidence = self.config.confidence
+        for decay in decayed(champion.worth, today, self.tolerances, self.judging, confidence=confidence):
+            self.decay.append(decay.as_json())
+            name = f"the champion, version {champion.version}, has become worse since it was promoted"
+            self.alarms.append(f"{name}: {decay.sentence(confidence)}")
+
+    def _worth(self, table: pa.Table) -> Worth:
+        return worth(
+            self.task,
+            self._arrays(table),
+            [self.judging[name] for name in self.tolerances],
+            table=self.rows,
+            label=self.request.label,
+            clusters=self.request.clusters,
+            samples=self.config.bootstrap,
+            seed=self.request.seed,
+            check=self.monitor.check,
+        )
+
     def _reference(self) -> None:
         """Many small steps down, each within the tolerance, are a long way: the best of the last champions is held too."""
         reference = self.request.reference
@@ -204,7 +280,9 @@ class _Decision:
         if not failures and (metric := compared.of(self.primary)).outcome != "not compared":
             self.findings.notes.append(metric.sentence(name, compared.confidence))
 
-    def _compare(self, champion: Champion, slices: tuple[str, ...]) -> Comparison:
+    def _compare(
+        self, champion: Champion, slices: tuple[str, ...], seeds: Sequence[tuple[Repeat, pa.Table]] = ()
+    ) -> Comparison:
         theirs = read_predictions(champion.predictions)  # type: ignore[arg-type]
         check_same_rows(self.rows, theirs, f"version {champion.version}'s", str(champion.predictions))
         if champion is self.request.champion:
@@ -220,6 +298,7 @@ class _Decision:
             label=self.request.label,
             group=self.request.group,
             clusters=self.request.clusters,
+            repeats=([table for _, table in self.seeds], [table for _, table in seeds]),
             seed=self.request.seed,
             monitor=self.monitor,
         )
@@ -273,6 +352,15 @@ class _Decision:
             "metrics": self.metrics,
             "thresholds": self.thresholds,
             "comparisons": self.comparisons,
+            "seed": request.candidate.seed,
+            "seeds": [
+                {"seed": repeat.seed, "model": repeat.model, "metrics": self._measured(table)}
+                for repeat, table in self.seeds
+            ],
+            "prediction_drift": self.drift,
+            "worth": None if unusable(self.rows, self.task) else self._worth(self.rows),
+            "decay": self.decay,
+            "alarms": self.alarms,
             "settings": self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
         }
 

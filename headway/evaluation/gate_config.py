@@ -20,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.evaluation.checks.champion_decay import Worth
 from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.margins import parse_tolerance
 from headway.messages import some
@@ -73,6 +74,19 @@ class GateConfig(Frozen):
     slice_min_rows: int = Field(default=200, ge=2, description="slices with fewer rows are not compared")
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
+    repeats: int = Field(
+        default=1,
+        ge=1,
+        le=20,
+        description="train so many seeds and compare the means of their metrics; the median one is exported. Of 1 or 2 the "
+        "seeds' variance is hardly known: 3 or more",
+    )
+    prediction_drift: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="how far the predictions may be from the champion's on the same rows, Jensen-Shannon bits; null: no limit",
+    )
     hold: bool = Field(default=False, description="hold a candidate that passes, for a person to promote")
     shadow: bool = Field(
         default=False, description="judge only: what passes gets the verdict shadow, and is not promoted"
@@ -179,9 +193,19 @@ Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
 
 
+class Repeat(Frozen):
+    """A training that differs from another by its seed alone."""
+
+    seed: int
+    model: str = Field(description="the fingerprint of its training")
+    predictions: Path = Field(description="Parquet file over the same evaluation rows")
+
+
 class Candidate(Frozen):
     model: str = Field(description="what identifies the model: the fingerprint of its training")
     predictions: Path = Field(description="Parquet file over the evaluation rows")
+    seed: int | None = Field(default=None, description="of its training, where others were trained beside it")
+    repeats: tuple[Repeat, ...] = Field(default=(), description="the other seeds")
     rolled_back: str | None = Field(default=None, description="set when this model was rolled back: which version, why")
     train: Parts = Field(default=(), description="what it was trained on")
     data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
@@ -191,9 +215,11 @@ class Champion(Frozen):
     version: int
     model: str
     predictions: Path | None = Field(default=None, description="Parquet file over the same evaluation rows")
+    repeats: tuple[Repeat, ...] = Field(default=(), description="its other seeds, as far as the store has their models")
     incompatible: str | None = Field(default=None, description="why it cannot score these rows")
     train: Parts = Field(default=(), description="what it was trained on")
     data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
+    worth: Worth | None = Field(default=None, description="its metrics when it was promoted; None: of an older version")
     split: str = Field(default="", description="digest of the split config its spans were ingested with")
 
     @model_validator(mode="after")

@@ -53,6 +53,16 @@ def parse_tolerance(tolerance: float | str) -> tuple[float, str]:
     return value, unit
 
 
+def allowed(tolerance: float | str, value: float, gain: float | None) -> float:
+    """The margin where only a model's value, and its gain over the constant, are known."""
+    share, unit = parse_tolerance(tolerance)
+    if not unit:
+        return share
+    if unit == "%":
+        return abs(value) * share / 100
+    return gain * share / 100 if gain is not None and gain > 0 else abs(value) * _WITHOUT_GAIN / 100
+
+
 class Margins:
     """The margin of each compared metric on any of the rows.
 

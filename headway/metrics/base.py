@@ -98,7 +98,7 @@ class Metric(ABC):
     higher_is_better: bool | None = False
     """None: neither is, as of the mean prediction; models are not compared by it."""
     of_the_mean: bool = False
-    """It judges nothing but the mean prediction, which a constant gets right too."""
+    """It judges nothing but the mean prediction, or the share of labels below one, which a constant gets right too."""
     reads_columns: bool = False
     """Whether it looks at `Rows.columns`; a metric of the user's own may."""
     unit: Literal["rows", "classes", "groups"] = "rows"

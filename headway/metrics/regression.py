@@ -97,17 +97,24 @@ def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
 
 
 def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
-    """The loss, the absolute error of the level nearest the median, and of the outermost levels the share of labels
-    between them (`coverage`; the levels promise their distance) and how far they are apart (`width`)."""
+    """The loss, the absolute error of the level nearest the median, how far the share of labels below each level's prediction
+    is from the level, on average (`miscoverage`), and of the outermost levels the share of labels between them (`coverage`;
+    the levels promise their distance) and how far they are apart (`width`)."""
+    at = np.asarray(levels, np.float64)
     middle = int(np.abs(np.asarray(levels) - 0.5).argmin())
 
     def covered(rows: Rows) -> Floats:
         inside = (rows.label >= rows.prediction[:, 0]) & (rows.label <= rows.prediction[:, -1])
         return np.where(np.isnan(rows.prediction).any(1), np.nan, inside.astype(np.float64))[:, None]
 
+    def below(rows: Rows) -> Floats:
+        under = (rows.label[:, None] <= rows.prediction).astype(np.float64)
+        return np.where(np.isnan(rows.prediction), np.nan, under)
+
     return (
         MomentMetric("loss", per_row(pinball(levels))),
         MomentMetric("mae", lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None]),
+        MomentMetric("miscoverage", below, lambda means: np.abs(means - at).mean(-1), of_the_mean=True),
         MomentMetric("coverage", covered, higher_is_better=None),
         MomentMetric("width", lambda rows: rows.prediction[:, -1:] - rows.prediction[:, :1], higher_is_better=None),
         LABEL_MEAN,

@@ -136,7 +136,7 @@ class Quantiles(Task):
     """A number, predicted as quantiles of its distribution at some levels, each row's in order."""
 
     wide, output = True, "quantiles"
-    primary, tolerances = "loss", {"loss": SHARE}
+    primary, tolerances = "loss", {"loss": SHARE, "miscoverage": 0.02}
 
     def __init__(self, levels: tuple[float, ...]):
         self.levels = levels

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.evaluation.checks.prediction_drift import jensen_shannon as divergence
 from headway.messages import counted
 from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
@@ -58,13 +59,7 @@ def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
     inner.append(1.0)
     edges = np.unique(np.concatenate([ours.quantile(inner), theirs.quantile(inner)]))
     p, q = _bins(ours, edges), _bins(theirs, edges)
-    middle = (p + q) / 2
-    return float(np.clip((_relative(p, middle) + _relative(q, middle)) / 2, 0.0, 1.0))
-
-
-def _relative(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    positive = p > 0
-    return float((p[positive] * np.log2(p[positive] / q[positive])).sum())
+    return divergence(p, q)
 
 
 def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 4
+VERSION = 5
 """Raised by whoever changes what evaluation writes for the same request."""
 
 

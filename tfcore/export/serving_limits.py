@@ -23,14 +23,20 @@ class ServingLimits(Frozen):
         description="peak memory of a process that loads the model and answers, TensorFlow's included",
     )
     load_seconds: float | None = Field(default=None, gt=0, description="from the folder to a model that answers")
+    p50_ms_1: float | None = Field(default=None, gt=0, description="the median call of one row takes no longer, ms")
     p99_ms_1: float | None = Field(default=None, gt=0, description="99% of the calls of one row take no longer, ms")
-    p99_ms_64: float | None = Field(default=None, gt=0, description="the same of 64 rows")
+    p50_ms_64: float | None = Field(default=None, gt=0, description="the median call of 64 rows")
+    p99_ms_64: float | None = Field(default=None, gt=0, description="99% of the calls of 64 rows")
 
 
 def _measures(result: dict[str, Any]) -> dict[str, float | None]:
     """Return the measured values by the names of the limits."""
     serving = result["serving"]
-    latency = {f"p99_ms_{rows}": figures["p99_ms"] for rows, figures in serving["latency"].items()}
+    latency = {
+        f"{share}_ms_{rows}": figures[f"{share}_ms"]
+        for rows, figures in serving["latency"].items()
+        for share in ("p50", "p99")
+    }
     return (
         {name: serving[name] for name in ("size_mb", "memory_mb")} | {"load_seconds": result["load_seconds"]} | latency
     )

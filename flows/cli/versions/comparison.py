@@ -72,7 +72,8 @@ def _side(registry: Registry, version: Version) -> Side:
         "spans": {split: [part[0] for part in parts[split]] for split in ("train", "eval")},
         "bytes": sum(entry.bytes for entry in manifest.files) if manifest else None,
         "verdict": (lineage["verdict"] or {}) | {"champion": lineage["champion"]},
-        "evaluated": {s["title"]: s["fingerprint"] for s in lineage["stages"] if s["stage"] == "evaluate"},
+        "evaluated": {s["title"]: s["fingerprint"] for s in lineage["stages"] if s["stage"] == "evaluate"}
+        | ({"evaluate": version.facts["evaluation"]} if version.facts.get("evaluation") else {}),
         "task": version.facts.get("task"),
         "config": config,
         "columns": columns,

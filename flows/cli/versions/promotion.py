@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -48,14 +48,15 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
-    value, lines = {}, []
+    value, lines, runs = {}, [], store.runs()
     for name in names(store):
         registry = Registry(store, name)
         history, aliases = registry.history(), registry.aliases()
         champion, previous = history[-1].version if history else None, registry.previous()
-        gone = registry.rolled_back()
+        gone, alarms = registry.rolled_back(), alarms_of(runs, name, champion)
         value[name] = {
             "champion": champion,
+            "alarms": alarms,
             "previous": previous,
             "aliases": aliases,
             "serving": str(registry.serving / str(history[-1].serving)) if history else None,
@@ -74,7 +75,22 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
             lines += [
                 f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
             ]
+            if version.number == champion and alarms:
+                lines += [f"        warning (run {alarms['run']}): {alarm}" for alarm in alarms["alarms"]]
     return answer(options, value, "\n".join(lines) or "no model was promoted yet")
+
+
+def alarms_of(runs: list[dict[str, Any]], model: str, champion: int | None) -> dict[str, Any] | None:
+    """What the latest run that judged the champion found wrong with it: {run, alarms}; None without such a run.
+
+    Args:
+        runs: newest first.
+    """
+    for run in runs:
+        judged = run.get("champion") if run.get("pipeline") == model else None
+        if judged and judged["version"] == champion:
+            return {"run": run["run"], "alarms": judged["alarms"]}
+    return None
 
 
 def promote(

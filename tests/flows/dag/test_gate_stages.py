@@ -64,7 +64,8 @@ class Predicted:
         return {"notes": [], "parameters": {"label": {"task": "binary", "counts": [600, 400]}}}
 
     def _train(self, step, out):
-        self.known[step.fingerprint] = self.share
+        by_seed = isinstance(self.share, dict)
+        self.known[step.fingerprint] = self.share[step.key["config"]["seed"]] if by_seed else self.share
         return {}
 
     def _evaluate(self, step, out):
@@ -80,7 +81,7 @@ class Predicted:
         return gate(step.request(), out, Monitor())
 
     def _export(self, step, out):
-        self.known[step.fingerprint] = self.share
+        self.known[step.fingerprint] = self.known[step.key["inputs"]["train"]]
         return {"saved_model": "saved_model", "signatures": []}
 
 
@@ -199,3 +200,60 @@ def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, 
     assert third.verdict["comparisons"]["slices"] == [] and "names none" not in " ".join(third.verdict["reasons"])
     fourth, _, _ = run("2024-03", 0.10, seed=3, evaluation={"slices": ["x x z: 2", {"x": 3}]})
     assert {c["slice"] for c in fourth.verdict["comparisons"]["slices"]} == {"x x z: 2", "x: 3"}
+
+
+def test_repeats_compare_means_and_export_the_median_seed(run, monkeypatch):
+    shares = {0: 0.10, 1: 0.13, 2: 0.11}
+    first, titles, registry = run("2024-01", shares, gate__repeats=3)
+    assert [title for title in titles if title.startswith("train")] == ["train", "train seed 1", "train seed 2"]
+    assert titles[-5:] == ["evaluate test", "export seed 2", "export", "export seed 1", "replay"]
+    facts = registry.champion().facts
+    assert facts["seed"] == 2 and facts["metrics"]["accuracy"] == 0.89
+    assert [repeat["seed"] for repeat in facts["repeats"]] == [0, 1] and len(first.verdict["seeds"]) == 2
+
+    # the store has no output of these made-up exports: the champion is compared by its exported seed alone
+    second, titles, _ = run("2024-02", {0: 0.12, 1: 0.10, 2: 0.11}, gate__repeats=3)
+    [accuracy] = second.verdict["comparisons"]["overall"]
+    assert accuracy["candidate"] == pytest.approx(0.89) and accuracy["champion"] == pytest.approx(0.89)
+    assert accuracy["seed_deviation"] == pytest.approx(0.01) and accuracy["interval"][0] < -0.03
+    said = "means over 3 seeds of the candidate and 1 of version 1, which is taken to vary as much as the candidate"
+    assert any(said in reason for reason in second.verdict["reasons"])
+
+    # any of the champion's seeds is the champion: nothing else is trained
+    again, titles, _ = run("2024-02", shares, gate__repeats=1, seed=second.facts["seed"])
+    assert again.verdict["verdict"] == "already champion" and "evaluate" not in titles
+
+
+def test_the_champions_other_seeds_are_scored_where_the_store_has_them(run, monkeypatch):
+    run("2024-01", {0: 0.10, 1: 0.12}, gate__repeats=2)
+    kept = type("Kept", (), {"result": {"saved_model": "saved_model"}})
+    monkeypatch.setattr("headway.storage.store.Store.find", lambda self, stage, fingerprint: kept)
+    second, titles, _ = run("2024-02", {0: 0.11, 1: 0.11}, gate__repeats=2)
+    assert "evaluate champion 1" in titles and "evaluate champion 1 seed 0" in titles
+    [accuracy] = second.verdict["comparisons"]["overall"]
+    assert accuracy["champion"] == pytest.approx(0.89) and accuracy["difference"] == pytest.approx(0)
+    assert any("2 seeds of the candidate and 2 of version 1;" in reason for reason in second.verdict["reasons"])
+    # without repeats the two models alone are compared
+    third, titles, _ = run("2024-02", 0.11, seed=9)
+    assert "evaluate champion 1 seed 0" not in titles
+    assert "seed_deviation" not in third.verdict["comparisons"]["overall"][0]
+
+
+def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
+    run("2024-01", 0.10)
+    assert run("2024-02", 0.10)[0].verdict["alarms"] == []
+    as_promoted = Predicted._evaluate
+
+    def worse_today(self, step, out):
+        if "version" in step.key["model"]:
+            self.known[step.key["model"]["export"]] = 0.2
+        return as_promoted(self, step, out)
+
+    monkeypatch.setattr(Predicted, "_evaluate", worse_today)
+    third, _, _ = run("2024-03", 0.10)
+    [alarm] = third.verdict["alarms"]
+    assert alarm.startswith(
+        "the champion, version 2, has become worse since it was promoted: accuracy was 0.9, 0.3 better"
+    )
+    assert "is 0.8 today, 0.2 better than it: worse by 0.1, 95% interval" in alarm
+    assert third.verdict["verdict"] == "promote" and third.verdict["decay"][0]["then"]["value"] == pytest.approx(0.9)

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from headway.evaluation.bootstrap import Difference, _poisson, intervals, resampling_units
+from headway.evaluation.bootstrap import Difference, _poisson, intervals, paired_means, resampling_units
 from headway.evaluation.metrics import measure
 from headway.metrics.classification import PositivesAmongNegatives, auc
 from headway.metrics.ranking import NO_GROUP
@@ -145,3 +145,44 @@ def test_the_interval_of_one_model_covers_its_metric_as_often_as_it_says():
     truth = auc(label, a)
     assert 0.9 <= ((low <= truth) & (truth <= high)).mean() <= 0.99
     assert intervals(task_of("binary").rows([1.0, 1.0], [0.1, 0.2]), task_of("binary").metrics)["auc"] is None
+
+
+def means(ours, theirs, label, **options):
+    rows = task_of("regression").rows(label, ours[0])
+    sides = ([rows.predicted(np.asarray(p)) for p in side] for side in (ours, theirs))
+    return paired_means(*sides, metrics=(task_of("regression").metric("rmse"),), **options)["rmse"]
+
+
+def test_the_means_of_seeds_are_compared_with_their_variance_in_the_interval():
+    r = np.random.default_rng(0)
+    label = r.normal(size=4000)
+    base = label + r.normal(size=4000)
+    models = [base + noise for noise in (0.0, 0.1, 0.2, 0.3)]
+    alone = means(models[:1], models[1:2], label)
+    assert alone.seed_deviation is None and alone.freedom == np.inf
+    both = means(models[:3], models[3:], label)
+    values = [np.sqrt(np.mean((p - label) ** 2)) for p in models]
+    assert both.difference == pytest.approx(np.mean(values[:3]) - values[3])
+    assert both.seed_deviation == pytest.approx(np.std(values[:3], ddof=1))
+    seeds = both.seed_deviation**2 * (1 + 1 / 3)
+    assert both.standard_error**2 > seeds and 2 <= both.freedom < 4000
+    # the same seed twice adds nothing
+    same = means([models[0]] * 3, [models[1]], label)
+    assert same.seed_deviation == 0 and same.standard_error == pytest.approx(alone.standard_error)
+    assert same.freedom == np.inf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("champions", [1, 3])
+def test_recipes_that_are_equal_but_for_their_seeds_are_rarely_called_worse(champions):
+    """What a seed does is larger here than what the rows do; compared model with model, half of them are called different."""
+    blocked = single = 0
+    for seed in range(200):
+        r = np.random.default_rng(seed)
+        label = r.normal(size=1500)
+        base = label + r.normal(size=1500)
+        models = [base + 0.3 * r.normal() for _ in range(3 + champions)]
+        found = means(models[:3], models[3:], label, samples=60, seed=seed)
+        blocked += found.probability_above(0.0) < 0.025
+        single += means(models[:1], models[3:4], label, samples=60, seed=seed).probability_above(0.0) < 0.025
+    assert blocked / 200 <= 0.05 and single / 200 > 0.25

@@ -193,6 +193,39 @@ def test_predictions_that_are_not_numbers_are_rejected(files):
     assert "gives 3 of 12,000 predictions that are not finite numbers, the first in row 0" in reasons
 
 
+def test_a_seed_that_gives_no_numbers_rejects_the_candidate(files):
+    seeds = [
+        {"seed": 8, "model": "m", "predictions": files["same"]},
+        {"seed": 9, "model": "n", "predictions": files["nan"]},
+    ]
+    found = decide(request(files, candidate_facts={"repeats": seeds}))
+    assert found["verdict"] == "reject" and found["reasons"][0].startswith("seed 9 of the candidate gives 3 of 12,000")
+    found = decide(request(files, candidate_facts={"repeats": seeds[:1]}))
+    assert found["verdict"] == "promote" and [seed["seed"] for seed in found["seeds"]] == [8]
+    assert "means over 2 seeds of the candidate and 1 of version 3" in " | ".join(found["reasons"])
+
+
+def test_predictions_that_are_distributed_otherwise_are_said_and_stopped_at_the_limit(files):
+    wide = {"tolerance": {"auc": 0.2}}
+    found = decide(request(files, "worse", config=wide))
+    drift = found["prediction_drift"]
+    assert found["verdict"] == "promote" and 0.005 < drift["divergence"] < 0.1 and drift["limit"] is None
+    assert f"drifted from version 3's by {number(drift['divergence'])} bits" in " | ".join(found["reasons"])
+    found = decide(request(files, "worse", config=wide | {"prediction_drift": 0.001}))
+    assert found["verdict"] == "reject" and found["reasons"][0].endswith("gate.prediction_drift allows 0.001")
+    assert not found["prediction_drift"]["passed"]
+
+
+def test_a_champion_that_became_worse_is_an_alarm_and_no_reason(files):
+    then = decide(request(files, "good"))["worth"]
+    assert set(then) == set(FIXED) and then["auc"]["gain"] is None and then["auc"]["error"] > 0
+    today = decide(request(files, "good", "worse", champion_facts={"worth": then}))
+    assert today["verdict"] == "promote" and [d["metric"] for d in today["decay"]] == ["auc", "loss"]
+    assert today["alarms"][0].startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
+    assert not set(today["alarms"]) & set(today["reasons"])
+    assert decide(request(files, "good", champion_facts={"worth": then}))["alarms"] == []
+
+
 def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
     for name, changes, message in [
         ("short", {"rows": 10}, "12,000"),

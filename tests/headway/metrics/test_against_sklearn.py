@@ -104,6 +104,8 @@ def test_counts_and_quantiles(sk, weighted):
     assert found["mae"] == pytest.approx(sk.mean_absolute_error(label, mean, sample_weight=weight), abs=1e-9)
     inside = (label >= levels[:, 0]) & (label <= levels[:, 2])
     assert found["coverage"] == pytest.approx(np.average(inside, weights=weight), abs=1e-9)
+    below = np.average(label[:, None] <= levels, axis=0, weights=weight)
+    assert found["miscoverage"] == pytest.approx(np.abs(below - [0.1, 0.5, 0.9]).mean(), abs=1e-9)
     assert found["width"] == pytest.approx(np.average(levels[:, 2] - levels[:, 0], weights=weight), abs=1e-9)
 
 

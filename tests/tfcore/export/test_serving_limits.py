@@ -23,6 +23,7 @@ RESULT = {
     [
         ({}, []),
         ({"size_mb": 12.5, "memory_mb": 611, "load_seconds": 1, "p99_ms_1": 2.4, "p99_ms_64": 4}, []),
+        ({"p50_ms_1": 0.5, "p50_ms_64": 1.1}, ["p50_ms_1 is 0.9, the limit 0.5"]),
         ({"size_mb": 12}, ["size_mb is 12.5, the limit 12"]),
         ({"memory_mb": 500, "p99_ms_64": 3}, ["memory_mb is 610, the limit 500", "p99_ms_64 is 3.5, the limit 3"]),
         ({"load_seconds": 0.5, "p99_ms_1": 1}, ["load_seconds is 0.75, the limit 0.5", "p99_ms_1 is 2.4, the limit 1"]),

@@ -1,0 +1,1 @@
+"""What the gate checks besides comparisons with the champion."""

@@ -1,0 +1,154 @@
+"""Whether a champion has become worse since it was promoted: its metrics of then against those on today's rows.
+
+    kept = worth(task, rows, metrics, label=facts, ...)          # with the version, at its promotion
+    decayed(kept, worth(task, todays_rows, ...), tolerances, judging, confidence=0.95)
+
+The two are of different rows, so the interval is that of two samples. A metric that a constant prediction has too is held by
+what the model gains over the constant on the same rows: where a class becomes more frequent a log loss rises for every model, and
+that alone is no alarm. Rows of one day are alike, and without pairing that does not cancel, so rows that come in clusters are
+drawn together (`headway.evaluation.clusters`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headway.evaluation.baseline import constant_predictions
+from headway.evaluation.bootstrap import Difference, paired, single
+from headway.evaluation.clusters import ClusterSources, find
+from headway.evaluation.margins import allowed
+from headway.evaluation.sample_size import uncompared
+from headway.messages import number, signed
+from headway.metrics.base import Metric, Rows
+from headway.tasks.base import LabelFacts, Task
+
+Worth = dict[str, dict[str, Any]]
+"""By metric: value, gain over the constant (None: held by its value), error (standard, of the gain or the value), freedom (of the
+error; None: infinite)."""
+
+
+def worth(
+    task: Task,
+    rows: Rows,
+    metrics: Sequence[Metric],
+    *,
+    table: pa.Table,
+    label: LabelFacts | None,
+    clusters: ClusterSources | None,
+    samples: int,
+    seed: int,
+    check: Callable[[], None] = lambda: None,
+) -> Worth:
+    """What a model is worth on these rows, by each metric that can be compared on them.
+
+    Args:
+        rows: with its predictions; of groups if there are any.
+        table: of the rows' predictions, with the columns of `clusters`.
+        label: of the train rows.
+    """
+    loss = next((metric for metric in metrics if metric.name == "loss"), None)
+    known = None if label is None else constant_predictions(task, label, loss, len(rows)) if loss else None
+    if rows.groups is None and clusters is not None and known is not None:
+        drawn = find(clusters, table, rows, known, loss)
+        rows = rows if drawn is None else replace(rows, groups=drawn.codes, memo={})
+    found: Worth = {}
+    for metric in metrics:
+        against = None if label is None or metric.of_the_mean else constant_predictions(task, label, metric, len(rows))
+        if uncompared(metric, rows):
+            continue
+        if against is None:
+            measured = single(rows, metric, samples=samples, seed=seed, check=check)
+        else:
+            measured = paired(rows, against, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]
+        if measured.difference is None or measured.standard_error is None:
+            continue
+        gain = None if against is None else measured.difference * (1 if metric.higher_is_better else -1)
+        found[metric.name] = {
+            "value": measured.candidate,
+            "gain": gain,
+            "error": measured.standard_error,
+            "freedom": None if math.isinf(measured.freedom) else measured.freedom,
+        }
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decay:
+    """A metric by which a model is worse today than it was."""
+
+    metric: str
+    then: Mapping[str, Any]
+    today: Mapping[str, Any]
+    loss: float
+    """By how much it is worse, in the metric's unit."""
+    interval: tuple[float, float]
+    margin: float
+
+    def sentence(self, confidence: float) -> str:
+        low, high = self.interval
+        held = f"{confidence:.4g} interval {signed(low)} to {signed(high)}".replace("0.95 ", "95% ")
+        beyond = f"worse by {number(self.loss)}, {held}, wholly beyond the tolerance of {number(self.margin)}"
+        if self.then["gain"] is None:
+            return (
+                f"{self.metric} was {number(self.then['value'])} and is {number(self.today['value'])} today: {beyond}"
+            )
+        return (
+            f"{self.metric} was {number(self.then['value'])}, {_gain(self.then['gain'])} the constant, and is "
+            f"{number(self.today['value'])} today, {_gain(self.today['gain'])} it: {beyond}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric,
+            "then": dict(self.then),
+            "today": dict(self.today),
+            "loss": self.loss,
+            "interval": list(self.interval),
+            "tolerance": self.margin,
+        }
+
+
+def _gain(gain: float) -> str:
+    return f"{number(abs(gain))} {'better' if gain >= 0 else 'worse'} than"
+
+
+def decayed(
+    then: Worth,
+    today: Worth,
+    tolerances: Mapping[str, float | str],
+    judging: Mapping[str, Metric],
+    *,
+    confidence: float,
+) -> list[Decay]:
+    """The metrics by which a model has become worse by more than the tolerance, beyond chance.
+
+    The confidence is that of all metrics together (Bonferroni).
+    """
+    both = [name for name in tolerances if name in then and name in today]
+    found = []
+    for name in both:
+        before, now, metric = then[name], today[name], judging[name]
+        if (before["gain"] is None) != (now["gain"] is None):
+            continue  # the constant is known of one alone
+        if before["gain"] is None:
+            fell = (before["value"] - now["value"]) * (1 if metric.higher_is_better else -1)
+        else:
+            fell = before["gain"] - now["gain"]
+        measured = Difference(
+            metric=name,
+            candidate=now["value"],
+            champion=before["value"],
+            difference=fell,
+            standard_error=math.hypot(before["error"], now["error"]),
+            freedom=min(math.inf if side["freedom"] is None else side["freedom"] for side in (before, now)),
+        )
+        interval = measured.interval(1 - (1 - confidence) / len(both))
+        margin = allowed(tolerances[name], before["value"], before["gain"])
+        if interval is not None and interval[0] > margin:
+            found.append(Decay(metric=name, then=before, today=now, loss=fell, interval=interval, margin=margin))
+    return found

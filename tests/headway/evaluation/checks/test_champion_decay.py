@@ -1,0 +1,82 @@
+"""A champion's metrics of its promotion against those on other rows."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.evaluation.checks.champion_decay import decayed, worth
+from headway.evaluation.clusters import ClusterSources
+from headway.tasks.base import LabelFacts
+from headway.tasks.table import task_of
+
+BINARY = task_of("binary")
+JUDGING = {metric.name: metric for metric in BINARY.metrics}
+TOLERANCES = BINARY.tolerances
+
+
+def probability(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def kept(seed, *, shift=0.0, signal=1.0, intercept=-1.5, rows=4000, days=None, daily=0.0, known=True):
+    """What a model is worth on rows of a world: `shift` moves the truth away from what the model says, `signal` is how much
+    of the truth it knows."""
+    r = np.random.default_rng(seed)
+    x, day = r.normal(size=rows), np.arange(rows) // max(1, rows // (days or rows))
+    effect = daily * r.normal(size=rows)[day]
+    label = (r.random(rows) < probability(intercept + shift + effect + signal * x)).astype(int)
+    # the constant is of the train rows, which have the model's share of positives
+    share = probability(-1.5 + r.normal(size=100_000)).mean() if intercept == -1.5 else label.mean()
+    table = pa.table({"label": label, "prediction": probability(intercept + x), "day": day})
+    return worth(
+        BINARY,
+        BINARY.rows(label, probability(intercept + x)),
+        [JUDGING[name] for name in TOLERANCES],
+        table=table,
+        label=LabelFacts(counts=(int(1e6 * (1 - share)), int(1e6 * share))) if known else None,
+        clusters=ClusterSources(time=("day", "date"), by_day=True) if days else None,
+        samples=80,
+        seed=seed,
+    )
+
+
+def alarms(then, today, confidence=0.95):
+    return [d.metric for d in decayed(then, today, TOLERANCES, JUDGING, confidence=confidence)]
+
+
+def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times():
+    then, today = kept(1), kept(2, signal=0.3)
+    assert set(alarms(then, today)) >= {"auc", "loss"}
+    sentence = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0].sentence(0.95)
+    assert sentence.startswith("auc was 0.7") and "better than the constant, and is 0.5" in sentence
+    assert "wholly beyond the tolerance of 0.004" in sentence
+    assert alarms(today, then) == []
+
+
+def test_a_shift_of_the_label_is_an_alarm_of_calibration():
+    found = alarms(kept(1), kept(2, shift=0.6))
+    assert "bias" in found and "auc" not in found
+
+
+def test_more_positives_alone_raise_the_loss_and_no_alarm():
+    then, today = kept(1), kept(2, intercept=-0.5)
+    assert today["loss"]["value"] > then["loss"]["value"] + 0.1
+    assert alarms(then, today) == []
+
+
+def test_without_a_known_constant_values_are_compared():
+    then, today = kept(1, known=False), kept(2, signal=0.3, known=False)
+    assert then["auc"]["gain"] is None and "auc" in alarms(then, today)
+    assert "auc was 0.7" in decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0].sentence(0.95)
+    assert not {"auc", "loss"} & set(alarms(kept(1), today))  # of one the constant is not known
+
+
+def test_rows_of_one_day_are_drawn_together():
+    alone, by_day = kept(3, rows=6000, daily=1.0), kept(3, rows=6000, days=30, daily=1.0)
+    assert by_day["bias"]["freedom"] == pytest.approx(29) and by_day["bias"]["error"] > 2 * alone["bias"]["error"]
+
+
+@pytest.mark.slow
+def test_models_that_are_as_good_as_ever_are_rarely_alarmed():
+    rates = [bool(alarms(kept(seed, rows=1500), kept(seed + 10_000, rows=1500))) for seed in range(300)]
+    assert np.mean(rates) <= 0.05
