@@ -80,6 +80,10 @@ class Cancelled(HeadwayError):
     exit_code = 130
 
 
-_ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, Cancelled)
+class Pruned(Cancelled):
+    """A trial of a study was ended early, because others were better."""
+
+
+_ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, Cancelled, Pruned)
 KINDS: dict[str, type[HeadwayError]] = {kind.__name__: kind for kind in _ALL}
 """By name, so that an error crosses a process boundary as JSON and is raised as the same kind."""

@@ -200,7 +200,8 @@ def warm_child():
 def typed(monkeypatch, warm_child):
     """The same without a process, where that is not what the test is about: it spares a second of imports a command, and
     the start of a TensorFlow process."""
-    monkeypatch.setattr("flows.execution.run.Child", warm_child.lent)
+    for caller in ("run", "study"):
+        monkeypatch.setattr(f"flows.execution.{caller}.Child", warm_child.lent)
 
     def run(*arguments, check=None, env=None):
         out, err = io.StringIO(), io.StringIO()

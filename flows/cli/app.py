@@ -39,6 +39,7 @@ COMMANDS = {
     },
     "Study": {
         "backtest": "studies.past_windows: train and judge over past windows, each on the span after it; promotes nothing",
+        "tune": "studies.tuning: try settings of the training and the model, judged on a holdout of the train rows",
     },
     "Look": {
         "models": "versions.promotion: the versions in the registry, the champion and the aliases",

@@ -35,10 +35,24 @@ def overrides_of(options: Options) -> dict[str, Any]:
 
     overrides: dict[str, Any] = {}
     for item in options.set:
+        if item.startswith("@"):
+            overrides |= _overlay(Path(item[1:]))
+            continue
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise ConfigError(f"{item!r} is not KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
         overrides[key] = read_value(value)
+    return overrides
+
+
+def _overlay(path: Path) -> dict[str, Any]:
+    """Return {key: value} of a YAML file: the keys of its sections, whole, and other keys as they are."""
+    from headway.config import read_yaml
+
+    overrides: dict[str, Any] = {}
+    for section, value in read_yaml(path).items():
+        keys = {f"{section}.{name}": setting for name, setting in value.items()} if isinstance(value, dict) else {}
+        overrides |= keys or {section: value}
     return overrides
 
 

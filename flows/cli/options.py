@@ -54,7 +54,11 @@ class Options(JsonOption):
 
     set: Annotated[
         tuple[str, ...],
-        Parameter(group="Common", metavar="KEY=VALUE", help="override a key: training.epochs=3 (may be repeated)"),
+        Parameter(
+            group="Common",
+            metavar="KEY=VALUE",
+            help="override a key: training.epochs=3, or the keys in a YAML file: @tuned.yaml (may be repeated)",
+        ),
     ] = ()
 
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from beam_jobs.runners.config import RunnerConfig
+from flows.config.tune_config import TuneConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
@@ -149,6 +150,7 @@ class Pipeline(Frozen):
         default_factory=TrainingConfig,
         description="auto: chosen by the number of train rows, as is each key left out",
     )
+    tune: TuneConfig = Field(default_factory=TuneConfig, description="what headway tune varies")
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     gate: GateConfig = Field(default_factory=GateConfig)
     export: ExportConfig = Field(default_factory=ExportConfig)
@@ -334,6 +336,8 @@ def _override(raw: dict[str, Any], key: str, value: Any, file: Path) -> None:
     *parents, last = key.split(".")
     at = raw
     for parent in parents:
+        if at is raw and parent == "training" and at.get(parent) == "auto":
+            at[parent] = {}  # every key left out is chosen, which is what auto means
         inner = at.setdefault(parent, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {key}: {parent} is {inner!r}, which has no keys", where=str(file))

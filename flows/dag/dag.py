@@ -44,6 +44,7 @@ class _Dag(GateSteps):
         self._refuse_errors(validated)
         self._transform()
         self._check_task()
+        self._resolve()
         yield "transform"
         self._train()
         yield "train"

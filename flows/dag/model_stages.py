@@ -77,7 +77,7 @@ class ModelSteps(DataSteps):
         if self.transform.result is None or self.statistics.result is None:
             return
         parameters = TransformParameters.model_validate(self._parameters())
-        facts = Facts(
+        facts = self.run_result.size = Facts(
             rows=self.statistics.result["rows"].get("train", 0),
             width=len(parameters.numeric) + len(parameters.categorical),
             task=parameters.label.task,
@@ -93,11 +93,9 @@ class ModelSteps(DataSteps):
 
     def _train(self) -> None:
         """Train a model for each of `gate.repeats` seeds; only the champion where it is one of them."""
-        self._resolve()
         first = self.run_spec.chosen_seed
-        steps = {
-            seed % 2**31: self._train_step(seed % 2**31) for seed in range(first, first + self.pipeline.gate.repeats)
-        }
+        repeats = 1 if self.run_spec.trial else self.pipeline.gate.repeats
+        steps = {seed % 2**31: self._train_step(seed % 2**31) for seed in range(first, first + repeats)}
         champion = None if self.run_spec.force else self.run_spec.registry.champion()
         already = [s for s, step in steps.items() if champion and champion.facts.get("train") == step.fingerprint]
         done = [Training(seed, self._run(steps[seed])) for seed in already[:1] or steps]
@@ -116,6 +114,9 @@ class ModelSteps(DataSteps):
         }
         if training.ranking is not None:
             key["config"]["ranking_version"] = RANKING_VERSION
+        trial = self.run_spec.trial
+        if trial is not None:
+            key["trial"] = trial.model_dump(mode="json")
         name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
 
         def request() -> dict[str, Any]:
@@ -127,8 +128,10 @@ class ModelSteps(DataSteps):
                 **self._code(seed),
                 "loss": self.run_spec.loaded.loss_file,
                 "checkpoints": self.run_spec.store.checkpoints / name,
-                "summaries": self.run_spec.store.summaries / self.pipeline.name / name,
-                "control": self.run_spec.loaded.control_file,
+                "trial": trial,
+                # a study's trials are compared in its table, and nobody turns their knobs
+                "summaries": None if trial else self.run_spec.store.summaries / self.pipeline.name / name,
+                "control": None if trial else self.run_spec.loaded.control_file,
             }
 
         return self._step(TRAIN, "train" + self._suffix(seed), key, request)

@@ -16,6 +16,8 @@ from headway.registry.registry import NOBODY, Registry
 from headway.sources.base import InputFile
 from headway.sources.discovery.spans import files
 from headway.storage.store import Store
+from tfcore.train.request import TrialConfig
+from tfcore.train.settings.auto import Facts
 
 INGEST = Stage("ingest", "beam_jobs.ingest.stage:ingest", many="beam_jobs.ingest.stage:ingest_many")
 STATISTICS = Stage("statistics", "headway.statistics.stage:merge")
@@ -52,6 +54,8 @@ class RunSpec:
     """What to point at a candidate that passes, instead of the champion."""
     model: str | None = None
     """The registry's name, where it is not the pipeline's."""
+    trial: TrialConfig | None = None
+    """Trains as a trial of a study, on the train rows without a holdout of them."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
     """Checksums of the spans' files, read once a process."""
 
@@ -79,6 +83,8 @@ class RunResult:
     """What became of each column, of a run that infers the schema."""
     outputs: list[Output] = field(default_factory=list)
     anomalies: list[dict[str, Any]] = field(default_factory=list)
+    size: Facts | None = None
+    """By which the settings of the training and the model were chosen; None: not known yet."""
     training: dict[str, Any] | None = None
     """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
     champion: int = NOBODY

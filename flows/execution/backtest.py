@@ -11,25 +11,19 @@ lie in the store as those of any run: a second backtest, and runs over the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from flows.dag.dag import run_dag
-from flows.dag.run_spec import ALREADY, REPLAY, RunResult, RunSpec
-from flows.execution.engine import Engine
-from flows.execution.tensorflow_process import Child
+from flows.dag.run_spec import ALREADY, RunResult, RunSpec
+from flows.execution.study import Run, studying
 from flows.progress.terminal import Reporter
 from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted
-from headway.registry.gc import running
-from headway.registry.leases import WAIT_SECONDS
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.storage.store import Store
 from headway.tabular.splits import window_splits
 from headway.tasks.table import HIGHER_IS_BETTER
-from tfcore.export.replay_process import ReplayProcess
 
 MODEL = "{}.backtest"
 """The name of the backtest's registry; no pipeline can have it."""
@@ -60,26 +54,12 @@ def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds:
     ends = _ends(run_spec, windows)
     name = MODEL.format(pipeline.name)
     rows: list[dict[str, Any]] = []
-    run_spec.store.create()
-    facts = {"run": name}
-    with (
-        run_spec.store.lock(f"run-{pipeline.name}", facts).held(wait_seconds=wait_seconds, on_wait=report.note),
-        running(run_spec.store, name, name, wait_seconds=max(wait_seconds, WAIT_SECONDS), on_wait=report.note),
-    ):
+    with studying(run_spec, report, name=name, wait_seconds=wait_seconds) as run:
         _forget(run_spec.store, name)
         try:
-            with Child(on_line=lambda line: report.note(f"  | {line}")) as child, closing(ReplayProcess()) as replay:
-                engine = Engine(
-                    run_spec.store,
-                    child=child,
-                    monitor_for=report.monitor,
-                    on_output=report.output,
-                    runtime={REPLAY.name: {"process": replay}},
-                )
-                for until in ends:
-                    report.check()
-                    report.note(f"window up to {until} ({len(rows) + 1} of {len(ends)})")
-                    rows.append(_window(replace(run_spec, until=until, model=name, force=False, last=None), engine))
+            for until in ends:
+                report.note(f"window up to {until} ({len(rows) + 1} of {len(ends)})")
+                rows.append(_window(replace(run_spec, until=until, model=name, force=False, last=None), run))
         finally:
             _forget(run_spec.store, name)
     return _summary(pipeline.name, rows)
@@ -110,10 +90,10 @@ def _ends(run_spec: RunSpec, windows: int) -> list[str]:
     return ends
 
 
-def _window(run_spec: RunSpec, engine: Engine) -> dict[str, Any]:
+def _window(run_spec: RunSpec, run: Run) -> dict[str, Any]:
     """Run one window, and return its result with the promotion that would have followed."""
     try:
-        result = run_dag(run_spec, engine, freeze=False)
+        result = run(run_spec)
     except DataError as error:
         return {"until": run_spec.until, "verdict": "failed", "error": str(error)}
     verdict = result.verdict or {}

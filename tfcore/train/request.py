@@ -6,6 +6,7 @@ TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,6 +18,25 @@ from tfcore.transform.parameters import TransformParameters
 
 VERSION = 5
 """Raised by whoever changes what training writes for the same request."""
+
+
+LOOKS = 20
+"""At the holdout of a trial, over its whole training."""
+
+
+class TrialConfig(Frozen):
+    """A training that is one of several tried with other settings, and is judged by a holdout of the train rows."""
+
+    holdout: float = Field(gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on")
+
+
+class Pruning(Frozen):
+    """The Optuna study that may end a trial early."""
+
+    journal: Path
+    study: str
+    trial: int
+    pruner: Literal["median", "hyperband"]
 
 
 class TrainRequest(Frozen):
@@ -32,4 +52,5 @@ class TrainRequest(Frozen):
     preprocess: Path | None = Field(default=None, description="the user's Python file, for a preprocess function")
     checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
     summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
+    trial: TrialConfig | None = Field(default=None, description="a trial of a study; None: an ordinary training")
     control: Path | None = Field(default=None, description="a file that may change knobs while training runs")

@@ -16,6 +16,7 @@ from tfcore.models import build
 from tfcore.models.linear import FILE as LINEAR
 from tfcore.train.callbacks.early_stopping import EarlyStopping
 from tfcore.train.callbacks.history import History
+from tfcore.train.callbacks.trial import Trial
 from tfcore.train.checkpoints import VARIABLES, Found
 from tfcore.train.session import TrainingSession
 
@@ -62,9 +63,11 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
     }
     if (scale := session.learner.train_step.scale) is not None:
         result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": recorder.retryable}
+    if (trial := next((callback for callback in session.callbacks if isinstance(callback, Trial)), None)) is not None:
+        result |= trial.facts()
     if config.keep_best and session.checkpoints:
         result["best_checkpoints"] = [_keep(checkpoint, out) for checkpoint in session.checkpoints.best()]
-    if (linear := session.data.linear_baseline()) is not None:
+    if request.trial is None and (linear := session.data.linear_baseline()) is not None:
         linear.save(out / LINEAR)
     model = {
         "model": request.model.model_dump(mode="json"),

@@ -186,6 +186,7 @@ class TrainingSession:
             feed=feed,
             stager=stager,
             placement=self.placement,
+            holdout=request.trial.holdout if request.trial else None,
         )
 
     def _learner(self) -> Learner:
@@ -263,7 +264,7 @@ class TrainingSession:
     # --- what callbacks use
 
     def evaluate(self) -> float:
-        """Return the mean loss on the holdout of train, whose size `training.early_stopping` sets."""
+        """Return the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial` sets."""
         return self.learner.evaluate(self.data.holdout())
 
     def record(self, **values: float | None) -> None:

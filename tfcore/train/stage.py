@@ -25,8 +25,9 @@ from tfcore.train.callbacks.early_stopping import EarlyStopping
 from tfcore.train.callbacks.history import History
 from tfcore.train.callbacks.knobs_by_hand import KnobsByHand
 from tfcore.train.callbacks.summaries import Summaries
+from tfcore.train.callbacks.trial import Trial, optuna_prune
 from tfcore.train.launch import chosen, train_apart
-from tfcore.train.request import VERSION, TrainRequest
+from tfcore.train.request import VERSION, Pruning, TrainRequest
 from tfcore.train.result import write
 from tfcore.train.session import Callback, TrainingSession
 from tfcore.train.training_data import MOST_OPEN_SHARDS
@@ -41,11 +42,13 @@ def train(
     *,
     remote: RemoteFiles | None = None,
     feed: Feed | None = None,
+    pruning: Pruning | None = None,
 ) -> dict[str, Any]:
     """Train as `request` says; see the module. With a `feed`, on its rows instead of the request's examples.
 
     Args:
         remote: how shards that are in a bucket yet come here while others are trained on; changes no result.
+        pruning: the study that may end a trial early; not asked where several processes train.
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
@@ -53,17 +56,20 @@ def train(
         "graph"), threads, strategy, replicas, workers,
         parameters, resumed_from, knob_changes (what was set by hand: step, knob, value);
         of float16 also loss_scale (its last value, and the steps skipped to find it); with keep_best best_checkpoints
-        (step, holdout_loss, and where in `out` the weights are; best first).
+        (step, holdout_loss, and where in `out` the weights are; best first); of a trial holdout_loss and holdout_losses.
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.
+        Pruned: `pruning` ended the trial.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
     choice = chosen(request, feeds=feed is not None)
     if choice.apart:
         return train_apart(choice, request, out, monitor, remote=remote)
     gpus = len(tf.config.list_physical_devices("GPU"))
-    return train_placed(request, out, monitor, lambda: place(choice, gpus=gpus), remote=remote, feed=feed)
+    return train_placed(
+        request, out, monitor, lambda: place(choice, gpus=gpus), remote=remote, feed=feed, pruning=pruning
+    )
 
 
 def train_placed(
@@ -74,10 +80,11 @@ def train_placed(
     *,
     remote: RemoteFiles | None = None,
     feed: Feed | None = None,
+    pruning: Pruning | None = None,
 ) -> dict[str, Any]:
     """`train` in this process, on the devices that `placed` takes once its threads are set."""
     with staged(remote, monitor, open_files=MOST_OPEN_SHARDS + 1) as stager:
-        callbacks = default_callbacks(request)
+        callbacks = default_callbacks(request, pruning)
         session = TrainingSession(request, monitor, callbacks, stager=stager, feed=feed, placed=placed)
         session.run()
         if not session.placement.chief:
@@ -88,8 +95,8 @@ def train_placed(
         return result
 
 
-def default_callbacks(request: TrainRequest) -> list[Callback]:
-    """Return the callbacks that the request enables: history, early stopping, summaries, control file, checkpoints."""
+def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> list[Callback]:
+    """Return the callbacks that the request enables: history, early stopping, summaries, control file, trial, checkpoints."""
     config = request.training
     callbacks: list[Callback] = [History()]
     early = EarlyStopping(config.early_stopping) if config.early_stopping else None
@@ -99,4 +106,7 @@ def default_callbacks(request: TrainRequest) -> list[Callback]:
         callbacks.append(Summaries(request.summaries))
     if request.control:
         callbacks.append(KnobsByHand(request.control))
+    if request.trial:
+        prune = optuna_prune(pruning) if pruning else None
+        callbacks.append(Trial(request.trial, stops_early=early is not None, prune=prune))
     return [*callbacks, Checkpointing(early)]

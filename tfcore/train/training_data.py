@@ -78,6 +78,7 @@ class TrainingData:
         class_weights: [classes], multiplied into the rows' weights, of the holdout too.
         stager: brings the shards as they are read; None: they are here.
         placement: where the rows are trained on.
+        holdout: the holdout's share of the train rows; None: that of early stopping, if there is any.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class TrainingData:
         feed: Feed | None = None,
         stager: Stager | None = None,
         placement: Placement | None = None,
+        holdout: float | None = None,
     ):
         self._placement = placement or Placement(Choice("cpu"))
         if feed is None and not examples:
@@ -103,13 +105,15 @@ class TrainingData:
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
         early = training.early_stopping
-        self._outside = Holdout(early.holdout, inside=False) if early else None
-        self._inside = Holdout(early.holdout, inside=True) if early else None
+        if holdout is None and early is not None:
+            holdout = early.holdout
+        self._outside = None if holdout is None else Holdout(holdout, inside=False)
+        self._inside = None if holdout is None else Holdout(holdout, inside=True)
         self._holdout: tf.data.Dataset | None = None
         self._held_out: list[Batch] | None = None
         self._kept: Batch | None = None
         """The rows that are trained on, where they stay in memory."""
-        self._as_they_are = early is None and class_weights is None
+        self._as_they_are = holdout is None and class_weights is None
         self._group = named_for(self._shards.columns, "group")
         if training.ranking is not None:
             training.ranking.check(
@@ -141,12 +145,12 @@ class TrainingData:
             if self._resample
             else training_rows(self._shards, self._outside)
         )
-        self.holdout_rows = training_rows(self._shards, self._inside) if early else 0
+        self.holdout_rows = training_rows(self._shards, self._inside) if self._inside else 0
         if not self.rows:
             raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
-        if early and not self.holdout_rows:
+        if self._inside and not self.holdout_rows:
             raise DataError(
-                f"a holdout of {early.holdout} holds none of the {self.rows} train rows",
+                f"a holdout of {holdout} holds none of the {self.rows} train rows",
                 where="training.early_stopping.holdout",
                 fix="raise it, or train without early stopping",
             )

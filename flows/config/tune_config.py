@@ -1,0 +1,92 @@
+"""`tune:` of pipeline.yaml: what `headway tune` varies, and how it judges.
+
+TuneConfig(space={"training.learning_rate.initial": {"low": 1e-4, "high": 1e-2, "log": True}, "model.hidden": [[64], []]})
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Range(Frozen):
+    """Numbers from `low` to `high`; whole ones where both are whole."""
+
+    low: int | Number
+    high: int | Number
+    log: bool = Field(default=False, description="draw the logarithm evenly: for numbers over several powers of ten")
+
+    @model_validator(mode="after")
+    def _rises(self) -> Range:
+        if not self.low < self.high:
+            raise ValueError(f"low {self.low:g} is not below high {self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"low {self.low:g} has no logarithm; log needs numbers above 0")
+        return self
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def ends(self) -> tuple[Any, ...]:
+        return (self.low, self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}" + (", log" if self.log else "")
+
+
+Choices = Annotated[tuple[Any, ...], Field(min_length=2)]
+Space = dict[str, Range | Choices]
+
+REFUSED = {
+    "training.loss": "trials would be judged by different losses",
+    "training.class_weights": "it weighs the holdout's rows too, so trials would be judged by different losses",
+    "training.ranking": "the holdout's loss is that of single rows, and says nothing of their order",
+    "training.knobs.label_smoothing": "trials would be judged by different losses",
+    "training.knobs.positive_weight": "trials would be judged by different losses",
+    "training.early_stopping.holdout": "trials would be judged on different rows",
+}
+"""Keys below `training` that cannot be in a space, and why."""
+
+
+class TuneConfig(Frozen):
+    """What `headway tune` varies, and how trials are judged: by the loss on a holdout of the train rows."""
+
+    space: Space = Field(
+        default_factory=dict,
+        description="keys of training and model; each a list of choices, or {low, high} with log: true where it spans "
+        "powers of ten. Left out: chosen for a built-in model",
+    )
+    trials: int = Field(default=20, ge=1, le=10_000, description="of the whole study; a second tune makes those left")
+    holdout: float = Field(
+        default=0.2,
+        gt=0.0,
+        le=0.5,
+        description="share of the train rows that trials are judged on; that of early stopping where there is one",
+    )
+    pruner: Literal["median", "hyperband", "none"] = Field(
+        default="median",
+        description="which trials end early: those worse than the median at the same point; none: none",
+    )
+
+    @field_validator("space")
+    @classmethod
+    def _keys(cls, value: Space) -> Space:
+        for key, values in value.items():
+            if not re.fullmatch(r"(training|model)(\.[A-Za-z_]\w*)+", key):
+                raise ValueError(f"{key}: a space varies keys of training and model, such as training.batch_size")
+            for refused, why in REFUSED.items():
+                if key == refused or key.startswith(f"{refused}."):
+                    raise ValueError(f"{key}: {why}; leave it out")
+            if isinstance(values, tuple) and len({repr(choice) for choice in values}) < len(values):
+                raise ValueError(f"{key}: a choice stands twice")
+            if isinstance(values, Range) and not all(math.isfinite(end) for end in values.ends()):
+                raise ValueError(f"{key}: the ends must be finite")
+        return value

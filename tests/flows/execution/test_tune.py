@@ -1,0 +1,85 @@
+"""Tuning: trials share all but their training, are judged on train rows, go on after a kill; the best goes through the gate."""
+
+import json
+
+import pytest
+
+from headway.registry.registry import Registry
+from headway.storage.store import Store
+
+optuna = pytest.importorskip("optuna")
+
+SPACE = """
+tune:
+  space:
+    training.learning_rate: {low: 1.0e-5, high: 0.05, log: true}
+    model.hidden: [[16, 8], []]
+"""
+
+
+@pytest.fixture
+def tuned(project):
+    """The project with a space, whose own settings are easy to beat."""
+    file = project / "pipeline.yaml"
+    file.write_text(
+        file.read_text().replace("learning_rate: 0.01", "learning_rate: 1.0e-5").replace("steps: 60", "steps: 20")
+        + SPACE
+    )
+    return project
+
+
+def _trains(project):
+    return {m.fingerprint: m for m in Store(project / "store").manifests("train")}
+
+
+@pytest.mark.slow
+def test_a_study_shares_the_data_resumes_after_a_kill_and_its_best_goes_through_the_gate(typed, tuned):
+    done = typed("tune", tuned, "--trials", "3", "--json", check=0)
+    result = json.loads(done.stdout)
+    assert [trial["state"] for trial in result["trials"]] == ["complete"] * 3
+    best = result["best"]
+    assert best["loss"] == min(trial["loss"] for trial in result["trials"]) < result["base"]["loss"]
+    # a trial is a training, and nothing else: no eval row is looked at
+    store = Store(tuned / "store")
+    assert {stage for stage, _ in store.all_outputs()} == {
+        *("ingest", "statistics", "splits", "validate", "transform", "train")
+    }
+    trains = _trains(tuned)
+    assert len(trains) == 4
+    assert len({json.dumps(manifest.key["inputs"]) for manifest in trains.values()}) == 1
+    assert all(manifest.key["trial"] == {"holdout": 0.2} for manifest in trains.values())
+    assert not store.children(store.checkpoints) and not (tuned / "store" / "models").exists()
+
+    # a process that was killed: a trial that did not end, and a line that was not written whole
+    from tfcore.train.settings.studies import storage_of
+
+    journal = next((tuned / "store" / "studies" / "flights").iterdir())
+    study = optuna.load_study(study_name=result["study"], storage=storage_of(journal))
+    begun = study.ask()
+    rate = begun.suggest_float("training.learning_rate", 1e-5, 0.05, log=True)
+    begun.suggest_categorical("model.hidden", ["[16,8]", "[]"])
+    with journal.open("ab") as file:
+        file.write(b'{"op_code": 8, "worker')
+    again = json.loads(typed("tune", tuned, "--trials", "4", "--json", check=0).stdout)
+    assert again["study"] == result["study"] and again["trials"][:3] == result["trials"]
+    assert len(again["trials"]) == 4 and again["trials"][3]["params"]["training.learning_rate"] == rate
+    trains = _trains(tuned)
+
+    # what is there already costs nothing; the best goes where every candidate goes
+    done = typed("tune", tuned, "--trials", "4", "--promote", "--json", check=0)
+    promoted = json.loads(done.stdout)
+    assert promoted["trials"] == again["trials"] and promoted["run"]["state"] == "promoted"
+    assert len(_trains(tuned)) == len(trains) + 1  # the run trains on the holdout's rows too
+    assert Registry(store, "flights").champion().number == 1
+    # the overlay is the same settings: a run with it would be the champion's
+    plan = typed("plan", tuned, "--set", f"@{promoted['overlay']}", "--json", check=0)
+    assert {step["step"] for step in json.loads(plan.stdout)["steps"] if not step["cached"]} == set()
+
+
+def test_a_mistake_in_the_space_ends_before_a_training(typed, project):
+    file = project / "pipeline.yaml"
+    file.write_text(file.read_text() + "tune: {space: {training.lerning_rate: [0.1, 0.2]}}\n")
+    done = typed("tune", project, check=2)
+    assert "training.lerning_rate" in done.stderr and "did you mean 'learning_rate'" in done.stderr
+    assert not _trains(project)
+    assert "--trials 20" in typed("tune", project, "--trials", "0", check=2).stderr
