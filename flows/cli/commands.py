@@ -162,6 +162,8 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
         if run_spec.last == "statistics":
             value["statistics"] = last.get()["columns"]
+        if run_spec.last == "evaluate":
+            value["evaluation"] = last.get()
         if not options.json:
             text = "\n".join([*_tables(last), text])
     return answer(options, value, text)
@@ -169,15 +171,18 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
 
 def _last(record: dict[str, Any], run_spec: RunSpec) -> Output | None:
     """The output of the run's last stage."""
+    from flows.dag.run_spec import MEASURE
     from flows.dag.step import find_output
 
     ran = record["stages"][-1] if record["stages"] else {}
-    return find_output(run_spec.store, **ran) if ran.get("stage") == run_spec.last else None
+    last = MEASURE.name if run_spec.last == "evaluate" else run_spec.last
+    return find_output(run_spec.store, **ran) if ran.get("stage") == last else None
 
 
 def _tables(output: Output) -> list[str]:
-    """Return the text tables of a stage's output: column statistics per split, anomalies, metrics by slice."""
+    """Return the text tables of a stage's output: column statistics per split, anomalies, an evaluation."""
     from flows.progress.artifacts import artifacts_of, column_rows
+    from flows.progress.evaluation_tables import evaluation_tables
     from flows.progress.tables import findings, text_table
 
     if output.stage == "statistics":
@@ -186,6 +191,9 @@ def _tables(output: Output) -> list[str]:
             f"columns of the {split} split, {counted(rows, 'row')}\n{text_table(column_rows(result, split))}\n"
             for split, rows in result["rows"].items()
         ]
+    if output.stage == "measure":
+        tables = evaluation_tables(output.get())
+        return [f"{title}\n{text_table(rows)}\n" if rows else f"{title}\n" for title, rows in tables]
     return [
         f"{artifact.description}\n{(findings if 'message' in artifact.table[0] else text_table)(artifact.table)}\n"
         for artifact in artifacts_of(output)

@@ -22,6 +22,7 @@ from flows.config.tune_config import TuneConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.slices import slice_columns
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import Better, MetricSpec
@@ -73,6 +74,11 @@ class EvaluationConfig(Frozen):
         default=None,
         ge=1,
         description="score the order within groups by NDCG at this many top ranks; default: with training.ranking",
+    )
+    threshold: ThresholdRule | None = Field(
+        default=None,
+        description="how a binary model's threshold is chosen: f1, {recall: 0.9}, {precision: 0.8}, "
+        "{cost: {false_positive: 1, false_negative: 10}} or a number; precision, recall and costs at it are reported",
     )
     metrics: dict[str, Better] = Field(
         default={},

@@ -54,14 +54,15 @@ class _Dag(GateSteps):
             self._already(champion)
             return
         self._evaluate_seeds()
-        self.run_result.evaluation = self.candidate.result
         if champion is not None:
             self._note_other_rows(champion)
         judges = self._judges(champion)
+        self.measured = self._measure_candidate(judges)
+        self.run_result.evaluation = self.measured.result
         yield "evaluate"
         verdict = self.run_result.verdict = self._gate(judges)
         if verdict is None:
-            tested = ["evaluate test"] if self.parts["test"] else []
+            tested = ["evaluate test", "measure test"] if self.parts["test"] else []
             self.run_result.later = ["gate", *tested, "export", "replay", "promote"]
             return
         if verdict["promote"]:

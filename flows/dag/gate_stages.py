@@ -10,7 +10,7 @@ from flows.dag.model_stages import ModelSteps
 from flows.dag.references import best_version, check_metrics, data_of, label_facts
 from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
-from headway.evaluation.gate import Candidate, Champion, GateRequest, Repeat
+from headway.evaluation.gate import Candidate, Champion, GateRequest, Parts, Repeat, trained_on
 from headway.messages import counted, metrics_line
 from headway.registry.registry import Version
 
@@ -92,11 +92,24 @@ class GateSteps(ModelSteps):
                 )
                 judge.repeats.append((repeat, scored))
 
+    def _measure_candidate(self, judges: Sequence[Judge]) -> Output:
+        """Measure the candidate's predictions, beside the champion's unless it was trained on these rows."""
+        fair = [
+            judge
+            for judge in judges
+            if judge.role == "champion"
+            and not trained_on(*_learned(judge), tuple(self.parts["eval"]), self._split_digest())
+        ]
+        beside = {judge.role: judge.scored for judge in fair if judge.scored is not None}
+        return self._measure("measure", self.candidate, beside)
+
     def _test(self) -> None:
         """Score the test split with a candidate that passed: reported, and never used to decide."""
         if not sum(out.get()["splits"][part]["rows"] for out, part in self._of("test") if out.result is not None):
             return
-        tested = self._evaluate_trained("evaluate test", self.training_of, "test")
+        threshold = ((self.measured.result or {}).get("threshold") or {}).get("value")
+        predicted = self._evaluate_trained("evaluate test", self.training_of, "test")
+        tested = self._measure("measure test", predicted, {}, threshold)
         if tested.result is None or self.run_result.verdict is None:
             return  # a plan
         self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
@@ -181,9 +194,9 @@ class GateSteps(ModelSteps):
             model=str(facts.get("train")),
             predictions=predictions,
             incompatible=reason,
-            train=tuple((span, part) for span, part in facts.get("train_parts", [])),
+            train=_learned(judge)[0],
             data=facts.get("data") or {},
-            split=facts.get("split", ""),
+            split=_learned(judge)[1],
             worth=facts.get("worth"),
             repeats=tuple(
                 GateSteps._repeat(repeat["seed"], repeat["train"], scored)
@@ -202,3 +215,9 @@ class GateSteps(ModelSteps):
         rolled_back = registry.rolled_back()
         numbers = [version.number for version in registry.versions() if version.facts.get("train") in trained]
         return next((f"version {number}, {why}" for number, why in rolled_back.items() if number in numbers), None)
+
+
+def _learned(judge: Judge) -> tuple[Parts, str]:
+    """(what a judge was trained on, the digest of the split that it comes from)"""
+    facts = judge.version.facts
+    return tuple((span, part) for span, part in facts.get("train_parts", [])), facts.get("split", "")

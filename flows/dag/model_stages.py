@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.data_stages import DataSteps
-from flows.dag.references import data_of
-from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN
+from flows.dag.references import data_of, label_facts
+from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, MEASURE, REPLAY, TRAIN
 from flows.dag.step import Output, Step
 from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
-from headway.evaluation.slices import choose
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.results.worst_slices import searched
+from headway.evaluation.slices import choose, slice_columns
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.storage.fingerprint import fingerprint
@@ -42,6 +44,8 @@ class ModelSteps(DataSteps):
     """Those of `gate.repeats` with other seeds."""
     exported: list[tuple[Training, Output]]
     """The exports of the others."""
+    measured: Output
+    """What the candidate's predictions amount to."""
 
     @property
     def trained(self) -> Output:
@@ -49,7 +53,7 @@ class ModelSteps(DataSteps):
 
     @property
     def candidate(self) -> Output:
-        """The evaluation of the trained model."""
+        """The trained model's predictions of the eval rows."""
         assert self.training_of.scored is not None
         return self.training_of.scored
 
@@ -150,14 +154,33 @@ class ModelSteps(DataSteps):
         named, found = self.pipeline.evaluation.slices, self.statistics.result
         if named is not None or found is None or self.validated.result is None:
             return named or ()
-        single = [column for column in self.columns.read if not column.shape and not column.temporal]
         return choose(
             found["columns"].get("train", []),
             self.validated.result.get("strengths", {}),
-            eligible=[c.name for c in single if c.name in self.columns.stored and c.meaning != "identifier"],
+            eligible=self._sliceable(),
             rows=found["rows"].get("eval", 0),
             least=self.pipeline.gate.slice_min_rows,
         )
+
+    def _sliceable(self) -> list[str]:
+        """Return the columns that slices can be made of without being named."""
+        single = [column for column in self.columns.read if not column.shape and not column.temporal]
+        return [c.name for c in single if c.name in self.columns.stored and c.meaning != "identifier"]
+
+    def _searched(self) -> tuple[str, ...]:
+        """Return where the worst slices are looked for; nowhere in a plan that cannot know."""
+        found = self.statistics.result
+        if found is None or self.validated.result is None:
+            return ()
+        strengths = self.validated.result.get("strengths", {})
+        return searched(found["columns"].get("train", []), strengths, self._sliceable())
+
+    def _kept(self) -> tuple[str, ...]:
+        """Return the columns that predictions keep: those of slices and clusters, the group, and keys that are stored."""
+        keys = [c.name for c in self.columns.read if c.role in ("key", "group", "passthrough") and not c.shape]
+        stored = [name for name in keys if name in self.columns.stored]
+        sliced = slice_columns((*self._slices(), *self._searched()))
+        return tuple(sorted({*sliced, *self._clusters().stored, *stored}))
 
     def _clusters(self) -> ClusterSources:
         """Where rows that belong together may be found out; nowhere with a group column, or in a plan that cannot know."""
@@ -179,15 +202,11 @@ class ModelSteps(DataSteps):
         )
 
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
-        config, group = self.pipeline.evaluation, self.columns.of_role("group")
-        slices, clusters = self._slices(), self._clusters()
+        """The one pass of a model over a split; what is said of it is computed from the predictions that this keeps."""
+        config, kept = self.pipeline.evaluation, self._kept()
         key = {
-            "config": config.model_dump(mode="json", exclude={"ndcg_at", "metrics"})
-            | self._ranked()
-            | {"slices": list(slices)},
-            "columns": list(clusters.stored),
-            **self._own_metrics(),
-            "group": group.name if group else None,
+            "config": config.model_dump(mode="json", include={"batch_size"}),
+            "columns": list(kept),
             **(self._module() if "train" in identity else {}),
             "model": identity,
             "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key(split)},
@@ -198,16 +217,61 @@ class ModelSteps(DataSteps):
                 "model": model,
                 "examples": self._examples(split),
                 "transform": self._parameters(),
-                "slices": list(slices),
-                "columns": list(clusters.stored),
-                "slice_min_rows": config.slice_min_rows,
-                "group": group.name if group else None,
+                "columns": list(kept),
                 "batch_size": config.batch_size,
-                "metrics": self.run_spec.loaded.own_metrics,
-                **self._ranked(),
             }
 
         return self._call(EVALUATE, title, key, request)
+
+    def _measure(self, title: str, scored: Output, beside: Mapping[str, Output], given: float | None = None) -> Output:
+        """Measure predictions.
+
+        Args:
+            beside: the predictions of other models on the same rows, by name.
+            given: the threshold, where other rows chose it.
+        """
+        config, group = self.pipeline.evaluation, self.columns.of_role("group")
+        settings = {
+            "config": config.model_dump(mode="json", include={"slice_min_rows", "threshold"}),
+            "slices": list(self._slices()),
+            "searched": list(self._searched()),
+            "clusters": self._clusters().model_dump(mode="json"),
+            "group": group.name if group else None,
+            "confidence": self.pipeline.gate.confidence,
+            "given_threshold": given,
+            "seed": self.run_spec.chosen_seed,
+            **self._ranked(),
+        }
+        key = {
+            **settings,
+            **self._own_metrics(),
+            "inputs": {
+                "predictions": scored.fingerprint,
+                "statistics": self.statistics.fingerprint,
+                "beside": {name: output.fingerprint for name, output in beside.items()},
+            },
+        }
+
+        def request() -> MeasureRequest:
+            parameters = self.transform.get()["parameters"]
+            others = {name: scored.path / file for name, file in scored.get().get("baselines", {}).items()}
+            for name, output in beside.items():
+                if not output.get().get("incompatible"):
+                    others[name] = output.path / output.get()["predictions"]
+            return MeasureRequest.model_validate(
+                {name: value for name, value in settings.items() if name != "config"}
+                | settings["config"]
+                | {
+                    "task": parameters["label"]["task"],
+                    "predictions": scored.path / scored.get()["predictions"],
+                    "baselines": others,
+                    "label": label_facts(parameters, self.statistics.get()),
+                    "classes": parameters["label"].get("classes") or (),
+                    "metrics": self.run_spec.loaded.own_metrics,
+                }
+            )
+
+        return self._call(MEASURE, title, key, request)
 
     def _ranked(self) -> dict[str, Any]:
         """Return the part of the evaluation's request and key that a ranking model adds."""
@@ -236,7 +300,10 @@ class ModelSteps(DataSteps):
 
         def quality(training: Training) -> tuple[float, int]:
             assert training.scored is not None
-            value = training.scored.get()["metrics"].get(metric)
+            metrics = training.scored.get()["metrics"]
+            if metric not in metrics:  # one of evaluation.metrics
+                metrics = self._measure("measure" + self._suffix(training.seed), training.scored, {}).get()["metrics"]
+            value = metrics.get(metric)
             return (-math.inf if value is None else sign * value), training.seed
 
         return sorted(trainings, key=quality)
@@ -290,7 +357,8 @@ class ModelSteps(DataSteps):
     def _card(self, training: Training) -> dict[str, Any]:
         """Return the run's facts for the model card: a `tfcore.export.model_card.CardFacts`."""
         assert training.scored is not None
-        evaluation, verdict = training.scored.result or {}, self.run_result.verdict
+        evaluated = self.measured if training is self.training_of else training.scored
+        evaluation, verdict = evaluated.result or {}, self.run_result.verdict
         kept = ("verdict", "reasons", "champion", "comparisons", "metrics")
         return {
             "model": self.pipeline.name,
@@ -301,6 +369,7 @@ class ModelSteps(DataSteps):
             "seed": training.seed,
             "metrics": evaluation.get("metrics") or {},
             "intervals": evaluation.get("intervals") or {},
+            "threshold": evaluation.get("threshold"),
             "verdict": None if verdict is None else {name: verdict[name] for name in kept if name in verdict},
         }
 
@@ -323,7 +392,7 @@ class ModelSteps(DataSteps):
             }
 
         self.run_result.replay = self._call(REPLAY, "replay", key, request).result
-        if export.result is not None and self.candidate.result is not None:
+        if export.result is not None and self.measured.result is not None:
             self.run_result.facts = self._facts(export)
 
     def _facts(self, export: Output) -> dict[str, Any]:
@@ -346,7 +415,7 @@ class ModelSteps(DataSteps):
             "evaluation": self.candidate.fingerprint,
             "worth": verdict.get("worth"),
             "data": data_of(self.run_spec, self.parts["train"]),
-            "metrics": self.candidate.get()["metrics"],
+            "metrics": self.measured.get()["metrics"],
             "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
             "test": self.run_result.test,
             "standing": standing_of(verdict) if "comparisons" in verdict else None,

@@ -27,6 +27,7 @@ ANALYSE = Stage("analyse", "tfcore.preprocess.stage:analyse", tensorflow=True, s
 TRANSFORM = Stage("transform", "tfcore.transform.parameters:fit")
 TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True, streams=True)
 EVALUATE = Stage("evaluate", "tfcore.evaluation.stage:predict", tensorflow=True, streams=True)
+MEASURE = Stage("measure", "headway.evaluation.results.stage:measure")
 GATE = Stage("gate", "headway.evaluation.gate:gate")
 EXPORT = Stage("export", "tfcore.export.saved_model:export", tensorflow=True)
 REPLAY = Stage("replay", "flows.dag.replay_stage:replay")

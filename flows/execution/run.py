@@ -174,6 +174,7 @@ class _Run:
         baselines = ((verdict or {}).get("metrics") or {}).get("baselines")
         if run_result.evaluation is not None:
             record["metrics"] = run_result.evaluation.get("metrics")
+            baselines = baselines or run_result.evaluation.get("baselines")
         elif run_result.facts.get("metrics"):
             record["metrics"], baselines = run_result.facts["metrics"], run_result.facts.get("baselines")
         record |= {"baselines": baselines} if baselines else {}

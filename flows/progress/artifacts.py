@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.step import Output
+from flows.progress.evaluation_tables import evaluation_tables
 from headway.messages import counted, number
 from headway.validation.anomaly import summary_table
 
@@ -50,10 +51,15 @@ def artifacts_of(output: Output) -> list[Artifact]:
             # champion, reference, test or seed
             role = [word for word in output.title.removeprefix("evaluate").split() if not word.isdigit()]
             key = "-".join(["evaluation", *role])
+            if role in ([], ["test"]):  # what its predictions amount to is measured
+                return []
             if result.get("incompatible"):
                 text = f"# {output.title}\n\nIt cannot score these rows: {result['incompatible']}\n"
                 return [Artifact(key, output.title, markdown=text)]
-            artifacts = [Artifact(key, f"{output.title}: metrics", markdown=metrics_markdown(output.title, result))]
+            return [Artifact(key, f"{output.title}: metrics", markdown=metrics_markdown(output.title, result))]
+        case "measure":
+            key = "-".join(["evaluation", *output.title.removeprefix("measure").split()[:1]])
+            artifacts = [Artifact(key, f"{output.title}: metrics", markdown=evaluation_markdown(output.title, result))]
             if rows := slice_rows(result):
                 artifacts.append(Artifact(f"{key}-slices", f"{output.title}: metrics by slice", table=rows))
             return artifacts
@@ -100,9 +106,22 @@ def _distinct(column: Mapping[str, Any]) -> int | str:
 
 def metrics_markdown(title: str, result: Mapping[str, Any]) -> str:
     rows = [[name, number(value)] for name, value in _numbers(result["metrics"]).items()]
-    split = "test" if title == "evaluate test" else "eval"
-    head = f"# {title.capitalize()}\n\n{counted(result['rows'], 'row')} of the {split} split\n\n"
+    head = f"# {title.capitalize()}\n\n{counted(result['rows'], 'row')} of the eval split\n\n"
     return head + _table(["metric", "value"], rows)
+
+
+def evaluation_markdown(title: str, result: Mapping[str, Any]) -> str:
+    """Every table of an evaluation but its slices."""
+    split = "test" if title == "measure test" else "eval"
+    parts = [
+        f"# {title.replace('measure', 'evaluate').capitalize()}\n\n{counted(result['rows'], 'row')} of the {split} split\n"
+    ]
+    for name, rows in evaluation_tables({**result, "by_slice": {}}):
+        head = list(rows[0]) if rows else []
+        parts.append(
+            f"{name}\n\n" + (_table(head, [[row.get(column, "") for column in head] for row in rows]) if rows else "")
+        )
+    return "\n".join(parts)
 
 
 def slice_rows(result: Mapping[str, Any]) -> Rows:

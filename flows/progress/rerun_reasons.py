@@ -15,6 +15,8 @@ _NAMES = {
     "train": "the trained model",
     "model": "the trained model",
     "candidate": "the candidate's predictions",
+    "predictions": "the predictions",
+    "beside": "the champion's predictions",
     "scored": "the champion's predictions",
     "champion": "the champion",
     "examples": "the examples",

@@ -201,6 +201,12 @@ def _detail(output: Output) -> str:
         case "evaluate":
             incompatible = result.get("incompatible")
             return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
+        case "measure":
+            threshold, worst = result.get("threshold") or {}, (result.get("worst_slices") or {}).get("slices")
+            parts = [counted(len(result["metrics"]), "metric")]
+            parts += [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
+            parts += [f"worst slice {worst[0]['slice']} = {worst[0]['value']}"] if worst else []
+            return ", ".join(parts)
         case "gate":
             return str(result["verdict"])
         case "export":

@@ -179,21 +179,6 @@ def single(
     return replace(found, champion=None)
 
 
-def intervals(
-    rows: Rows, metrics: Sequence[Metric], *, confidence: float = 0.95, samples: int = 200, seed: int = 0
-) -> dict[str, tuple[float, float] | None]:
-    """The two-sided normal interval of each metric of one model, by name; None where it has no value or no spread."""
-    found: dict[str, tuple[float, float] | None] = {}
-    for metric, (replicates,) in zip(metrics, resampled(metrics, (rows,), samples=samples, seed=seed), strict=True):
-        value, finite = metric.on(rows), replicates[np.isfinite(replicates)]
-        if value is None or len(finite) < max(2, len(replicates) // 2):
-            found[metric.name] = None
-            continue
-        reach = NormalDist().inv_cdf(0.5 + confidence / 2) * float(finite.std(ddof=1))
-        found[metric.name] = (value - reach, value + reach)
-    return found
-
-
 def resampled(
     metrics: Sequence[Metric],
     models: Sequence[Rows],

@@ -105,7 +105,7 @@ def _normal_score(f: float, above: int, below: int) -> float:
 
 
 def find(
-    sources: ClusterSources, table: pa.Table, rows: Rows, champion: Floats, loss: Metric | None
+    sources: ClusterSources, table: pa.Table, rows: Rows, champion: Floats | None, loss: Metric | None
 ) -> Clusters | None:
     """The clusters to draw by: of those that are alike beyond chance the ones that widen intervals most; else the days, where
     there are many; else None.
@@ -113,17 +113,17 @@ def find(
     Args:
         table: of the rows' predictions; it has the sources' columns.
         rows: with the candidate's predictions.
+        champion: predictions of the model that it is compared with; None: the losses themselves are looked at.
         loss: whose differences per row are looked at; None: only days are taken.
     """
     differences = _differences(rows, champion, loss)
+    what = "losses" if champion is None else "loss differences"
     best, fallback = None, None
     for name, by_day, codes in _candidates(sources, table):
         codes, groups = resampling_units(codes)
         found = None if differences is None or groups < LEAST_GROUPS else alike(differences, codes)
         if found is not None and found.score > _BEYOND_CHANCE and (best is None or found.widening > best[0].widening):
-            words = (
-                f"rows are drawn by {name} ({groups:,} of them), not one by one: the loss differences of rows of one "
-            )
+            words = f"rows are drawn by {name} ({groups:,} of them), not one by one: the {what} of rows of one "
             words += f"are alike (correlation {number(found.correlation)}), which makes intervals {found.widening:.1f} "
             words += "times as wide; a column with role: group says so beforehand"
             best = (found, Clusters(codes, words))
@@ -132,13 +132,14 @@ def find(
     return fallback if best is None else best[1]
 
 
-def _differences(rows: Rows, champion: Floats, loss: Metric | None) -> Floats | None:
+def _differences(rows: Rows, champion: Floats | None, loss: Metric | None) -> Floats | None:
     if not isinstance(loss, MomentMetric) or not rows.total > 0:
         return None
-    ours, theirs = loss.moments(rows), loss.moments(rows.predicted(champion))
+    ours = loss.moments(rows)
     if ours.shape[1] != 1:
         return None
-    values = (ours - theirs)[:, 0] * (rows.weight * len(rows) / rows.total)
+    differences = ours if champion is None else ours - loss.moments(rows.predicted(champion))
+    values = differences[:, 0] * (rows.weight * len(rows) / rows.total)
     return values if np.isfinite(values).all() else None
 
 

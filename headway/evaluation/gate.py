@@ -107,7 +107,7 @@ class _Decision:
         self.request, self.config, self.monitor = request, request.config, monitor
         self.task = task_of(request.task)
         self.judging = {m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics)}
-        self.rows = read_predictions(request.candidate.predictions)
+        self.rows = read_predictions(request.candidate.predictions, request.columns)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
         self.findings = _Findings()
         self.metrics: dict[str, Any] = {"candidate": self._measured(self.rows), "champion": None, "reference": None}
@@ -216,7 +216,7 @@ class _Decision:
 
     def _seeds(self, repeats: Sequence[Repeat]) -> list[tuple[Repeat, pa.Table]]:
         """The predictions of trainings with other seeds."""
-        tables = [(repeat, read_predictions(repeat.predictions)) for repeat in repeats]
+        tables = [(repeat, read_predictions(repeat.predictions, self.request.columns)) for repeat in repeats]
         for repeat, table in tables:
             check_same_rows(self.rows, table, f"seed {repeat.seed}'s", str(repeat.predictions))
         return tables
@@ -230,7 +230,7 @@ class _Decision:
 
     def _drifted(self, champion: Champion) -> None:
         """How far the predictions are from the champion's, and whether that is too far."""
-        theirs = rows_of(read_predictions(champion.predictions), self.task).prediction  # type: ignore[arg-type]
+        theirs = rows_of(read_predictions(champion.predictions, ()), self.task).prediction  # type: ignore[arg-type]
         drift = prediction_drift(self.task, self._arrays(self.rows), theirs)
         limit, sentence = self.config.prediction_drift, drift.sentence(f"version {champion.version}")
         self.drift = drift.as_json(limit)
@@ -243,7 +243,7 @@ class _Decision:
         """Whether the champion has become worse since its promotion."""
         if champion.worth is None:
             return
-        today = self._worth(read_predictions(champion.predictions))  # type: ignore[arg-type]
+        today = self._worth(read_predictions(champion.predictions, self.request.columns))  # type: ignore[arg-type]
         confidence = self.config.confidence
         for decay in decayed(champion.worth, today, self.tolerances, self.judging, confidence=confidence):
             self.decay.append(decay.as_json())
@@ -273,7 +273,7 @@ class _Decision:
             self.findings.notes.append(f"{why[1]}; it is left out")
             return
         compared = self._compare(reference, ())
-        self.metrics["reference"] = self._measured(read_predictions(reference.predictions))  # type: ignore[arg-type]
+        self.metrics["reference"] = self._measured(read_predictions(reference.predictions, ()))  # type: ignore[arg-type]
         self.comparisons["reference"] = [metric.as_json() for metric in compared.overall]
         failures = compared.failures(name)
         self.findings.block("reject", *failures)
@@ -283,7 +283,7 @@ class _Decision:
     def _compare(
         self, champion: Champion, slices: tuple[str, ...], seeds: Sequence[tuple[Repeat, pa.Table]] = ()
     ) -> Comparison:
-        theirs = read_predictions(champion.predictions)  # type: ignore[arg-type]
+        theirs = read_predictions(champion.predictions, self.request.columns)  # type: ignore[arg-type]
         check_same_rows(self.rows, theirs, f"version {champion.version}'s", str(champion.predictions))
         if champion is self.request.champion:
             self.metrics["champion"] = self._measured(theirs)
@@ -320,7 +320,7 @@ class _Decision:
         spans = trained_on(champion.train, champion.split, request.eval, request.split)
         if spans:
             return "not comparable", f"{name} was trained on evaluation rows of this run (spans {some(spans, 5)})"
-        if broken := unusable(read_predictions(champion.predictions), self.task):
+        if broken := unusable(read_predictions(champion.predictions, ()), self.task):
             return "not comparable", f"{name} gives {broken}"
         return None
 
@@ -380,7 +380,7 @@ class _Decision:
             if values is not None:
                 baselines["constant"] = values
         for name, path in self.request.baselines.items():
-            table = read_predictions(path)
+            table = read_predictions(path, self.request.columns)
             check_same_rows(self.rows, table, f"the baseline {name}'s", str(path))
             baselines[name] = self._measured(table)
             value = baselines[name][self.primary]

@@ -12,14 +12,25 @@ import pyarrow.parquet as pq
 
 from headway.errors import DataError
 from headway.evaluation.gate_config import Bounds
-from headway.evaluation.metrics import rows_of
+from headway.evaluation.metrics import OWN, rows_of
 from headway.messages import agree, counted, listed, number
 from headway.tasks.base import Task
 
 
-def read_predictions(path: Path) -> pa.Table:
+def read_predictions(path: Path, columns: Collection[str] | None = None) -> pa.Table:
+    """The predictions of an evaluation.
+
+    Args:
+        columns: further columns to read, as far as the file has them; None: all.
+
+    Raises:
+        DataError: the file cannot be read, or has no rows.
+    """
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            wanted = None if columns is None else {*OWN, *columns}
+            names = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
+            table = file.read(names)
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise DataError(f"predictions cannot be read: {error}", where=str(path)) from None
     if not len(table):

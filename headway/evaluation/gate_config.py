@@ -23,6 +23,7 @@ from headway.errors import ConfigError
 from headway.evaluation.checks.champion_decay import Worth
 from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.margins import parse_tolerance
+from headway.evaluation.slices import slice_columns
 from headway.messages import some
 from headway.metrics.ranking import RANKED
 from headway.metrics.user_metric import MetricSpec
@@ -257,6 +258,12 @@ class GateRequest(Frozen):
         if self.ndcg_at is not None and self.group is None:
             raise ValueError("ndcg_at needs a column with role: group")
         return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the predictions that are read."""
+        group = (self.group,) if self.group else ()
+        return tuple(dict.fromkeys((*slice_columns(self.slices), *self.clusters.stored, *group)))
 
     @property
     def ranked(self) -> bool:

@@ -1,8 +1,8 @@
-"""Measures predictions: every metric of a task, overall and by slice, with a calibration table.
+"""Measures predictions: every metric of a task.
 
     measure("binary", label, prediction, weight)
     # {"loss": 0.42, "auc": 0.71, "accuracy": 0.8, "prediction_mean": 0.24, "label_mean": 0.23, ...}
-    summary(table, "binary", slices=["carrier"])         # the same overall and by slice, with a calibration table
+    measured(metrics_of("binary"), rows_of(table, "binary"))        # the same of a predictions table
 
 Shapes: labels and weights are [rows]; predictions are [rows] (probability of class 1, or the predicted number) or
 [rows, width] (probabilities of the classes, labels being their indices; or quantiles). All arithmetic is float64. A metric
@@ -12,22 +12,19 @@ that has no value (AUC of one class, anything of zero weight, anything of a pred
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from headway.errors import DataError
-from headway.evaluation.slices import slice_rows
 from headway.metrics.base import Metric, Rows
-from headway.metrics.classification import calibration_bins
 from headway.metrics.ranking import RANKED, GroupMetric, codes_of
 from headway.metrics.user_metric import MetricSpec
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
-_OWN = ("row", "label", "prediction", "weight")
+OWN = ("row", "label", "prediction", "weight")
 """Columns of a predictions table that are not the data's."""
 
 
@@ -58,12 +55,14 @@ def metrics_of(task: Task | str, ndcg_at: int | None = None, own: Sequence[Metri
     return (*task_of(task).metrics, *ranking, *(spec.load() for spec in own))
 
 
-def rows_of(table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool = False) -> Rows:
+def rows_of(
+    table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool | Sequence[str] = False
+) -> Rows:
     """The rows of a predictions table (a weight is one where there is no such column).
 
     Args:
         group: the column whose equal values are a group.
-        columns: keep the other columns, for metrics of the user's own.
+        columns: the other columns that metrics of the user's own read, as text; True: all.
 
     Raises:
         DataError: the columns do not agree or break the task's rules, or there is no such group column.
@@ -81,49 +80,6 @@ def rows_of(table: pa.Table, task: Task | str, group: str | None = None, *, colu
     if group is not None and group not in table.column_names:
         raise DataError(f"the predictions have no column {group!r} to resample by")
     groups = None if group is None else codes_of(table.column(group))
-    others = (
-        {name: table.column(name).to_numpy() for name in table.column_names if name not in _OWN} if columns else None
-    )
+    names = [name for name in table.column_names if name not in OWN] if columns is True else columns or ()
+    others = {name: table.column(name).cast(pa.string()).to_numpy() for name in names} if columns else None
     return task_of(task).rows(table.column("label").to_numpy(), values, weight, groups=groups, columns=others)
-
-
-def summary(
-    table: pa.Table,
-    task: Task | str,
-    *,
-    slices: Sequence[str] = (),
-    min_rows: int = 1,
-    group: str | None = None,
-    ndcg_at: int | None = None,
-    own: Sequence[MetricSpec] = (),
-) -> dict[str, Any]:
-    """What a predictions table amounts to, as JSON: rows, weight, overall metrics, calibration bins, slices.
-
-    Args:
-        table: columns label, prediction, optionally weight, and those of `slices` and `group`.
-        slices: as `headway.evaluation.slices` reads them.
-        min_rows: slices with fewer rows are left out.
-        ndcg_at: judge also the order within groups, its first so many ranks; see `headway.metrics.ranking`.
-        own: metrics of the user's own.
-    """
-    task = task_of(task)
-    metrics = metrics_of(task, ndcg_at, own)
-    rows = rows_of(
-        table, task, group if ndcg_at is not None else None, columns=any(metric.reads_columns for metric in metrics)
-    )
-    by = {"group": group, "ndcg_at": ndcg_at} if ndcg_at is not None else {}
-    return {
-        "task": task.name,
-        "rows": len(rows),
-        "weight": rows.total,
-        **by,
-        "overall": measured(metrics, rows),
-        "calibration_bins": calibration_bins(rows) if task.name == "binary" else [],
-        "slices": {
-            column: {
-                value: {"rows": len(at), **measured(metrics, rows.at(at))}
-                for value, at in slice_rows(table, column, min_rows)
-            }
-            for column in slices
-        },
-    }

@@ -69,7 +69,7 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
     """
     codes, names = np.zeros(len(table), np.int64), [""]
     for part in parts_of(name):
-        more, words = _codes(table, part)
+        more, words = value_codes(table, part)
         used, codes = np.unique(codes * len(words) + more, return_inverse=True)
         joined = (divmod(int(code), len(words)) for code in used)
         names = [" x ".join(filter(None, (names[left], words[right]))) for left, right in joined]
@@ -81,7 +81,7 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
             yield value, rows
 
 
-def _codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[str]]:
+def value_codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[str]]:
     """(which value each row has, the values in order)"""
     if part.column not in table.column_names:
         columns = ", ".join(name for name in table.column_names if name not in _OWN)

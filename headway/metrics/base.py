@@ -8,6 +8,8 @@
 A metric that is a function of weighted means needs no class of its own:
 
     MomentMetric("rmse", lambda rows: (rows.prediction - rows.label)[:, None] ** 2, lambda means: np.sqrt(means[..., 0]))
+
+Its standard error on many rows comes from `influence`, how much the metric moves with the weight of each row, in one pass.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+_STEP = 1e-5
+"""Of a numeric derivative, in standard deviations of what is averaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +107,8 @@ class Metric(ABC):
     """Whether it looks at `Rows.columns`; a metric of the user's own may."""
     unit: Literal["rows", "classes", "groups"] = "rows"
     """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
+    within: tuple[float, float] = (-np.inf, np.inf)
+    """The least and the most that it can be."""
 
     @abstractmethod
     def value(self, rows: Rows) -> float | None:
@@ -115,6 +121,14 @@ class Metric(ABC):
     @abstractmethod
     def replicated(self, rows: Rows) -> Replicate:
         """The metric under many weightings of these rows; not a number where it is undefined."""
+
+    def influence(self, rows: Rows) -> Floats | None:
+        """The derivative of the metric by the weight of each row, [rows]; None where it has no value, or no derivative.
+
+        The sum over the rows of (weight * influence)^2 is the variance of the metric (the infinitesimal jackknife: Efron,
+        "The jackknife, the bootstrap and other resampling plans", 1982; of an AUC it is that of DeLong et al., 1988).
+        """
+        return None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -137,8 +151,10 @@ class MomentMetric(Metric):
         higher_is_better: bool | None = False,
         unit: Literal["rows", "classes"] = "rows",
         of_the_mean: bool = False,
+        within: tuple[float, float] = (-np.inf, np.inf),
     ):
         self.name, self.higher_is_better, self.unit, self.of_the_mean = name, higher_is_better, unit, of_the_mean
+        self.within = within
         self.moments, self._combine = moments, combine or (lambda means: means[..., 0])
 
     def value(self, rows: Rows) -> float | None:
@@ -154,6 +170,20 @@ class MomentMetric(Metric):
                 return self._combine(draws.floats @ moments / draws.totals)
 
         return replicate
+
+    def influence(self, rows: Rows) -> Floats | None:
+        """Return the influence by the chain rule; the derivative of the function of the means is a numeric one."""
+        moments = self.moments(rows)
+        share = rows.weight / rows.total
+        means = share @ moments
+        spread = np.sqrt(np.maximum(share @ moments**2 - means**2, 0.0))
+        step = np.diag(_STEP * np.where(spread > 0, spread, 1.0))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            slope = (self._combine(means + step) - self._combine(means - step)) / (2 * step.diagonal())
+        found = moments @ slope
+        found -= float(means @ slope)
+        found /= rows.total
+        return found if np.isfinite(slope).all() else None
 
 
 def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:

@@ -53,12 +53,12 @@ class Auc(Metric):
     """The exact area under the ROC curve: the weighted share of (positive, negative) pairs that the score puts in the
     right order, ties counting half. Undefined where a class is missing."""
 
-    name, higher_is_better, unit = "auc", True, "classes"
+    name, higher_is_better, unit, within = "auc", True, "classes", (0.0, 1.0)
 
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
             return None
-        positive, negative = _by_score(rows)
+        _, positive, negative = by_score(rows)
         pairs = positive.sum() * negative.sum()
         if not pairs > 0:
             return None
@@ -69,13 +69,28 @@ class Auc(Metric):
         standing = PositivesAmongNegatives(rows.label, rows.prediction)
         return lambda draws: standing.auc(draws.weights)
 
+    def influence(self, rows: Rows) -> Floats | None:
+        if (value := self.on(rows)) is None:
+            return None
+        run, positive, negative = by_score(rows)
+        below = (np.cumsum(negative) - 0.5 * negative) / negative.sum()  # the share of negatives below a positive there
+        above = 1.0 - (np.cumsum(positive) - 0.5 * positive) / positive.sum()
+        return np.where(rows.label > 0.5, (below[run] - value) / positive.sum(), (above[run] - value) / negative.sum())
 
-def _by_score(rows: Rows) -> tuple[Floats, Floats]:
-    """Return (weight of the positive rows, of the negative ones) at each distinct score, the lowest first."""
-    order = np.argsort(rows.prediction, kind="stable")
-    first = np.flatnonzero(run_starts(rows.prediction[order]))  # where each run of ties begins
-    positive = np.add.reduceat((rows.weight * rows.label)[order], first)
-    return positive, np.add.reduceat((rows.weight * (1.0 - rows.label))[order], first)
+
+def by_score(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Return (which distinct score each row has, the lowest first; the weight of the positive rows at each distinct score;
+    that of the negative ones). There is at least one row, and every prediction is a number."""
+    if "by_score" not in rows.memo:
+        order = np.argsort(rows.prediction, kind="stable")
+        starts = run_starts(rows.prediction[order])
+        first = np.flatnonzero(starts)  # where each run of ties begins
+        run = np.empty(len(rows), np.int64)
+        run[order] = np.cumsum(starts) - 1
+        positive = np.add.reduceat((rows.weight * rows.label)[order], first)
+        rows.memo["by_score"] = run, positive, np.add.reduceat((rows.weight * (1.0 - rows.label))[order], first)
+    found: tuple[NDArray[np.int64], Floats, Floats] = rows.memo["by_score"]
+    return found
 
 
 class PositivesAmongNegatives:
@@ -108,12 +123,12 @@ class AveragePrecision(Metric):
     """The area under the precision-recall curve as a step function: the precision at each distinct score, weighted by how
     much recall rises there. Undefined where no label is positive."""
 
-    name, higher_is_better, unit = "pr_auc", True, "classes"
+    name, higher_is_better, unit, within = "pr_auc", True, "classes", (0.0, 1.0)
 
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
             return None
-        positive, negative = (weights[::-1] for weights in _by_score(rows))
+        positive, negative = (weights[::-1] for weights in by_score(rows)[1:])
         if not positive.sum() > 0:
             return None
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
@@ -136,11 +151,25 @@ class AveragePrecision(Metric):
 
         return replicate
 
+    def influence(self, rows: Rows) -> Floats | None:
+        if (value := self.on(rows)) is None:
+            return None
+        run, *weights = by_score(rows)
+        positive, negative = (weight[::-1] for weight in weights)
+        caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
+        some = np.where(flagged > 0, flagged, 1.0)
+        # a row counts in the precision at its own score and at every lower one
+        ups = np.cumsum((positive / some)[::-1])
+        downs = np.cumsum((positive * caught / some**2)[::-1])
+        precision = (caught / some)[::-1]
+        moved = np.where(rows.label > 0.5, precision[run] - value + ups[run], 0.0) - downs[run]
+        return moved / caught[-1]
+
 
 class CalibrationError(Metric):
     """The expected calibration error: the mean of |predicted - observed| over `calibration_bins`, by weight."""
 
-    name = "ece"
+    name, within = "ece", (0.0, 1.0)
 
     def value(self, rows: Rows) -> float | None:
         if not rows.known:
@@ -164,9 +193,25 @@ class CalibrationError(Metric):
 
         return replicate
 
+    def influence(self, rows: Rows) -> Floats | None:
+        if (value := self.on(rows)) is None:
+            return None
+        order, _, mass, which = _bins(rows)
+        off = (rows.prediction - rows.label)[order]
+        found = np.zeros(len(rows))
+        found[order] = (np.sign(np.bincount(which, mass * off, BINS))[which] * off - value) / mass.sum()
+        return found
+
 
 def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
     """Return (rows of positive weight by prediction, their predictions, their weights, the bin of each)."""
+    if "bins" not in rows.memo:
+        rows.memo["bins"] = _cut(rows)
+    found: tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]] = rows.memo["bins"]
+    return found
+
+
+def _cut(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
     kept = (rows.weight > 0) & ~np.isnan(rows.prediction)
     order = np.flatnonzero(kept)[np.argsort(rows.prediction[kept], kind="stable")]
     ranked, mass = rows.prediction[order], rows.weight[order]
@@ -218,7 +263,7 @@ def _class_outcomes(rows: Rows) -> Floats:
     return counts
 
 
-def _f1(right: Floats, wrong: Floats, missed: Floats) -> Floats:
+def f1_of(right: Floats, wrong: Floats, missed: Floats) -> Floats:
     """Compute F1; 0 where a class was neither predicted nor there, as in scikit-learn."""
     both = 2 * right + wrong + missed
     return np.where(both == 0, 0.0, 2 * right / np.where(both == 0, 1.0, both))
@@ -228,7 +273,7 @@ def _macro_f1(means: Floats) -> Floats:
     """The mean over the classes that occur, as labels or as predictions."""
     right, wrong, missed = np.split(means, 3, axis=-1)
     there = right + wrong + missed > 0
-    scores = np.where(there, _f1(right, wrong, missed), 0.0).sum(-1) / there.sum(-1)
+    scores = np.where(there, f1_of(right, wrong, missed), 0.0).sum(-1) / there.sum(-1)
     return np.where(np.isnan(means).any(-1), np.nan, scores)
 
 
@@ -244,20 +289,36 @@ def _moved(means: Floats) -> Floats:
 
 
 LOSS = MomentMetric("loss", per_row(log_loss))
-ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True)
+SHARE = (0.0, 1.0)
+ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True, within=SHARE)
 BRIER = MomentMetric("brier", per_row(squared_distance))
 AUC, PR_AUC, ECE = Auc(), AveragePrecision(), CalibrationError()
 PRECISION = MomentMetric(
-    "precision", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 1]), higher_is_better=True, unit="classes"
+    "precision",
+    _outcomes,
+    lambda m: m[..., 0] / (m[..., 0] + m[..., 1]),
+    higher_is_better=True,
+    unit="classes",
+    within=SHARE,
 )
 RECALL = MomentMetric(
-    "recall", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 2]), higher_is_better=True, unit="classes"
+    "recall",
+    _outcomes,
+    lambda m: m[..., 0] / (m[..., 0] + m[..., 2]),
+    higher_is_better=True,
+    unit="classes",
+    within=SHARE,
 )
 F1 = MomentMetric(
-    "f1", _outcomes, lambda m: _f1(m[..., 0], m[..., 1], m[..., 2]), higher_is_better=True, unit="classes"
+    "f1",
+    _outcomes,
+    lambda m: f1_of(m[..., 0], m[..., 1], m[..., 2]),
+    higher_is_better=True,
+    unit="classes",
+    within=SHARE,
 )
-F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True)
-SHARES_BIAS = MomentMetric("bias", _shares, _moved, of_the_mean=True)
+F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True, within=SHARE)
+SHARES_BIAS = MomentMetric("bias", _shares, _moved, of_the_mean=True, within=SHARE)
 """The share of rows whose class would have to change for the mean probabilities to be the classes' shares."""
 
 

@@ -53,7 +53,7 @@ class Ranked:
 class GroupMetric(Metric):
     """`ndcg` or `mrr`: the mean over the groups of rows, judged by their first `k` ranks."""
 
-    higher_is_better, unit = True, "groups"
+    higher_is_better, unit, within = True, "groups", (0.0, 1.0)
 
     def __init__(self, name: str, k: int):
         self.name, self.k = name, k
@@ -82,6 +82,15 @@ class GroupMetric(Metric):
                 return drawn @ values / drawn.sum(1)
 
         return replicate
+
+    def influence(self, rows: Rows) -> Floats | None:
+        """Return the influence of each group, at one of its rows."""
+        if (value := self.on(rows)) is None:
+            return None
+        groups, found = self._ranked(rows), np.zeros(len(rows))
+        share = groups.weight / groups.weight.sum()
+        found[groups.row] = share * (groups.values[self.name] - value) / rows.weight[groups.row]
+        return found
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:

@@ -65,9 +65,10 @@ def _factor(means: Floats) -> Floats:
     return np.abs(np.log(means[..., 0] / means[..., 1]))
 
 
-BIAS = MomentMetric("bias", _both, _factor, of_the_mean=True)
+POSITIVE = (0.0, np.inf)
+BIAS = MomentMetric("bias", _both, _factor, of_the_mean=True, within=POSITIVE)
 """How far the mean prediction is from the mean label, as a factor: |log(prediction mean / label mean)|, 0.1 being 10%."""
-BINARY_BIAS = MomentMetric("bias", _both, _factor, unit="classes", of_the_mean=True)
+BINARY_BIAS = MomentMetric("bias", _both, _factor, unit="classes", of_the_mean=True, within=POSITIVE)
 """The same; it rests on the rows of the rarer class."""
 
 
@@ -81,7 +82,7 @@ def _in_deviations(means: Floats) -> Floats:
     return np.abs(means[..., 0]) / np.sqrt(np.where(spread > 0, spread, np.nan))
 
 
-OFFSET = MomentMetric("bias", _offset, _in_deviations, of_the_mean=True)
+OFFSET = MomentMetric("bias", _offset, _in_deviations, of_the_mean=True, within=POSITIVE)
 """How far the mean prediction is from the mean label, in standard deviations of the label."""
 
 
@@ -114,8 +115,10 @@ def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
     return (
         MomentMetric("loss", per_row(pinball(levels))),
         MomentMetric("mae", lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None]),
-        MomentMetric("miscoverage", below, lambda means: np.abs(means - at).mean(-1), of_the_mean=True),
-        MomentMetric("coverage", covered, higher_is_better=None),
+        MomentMetric(
+            "miscoverage", below, lambda means: np.abs(means - at).mean(-1), of_the_mean=True, within=(0.0, 1.0)
+        ),
+        MomentMetric("coverage", covered, higher_is_better=None, within=(0.0, 1.0)),
         MomentMetric("width", lambda rows: rows.prediction[:, -1:] - rows.prediction[:, :1], higher_is_better=None),
         LABEL_MEAN,
     )

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.tables import Table
 
 ROUNDING = 1e-6
 """So far beyond [0, 1] a probability may be: float32 sums of a softmax are."""
@@ -61,6 +62,8 @@ class Task:
     """A prediction is several numbers, [rows, width]; else one, [rows]."""
     metrics: tuple[Metric, ...]
     """What is reported, in this order."""
+    tables: tuple[Table, ...] = ()
+    """What is reported beside the metrics."""
     primary: str
     """The metric that a better model is better on."""
     tolerances: Mapping[str, float | str]

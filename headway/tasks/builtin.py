@@ -9,6 +9,7 @@ import numpy as np
 
 from headway.metrics import classification as classes
 from headway.metrics import regression as numbers
+from headway.metrics import tables
 from headway.metrics.base import Floats
 from headway.tasks.base import Classify, LabelFacts, Output, Task, refuse, shares_of
 
@@ -35,6 +36,7 @@ class Binary(Task):
         classes.RECALL,
         classes.F1,
     )
+    tables = tables.BINARY
     primary, tolerances = "auc", {"auc": AUC_SHARE, "loss": SHARE, "bias": 0.1}
 
     def check_label(self, label: Floats, prediction: Floats) -> None:
@@ -62,6 +64,7 @@ class Multiclass(Task):
     name, has_classes, per_class, wide, probabilities = "multiclass", True, True, True, True
     output, linear = "probabilities", "logistic"
     metrics = (classes.LOSS, classes.ACCURACY, classes.F1_MACRO, classes.BRIER, classes.SHARES_BIAS)
+    tables = tables.CLASSES
     primary, tolerances = "accuracy", {"loss": SHARE, "accuracy": 0.005, "bias": 0.02}
 
     def check_label(self, label: Floats, prediction: Floats) -> None:
@@ -102,6 +105,7 @@ class Regression(Task):
         numbers.OFFSET,
         numbers.R2,
     )
+    tables = (tables.RESIDUALS,)
     primary, tolerances = "rmse", {"rmse": SHARE, "mae": SHARE, "bias": 0.02}
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
@@ -144,6 +148,7 @@ class Quantiles(Task):
         """The place of the level nearest the median, which stands for the whole where one number is wanted."""
         self.name = f"quantiles({', '.join(f'{level:g}' for level in levels)})"
         self.metrics = numbers.quantile_metrics(levels)
+        self.tables = tables.level_tables(levels, self.middle)
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
         if len(facts.quantiles) != len(self.levels):

@@ -44,8 +44,8 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
     found = json.loads(verdict.read_text())
     assert 0.2 < found["metrics"]["candidate"]["mrr"] <= 1 and found["settings"]["ndcg_at"] == 5
     assert [check["metric"] for check in found["thresholds"]] == ["ndcg", "mrr"]
-    (metrics,) = tmp_path.glob("store/stages/evaluate/*/metrics.json")
-    assert json.loads(metrics.read_text())["overall"]["ndcg"] == found["metrics"]["candidate"]["ndcg"]
+    (metrics,) = tmp_path.glob("store/stages/measure/*/metrics.json")
+    assert json.loads(metrics.read_text())["metrics"]["ndcg"] == found["metrics"]["candidate"]["ndcg"]
 
     rng.shuffle(rows)
     (tmp_path / "2013-01.csv").write_text("\n".join(["query,x,y", *rows]) + "\n")

@@ -169,7 +169,7 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     of_run = {"flow_run_id": {"any_": [run["id"]]}}
     tasks = _tasks(prefect, run)
     assert set(tasks) == {"ingest (3 spans)"} | {
-        *("statistics", "splits", "validate", "transform", "train", "evaluate", "gate", "export", "replay")
+        *("statistics", "splits", "validate", "transform", "train", "evaluate", "measure", "gate", "export", "replay")
     }
     assert set(tasks.values()) == {"Completed"}
     artifacts = {a["key"]: a["data"] for a in prefect("/artifacts/filter", {"artifacts": of_run}) if a["key"]}

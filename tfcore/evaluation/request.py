@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.metrics.user_metric import MetricSpec
 from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
@@ -45,10 +44,7 @@ class EvaluateRequest(Frozen):
     model: Annotated[TrainedModel | SavedModel, Field(discriminator="kind")]
     transform: TransformParameters = Field(description="of this run: what the label is, and a trained model's inputs")
     examples: tuple[Examples, ...] = Field(default=(), description="none where the rows come from a feed")
-    slices: tuple[str, ...] = ()
-    slice_min_rows: int = Field(default=1, ge=1, description="slices with fewer rows are left out of the report")
-    columns: tuple[str, ...] = Field(default=(), description="further columns that the predictions keep")
-    group: str | None = Field(default=None, description="column whose equal values belong together")
-    ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
-    metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
+    columns: tuple[str, ...] = Field(
+        default=(), description="stored columns that the predictions keep: those of slices, the group, keys"
+    )
     batch_size: int = Field(default=4096, ge=1)

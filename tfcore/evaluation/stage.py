@@ -1,16 +1,18 @@
-"""The evaluation stage: one pass over the eval rows, their predictions written in order, metrics from those.
+"""The evaluation stage: one streamed pass over the eval rows; their predictions are written in order as they are made.
 
     predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
 
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
-prediction (a probability, probabilities, or the number; float64), the columns of slices, clusters and the group as text.
-Beside a training's model `out/predictions-linear.parquet` has those of the linear baseline that it left, the same columns.
-`out/metrics.json` is `headway.evaluation.metrics.summary` of it, `out/expected.npy` the first predictions as the model gave them.
+prediction (a probability, probabilities, or the number; float64), and the columns that are asked for: numbers as they are
+stored, texts as UTF-8. Beside a training's model `out/predictions-linear.parquet` has those of the linear baseline that it left,
+the same columns. `out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is
+computed from these files (`headway.evaluation.results.stage`), so that another metric needs no other pass. Memory holds a few
+batches, and at the end label, weight and prediction.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +27,9 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
-from headway.evaluation.slices import slice_columns
 from headway.messages import counted
 from headway.monitor import Monitor
-from headway.schema.columns import column_yaml, suggest
+from headway.schema.columns import suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
@@ -46,7 +47,7 @@ from tfcore.transform.preprocess import transform_of
 
 __all__ = ["VERSION", "predict"]
 
-PREDICTIONS, METRICS, EXPECTED = "predictions.parquet", "metrics.json", "expected.npy"
+PREDICTIONS, EXPECTED = "predictions.parquet", "expected.npy"
 PREDICTION = "prediction"
 LINEAR = f"predictions-{NAME}.parquet"
 EXPECTED_ROWS = 2000
@@ -69,12 +70,11 @@ def predict(
         remote: how shards that are in a bucket yet come here while others are scored.
 
     Returns:
-        predictions (the file's name), baselines (their files by name; none of a SavedModel), rows, metrics (overall),
-        by_slice, calibration_bins, seconds, rows_per_second, traces; or {"incompatible": why} for a SavedModel that cannot
-        score these rows.
+        predictions (the file's name), baselines (their files by name; none of a SavedModel), rows, metrics (the task's own),
+        seconds, rows_per_second, traces; or {"incompatible": why} for a SavedModel that cannot score these rows.
 
     Raises:
-        ConfigError: a slice is not a stored column.
+        ConfigError: a column is not a stored one.
         DataError: there are no rows, or a shard is damaged.
         StoreError: the model's files are missing or of another model.
     """
@@ -97,34 +97,21 @@ def _predict(
     try:
         scorer = _scorer(request, shards)
         with RetraceGuard(scorer, action="warn", log=monitor.log):
-            tables, expected = _tables(request, scorer, shards, monitor)
+            rows, expected = _write(request, scorer, shards, out, monitor)
     except Incompatible as error:
         monitor.log(f"the model cannot score these rows: {error}")
+        for name in (PREDICTIONS, LINEAR):
+            (out / name).unlink(missing_ok=True)
         return {"incompatible": str(error)}
-    for name, table in tables.items():
-        pq.write_table(table, out / name, row_group_size=PARQUET_ROWS)
     np.save(out / EXPECTED, expected, allow_pickle=False)
-    seconds, table = time.monotonic() - began, tables[PREDICTIONS]
-    summary = metrics.summary(
-        table,
-        task,
-        slices=request.slices,
-        min_rows=request.slice_min_rows,
-        group=request.group,
-        ndcg_at=request.ndcg_at,
-        own=request.metrics,
-    )
-    (out / METRICS).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    seconds = time.monotonic() - began
     return {
         "predictions": PREDICTIONS,
-        "baselines": {NAME: LINEAR} if LINEAR in tables else {},
-        "rows": table.num_rows,
-        "weight": summary["weight"],
-        "metrics": summary["overall"],
-        "by_slice": summary["slices"],
-        "calibration_bins": summary["calibration_bins"],
+        "baselines": {NAME: LINEAR} if (out / LINEAR).exists() else {},
+        "rows": rows,
+        "metrics": _metrics(task, out / PREDICTIONS),
         "seconds": round(seconds, 3),
-        "rows_per_second": round(table.num_rows / max(seconds, 1e-9)),
+        "rows_per_second": round(rows / max(seconds, 1e-9)),
         "traces": scorer.traces,
     }
 
@@ -132,23 +119,21 @@ def _predict(
 def _check(request: EvaluateRequest, shards: Shards) -> None:
     if not shards.total:
         raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
-    if request.ndcg_at is not None and request.group is None:
-        raise ConfigError(
-            "there are no groups to rank in", where="evaluation.ndcg_at", fix=column_yaml("NAME", "group")
-        )
-    if request.ndcg_at is not None and label_task(request.transform.label).wide:
-        raise ConfigError("several numbers per row have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]
-    reserved = {"row", "label", "weight", PREDICTION}
-    for what, columns in (
-        ("evaluation.slices", slice_columns(request.slices)),
-        ("group", (request.group,) if request.group else ()),
-    ):
-        for name in columns:
-            if name not in names:
-                raise ConfigError(f"{name!r} is not a stored column", where=what, fix=suggest(name, names))
-            if name in reserved:
-                raise ConfigError(f"{name!r} cannot be sliced by: predictions have a column of that name", where=what)
+    for name in request.columns:
+        if name not in names:
+            raise ConfigError(f"{name!r} is not a stored column", where="evaluation.slices", fix=suggest(name, names))
+        if name in metrics.OWN:
+            problem = f"{name!r} cannot be sliced by: predictions have a column of that name"
+            raise ConfigError(problem, where="evaluation.slices")
+
+
+def _metrics(task: Task, predictions: Path) -> dict[str, float | None]:
+    read = metrics.OWN
+    if any(metric.reads_columns for metric in task.metrics):  # a task of the user's own may read any
+        read = tuple(pq.read_schema(predictions).names)
+    table = pq.read_table(predictions, columns=list(read))
+    return metrics.measured(task.metrics, metrics.rows_of(table, task, columns=len(read) > len(metrics.OWN)))
 
 
 def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedModelScorer:
@@ -164,13 +149,37 @@ def _linear(request: EvaluateRequest) -> LinearModel | None:
     return LinearModel.load(request.model.path / FILE)
 
 
-def _tables(
-    request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, shards: Shards, monitor: Monitor
-) -> tuple[dict[str, pa.Table], NDArray[np.float32]]:
-    """(the predictions by the file that they go to, the first of them as the model gave them)"""
-    texts = tuple(
-        dict.fromkeys([*slice_columns(request.slices), *request.columns, *([request.group] if request.group else [])])
-    )
+class _Files(contextlib.ExitStack):
+    """Parquet files that are written batch by batch, in row groups of PARQUET_ROWS rows."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self._folder = folder
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._waiting: dict[str, list[pa.Table]] = {}
+
+    def write(self, name: str, table: pa.Table) -> None:
+        if name not in self._writers:
+            self._writers[name] = self.enter_context(pq.ParquetWriter(self._folder / name, table.schema))
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append(table)
+        if sum(map(len, waiting)) >= PARQUET_ROWS:
+            self._flush(name)
+
+    def flush(self) -> None:
+        for name in self._waiting:
+            self._flush(name)
+
+    def _flush(self, name: str) -> None:
+        if self._waiting[name]:
+            self._writers[name].write_table(pa.concat_tables(self._waiting[name]))
+        self._waiting[name] = []
+
+
+def _write(
+    request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, shards: Shards, out: Path, monitor: Monitor
+) -> tuple[int, NDArray[np.float32]]:
+    """Write the predictions; (rows, the first predictions as the model gave them)"""
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
         transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
@@ -179,36 +188,38 @@ def _tables(
         transform,
         labeler(shards, request.transform),
         batch=min(request.batch_size, shards.total),
-        raw=tuple(dict.fromkeys([*scorer.raw, *texts])),
+        raw=tuple(dict.fromkeys([*scorer.raw, *request.columns])),
     )
     first: list[NDArray[np.float32]] = []
     rows = kept = 0
-    linear, tables = _linear(request), dict[str, list[pa.Table]]()
-    for batch in safe(dataset, shards):
-        monitor.check()
-        scores = scorer(batch)
-        # only the last batch is padded, and only at its end
-        valid = int(np.count_nonzero(batch["valid"]))
-        table = _table(label_task(request.transform.label), batch, scores, texts, rows, valid)
-        tables.setdefault(PREDICTIONS, []).append(table)
-        if linear is not None:
-            predicted = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
-            place = table.schema.get_field_index(PREDICTION)
-            tables.setdefault(LINEAR, []).append(table.set_column(place, PREDICTION, _predictions(predicted)))
-        if kept < EXPECTED_ROWS:
-            first.append(scores.predictions[: min(valid, EXPECTED_ROWS - kept)])
-            kept += len(first[-1])
-        rows += valid
-        monitor.progress(rows, shards.total, "rows")
+    linear = _linear(request)
+    with _Files(out) as files:
+        for batch in safe(dataset, shards):
+            monitor.check()
+            scores = scorer(batch)
+            # only the last batch is padded, and only at its end
+            valid = int(np.count_nonzero(batch["valid"]))
+            table = _table(label_task(request.transform.label), batch, scores, request.columns, rows, valid)
+            files.write(PREDICTIONS, table)
+            if linear is not None:
+                predicted = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+                place = table.schema.get_field_index(PREDICTION)
+                files.write(LINEAR, table.set_column(place, PREDICTION, _predictions(predicted)))
+            if kept < EXPECTED_ROWS:
+                first.append(scores.predictions[: min(valid, EXPECTED_ROWS - kept)])
+                kept += len(first[-1])
+            rows += valid
+            monitor.progress(rows, shards.total, "rows")
+        files.flush()
     if rows != shards.total:
         raise DataError(
             f"the shards hold {counted(rows, 'row')}, and their manifests say {shards.total:,}", where=shards.paths[0]
         )
-    return {name: pa.concat_tables(parts) for name, parts in tables.items()}, np.concatenate(first)
+    return rows, np.concatenate(first)
 
 
 def _table(
-    task: Task, batch: dict[str, tf.Tensor], scores: Scores, texts: Sequence[str], start: int, count: int
+    task: Task, batch: dict[str, tf.Tensor], scores: Scores, kept: Sequence[str], start: int, count: int
 ) -> pa.Table:
     """The first `count` rows of a batch as they are written; `start` is the number of the first."""
     label = batch["label"].numpy()[:count]
@@ -218,9 +229,9 @@ def _table(
         "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
         PREDICTION: _predictions(scores.exact[:count]),
     }
-    for name in texts:
+    for name in kept:
         present = batch[f"raw/{name}/present"].numpy()[:count]
-        columns[name] = text_column(batch[f"raw/{name}"].numpy()[:count], present)
+        columns[name] = kept_column(batch[f"raw/{name}"].numpy()[:count], present)
     return pa.table(columns)
 
 
@@ -230,11 +241,10 @@ def _predictions(values: NDArray[np.float64]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
-def text_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
-    """Convert raw values to text: bytes as UTF-8 (invalid bytes escaped), numbers as written; null stays null."""
+def kept_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
+    """Convert raw values to what predictions keep: numbers as they are, bytes as UTF-8 (invalid ones escaped), null as null."""
     if values.dtype != object:
-        # a float32 as itself: 0.1, not 0.10000000149011612
-        return pa.array(values, mask=~present).cast(pa.string())
+        return pa.array(values, mask=~present)
     encoded = pa.array(values, pa.binary(), mask=~present).dictionary_encode()
     words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(words, pa.string()), encoded.indices)

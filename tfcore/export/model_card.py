@@ -38,6 +38,8 @@ class CardFacts(Frozen):
     """On the eval rows."""
     intervals: dict[str, Any] = Field(default_factory=dict)
     """Of metrics, [low, high] each, where evaluation gives them."""
+    threshold: dict[str, Any] | None = None
+    """The threshold that the config's rule chose; None: there is no rule."""
     verdict: dict[str, Any] | None = None
     """The gate's; None: not known."""
 
@@ -89,6 +91,12 @@ def _quality(facts: CardFacts) -> str:
             row = [metric, number(value)] + ([_interval(facts.intervals.get(metric))] if facts.intervals else [])
             rows.append([*row, *(number(of.get(metric)) for of in baselines.values())])
         text += "\n" + _table(rows) + "\n"
+    if (threshold := facts.threshold) is not None and threshold.get("value") is not None:
+        text += f"\nThreshold for {threshold['rule']}: **{number(threshold['value'])}**, chosen on {threshold['chosen_on']}.\n"
+        rows = [["at the threshold", "value", "interval"], ["---"] * 3]
+        bounds = threshold.get("intervals") or {}
+        rows += [[n, number(value), _interval(bounds.get(n))] for n, value in (threshold.get("metrics") or {}).items()]
+        text += f"\n{_table(rows)}\n"
     champion = verdict.get("champion")
     compared = (verdict.get("comparisons") or {}).get("overall") or []
     if compared and isinstance(champion, dict):

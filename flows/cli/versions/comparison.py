@@ -108,8 +108,8 @@ def _metrics(registry: Registry, side: Side, metrics: Mapping[str, Any]) -> tupl
     table = _predictions(registry, side["evaluated"].get("evaluate"))
     if table is None or side["task"] is None:
         return found, "its predictions are no longer in the store, so there are no intervals"
-    from headway.evaluation.bootstrap import intervals
     from headway.evaluation.metrics import metrics_of, rows_of
+    from headway.evaluation.results.intervals import intervals
 
     task = side["task"]
     if ":" in task:

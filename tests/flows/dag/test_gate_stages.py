@@ -14,6 +14,7 @@ from flows.dag.step import Output
 from flows.execution.run import promote
 from headway.errors import Overtaken
 from headway.evaluation.gate import gate
+from headway.evaluation.results.stage import measure
 from headway.monitor import Monitor
 
 ROWS = 20_000
@@ -77,6 +78,9 @@ class Predicted:
         )
         return {"predictions": "predictions.parquet", "rows": ROWS, "metrics": {"accuracy": 1 - wrong, "loss": 0.3}}
 
+    def _measure(self, step, out):
+        return measure(step.request(), out, Monitor())
+
     def _gate(self, step, out):
         return gate(step.request(), out, Monitor())
 
@@ -116,9 +120,13 @@ def run(tmp_path):
 
 def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     first, titles, registry = run("2024-01", 0.10)
-    assert first.verdict["verdict"] == "first model" and titles[-4:] == ["gate", "evaluate test", "export", "replay"]
+    assert first.verdict["verdict"] == "first model"
+    assert titles[-5:] == ["gate", "evaluate test", "measure test", "export", "replay"]
     facts = registry.champion().facts
-    assert facts["test"] == {"rows": ROWS, "metrics": {"accuracy": 0.9, "loss": 0.3}} == first.test
+    assert facts["test"] == first.test and first.test["rows"] == ROWS
+    assert first.test["metrics"]["accuracy"] == pytest.approx(0.9) and first.evaluation["baselines"].keys() == {
+        "constant"
+    }
     assert facts["baselines"]["constant"]["accuracy"] == 0.6 and facts["standing"] is None
     assert first.verdict["test"] == first.test and "test split, which decide nothing" in first.verdict["reasons"][-1]
 
@@ -133,6 +141,8 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     standing = registry.champion().facts["standing"]
     assert (standing["metric"], standing["against"]) == ("accuracy", 1)
     assert standing["difference"] == pytest.approx(-0.009)
+    beside = second.evaluation["baselines"]["champion"]
+    assert beside["accuracy"] == pytest.approx(0.9), "the champion's, on the same rows"
 
     # and again: within it of the champion, and beyond it of the best of the last champions
     third, titles, registry = run("2024-03", 0.118)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flows.dag.step import Output
 from flows.progress.artifacts import artifacts_of, column_rows, key_of, metrics_markdown, slice_rows, verdict_markdown
+from flows.progress.evaluation_tables import evaluation_tables
 
 STATISTICS = {
     "rows": {"train": 1200, "eval": 300},
@@ -20,9 +21,30 @@ STATISTICS = {
     },
 }
 EVALUATION = {
+    "task": "binary",
+    "confidence": 0.95,
     "rows": 1975,
     "metrics": {"loss": 0.25, "auc": None, "confusion": [[1, 2], [3, 4]]},
     "by_slice": {"origin": {"EWR": {"rows": 700, "loss": 0.2, "auc": 0.91}, "JFK": {"rows": 600, "loss": 0.3}}},
+    "intervals": {"loss": [0.24, 0.26], "auc": None},
+    "drawn_by": "rows of one house are drawn together",
+    "baselines": {"constant": {"loss": 0.4, "auc": 0.5}},
+    "threshold": {
+        "rule": "a recall of 0.9",
+        "value": 0.31,
+        "chosen_on": "all eval rows",
+        "metrics": {"recall": 0.89},
+        "intervals": {"recall": [0.87, 0.91]},
+    },
+    "worst_slices": {
+        "tried": 40,
+        "columns": 3,
+        "significant": 1,
+        "slices": [
+            {"slice": "origin", "value": "LGA", "rows": 90, "loss": 0.5, "loss_of_others": 0.2, "p_adjusted": 0.001}
+        ],
+    },
+    "tables": {"confusion": {"label": ["no"], "predicted": ["yes"], "rows": [7], "weight": [7.0]}, "roc": {"x": [1]}},
 }
 VERDICT = {
     "verdict": "rejected",
@@ -83,6 +105,25 @@ def test_metrics_are_those_that_are_one_number():
     assert slice_rows(EVALUATION)[0] == {"slice": "origin", "value": "EWR", "rows": 700, "loss": "0.2", "auc": "0.91"}
 
 
+def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
+    found = dict(evaluation_tables(EVALUATION))
+    assert list(found) == [
+        "metrics on 1,975 rows, with 95% intervals; rows of one house are drawn together",
+        "threshold for a recall of 0.9: 0.31, chosen on all eval rows",
+        "by origin",
+        "slices with a loss above that of all other rows, beyond chance: 1 (40 slices of 3 columns looked at)",
+        "rows by label and predicted class",
+        "--json also has the points of roc",
+    ]
+    first = next(iter(found.values()))[0]
+    assert first == {"metric": "loss", "value": "0.25", "interval": "0.24 to 0.26", "constant": "0.4"}
+    assert found["by origin"][0] == {"origin": "EWR", "rows": 700, "loss": "0.2", "auc": "0.91"}
+    none = EVALUATION | {"worst_slices": {"tried": 40, "columns": 3, "significant": 0, "slices": []}, "threshold": None}
+    assert any(title.startswith("no slice has a loss above") for title, _ in evaluation_tables(none))
+    (artifact, _) = artifacts_of(_output("measure", EVALUATION))
+    assert "| auc | undefined |  | 0.5 |" in artifact.markdown and "| LGA |" in artifact.markdown
+
+
 def test_a_verdict_gives_its_reasons_and_both_models():
     text = verdict_markdown(VERDICT)
     assert "**not** promoted" in text and "- auc 0.8 is under 0.85" in text and "| auc | 0.8 | 0.9 |" in text
@@ -91,9 +132,11 @@ def test_a_verdict_gives_its_reasons_and_both_models():
 
 def test_steps_with_something_to_show_have_artifacts_of_their_own_key():
     found = [
-        a.key for s, r in (("statistics", STATISTICS), ("evaluate", EVALUATION)) for a in artifacts_of(_output(s, r))
+        a.key for s, r in (("statistics", STATISTICS), ("measure", EVALUATION)) for a in artifacts_of(_output(s, r))
     ]
     assert found == ["statistics", "statistics-train", "evaluation", "evaluation-slices"]
+    assert artifacts_of(_output("evaluate", EVALUATION)) == []
+    assert artifacts_of(_output("measure", EVALUATION, "measure test"))[0].key == "evaluation-test"
     champion = artifacts_of(_output("evaluate", EVALUATION, "evaluate champion 3"))
     assert champion[0].key == "evaluation-champion"
     broken = artifacts_of(_output("evaluate", {"incompatible": "no column x"}, "evaluate champion 3"))

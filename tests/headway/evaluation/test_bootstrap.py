@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from headway.evaluation.bootstrap import Difference, _poisson, intervals, paired_means, resampling_units
+from headway.evaluation.bootstrap import Difference, _poisson, paired_means, resampling_units
 from headway.evaluation.metrics import measure
 from headway.metrics.classification import PositivesAmongNegatives, auc
 from headway.metrics.ranking import NO_GROUP
@@ -130,21 +130,6 @@ def test_a_million_rows_stay_quick():
     found = paired_arrays("binary", label, a, b, metrics=("auc", "loss"), samples=20)
     assert found["auc"].standard_error < 0.001
     assert time.process_time() - started < 10, "20 resamples of a million rows take well under a second of CPU here"
-
-
-@pytest.mark.slow
-def test_the_interval_of_one_model_covers_its_metric_as_often_as_it_says():
-    covered = []
-    for seed in range(200):
-        label, a, _ = models(400, seed=seed)
-        rows = task_of("binary").rows(label, a)
-        low, high = intervals(rows, (task_of("binary").metric("auc"),), samples=100)["auc"]
-        covered.append([low, high])
-    low, high = np.transpose(covered)
-    label, a, _ = models(400_000, seed=1)
-    truth = auc(label, a)
-    assert 0.9 <= ((low <= truth) & (truth <= high)).mean() <= 0.99
-    assert intervals(task_of("binary").rows([1.0, 1.0], [0.1, 0.2]), task_of("binary").metrics)["auc"] is None
 
 
 def means(ours, theirs, label, **options):

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.evaluation.metrics import measure, summary
+from headway.evaluation.metrics import measure, measured, metrics_of, rows_of
 from headway.evaluation.slices import slice_rows
 from headway.metrics.classification import auc
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
+from tests.headway.evaluation.arrays import results_of
 from tests.properties import examples
 
 ROWS = st.lists(
@@ -192,28 +193,29 @@ def table():
 
 
 def test_slices_are_the_metrics_of_their_rows(table):
-    found = summary(table, "binary", slices=["carrier", "origin", "bytes"])["slices"]
+    found = results_of(table, "binary", slices=["carrier", "origin", "bytes"])["by_slice"]
     assert list(found["carrier"]) == ["(null)", "AA", "B6", "UA"] and list(found["bytes"]) == ["x", "y"]
     assert sum(part["rows"] for part in found["carrier"].values()) == len(table)
     mask = np.array([value == "AA" for value in table["carrier"].to_pylist()])
     part = [table[name].to_numpy()[mask] for name in ("label", "prediction", "weight")]
-    assert found["carrier"]["AA"] == {"rows": int(mask.sum()), **measure("binary", *part)}
-    assert list(summary(table, "binary", slices=["carrier"], min_rows=100)["slices"]["carrier"]) == ["AA", "B6", "UA"]
+    one = found["carrier"]["AA"]
+    assert {name: one[name] for name in one if name != "intervals"} == {
+        "rows": int(mask.sum()),
+        **measure("binary", *part),
+    }
+    assert one["intervals"]["auc"][0] < one["auc"] < one["intervals"]["auc"][1]
+    large = results_of(table, "binary", slices=["carrier"], slice_min_rows=100)["by_slice"]
+    assert list(large["carrier"]) == ["AA", "B6", "UA"]
     for value, rows in slice_rows(table, "origin"):
         assert (np.diff(rows) > 0).all() and set(table["origin"].take(rows).to_pylist()) == {value}
     with pytest.raises(DataError, match="'carier'") as info:
-        summary(table, "binary", slices=["carier"])["slices"]
+        results_of(table, "binary", slices=["carier"])
     assert "carrier, origin" in info.value.fix
 
 
-def test_summary_is_json_of_everything(table):
-    import json
-
-    found = summary(table, "binary", slices=["origin"], min_rows=10)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["rows"] == 500 and found["overall"]["auc"] is not None and len(found["calibration_bins"]) == 10
+def test_predictions_of_several_numbers_may_be_any_lists():
     for kind in (pa.list_(pa.float64()), pa.list_(pa.float32(), 2)):
         lists = pa.table({"label": [0, 1], "prediction": pa.array([[0.9, 0.1], [0.5, 0.5]], kind)})
-        assert summary(lists, "multiclass")["overall"]["accuracy"] == 0.5
+        assert measured(metrics_of("multiclass"), rows_of(lists, "multiclass"))["accuracy"] == 0.5
     sliced = pa.concat_tables([lists, lists]).slice(1, 2)
-    assert summary(sliced, "multiclass")["overall"]["accuracy"] == 0.5
+    assert measured(metrics_of("multiclass"), rows_of(sliced, "multiclass"))["accuracy"] == 0.5

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from headway.errors import ConfigError
 from headway.evaluation.gate import GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.metrics import summary
 from headway.metrics.ranking import NO_GROUP, codes_of, ranked
 from headway.tasks.table import task_of
-from tests.headway.evaluation.arrays import paired_arrays
+from tests.headway.evaluation.arrays import paired_arrays, results_of
 
 
 def by_definition(label, score, k):
@@ -125,10 +124,10 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
     verdict = decide(GateRequest.model_validate(base))
     assert verdict["verdict"] == "reject" and any("ndcg fell" in reason for reason in verdict["reasons"])
     assert json.dumps(verdict["comparisons"])
-    ours = summary(worse, "binary", group="query", ndcg_at=3)["overall"]
+    ours = results_of(worse, "binary", group="query", ndcg_at=3)["metrics"]
     assert verdict["metrics"]["candidate"] == ours and verdict["metrics"]["candidate"]["mrr"] < 0.95
-    whole = summary(worse, "binary", slices=["half"], group="query", ndcg_at=3)
-    assert whole["overall"] == ours and whole["ndcg_at"] == 3 and whole["slices"]["half"]["odd"]["ndcg"] != ours["ndcg"]
+    whole = results_of(worse, "binary", slices=["half"], group="query", ndcg_at=3)
+    assert whole["metrics"] == ours and whole["by_slice"]["half"]["odd"]["ndcg"] != ours["ndcg"]
     swapped = base | {
         "candidate": base["champion"] | {"model": "x"},
         "champion": {"version": 1, "model": "y", "predictions": tmp_path / "worse.parquet"},

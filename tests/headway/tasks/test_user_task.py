@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import ConfigError
-from headway.evaluation.metrics import summary
 from headway.tasks.table import task_of
 from headway.tasks.user_task import load_task
+from tests.headway.evaluation.arrays import results_of
 
 GOOD = """
 def error(label, prediction, columns):
@@ -70,6 +70,6 @@ def test_its_metrics_see_the_columns_of_the_predictions(tmp_path):
         tmp_path, GOOD.replace("return float(abs(label", "return float((columns['kind'] == 'b').sum() + abs(label")
     )
     table = pa.table({"label": [1.0, 2.0], "prediction": [1.0, 2.0], "kind": ["a", "b"]})
-    found = summary(table, task, slices=["kind"])
-    assert found["overall"]["own:error"] == 1.0
-    assert {value: metrics["own:error"] for value, metrics in found["slices"]["kind"].items()} == {"a": 0.0, "b": 1.0}
+    found = results_of(table, task.name, slices=["kind"])
+    assert found["metrics"]["own:error"] == 1.0
+    assert {value: metrics["own:error"] for value, metrics in found["by_slice"]["kind"].items()} == {"a": 0.0, "b": 1.0}

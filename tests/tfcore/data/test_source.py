@@ -147,7 +147,7 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
     }
     found = {}
     for name, feed in feeds.items():
-        evaluate = EvaluateRequest(model=model, transform=written.fit(), slices=("carrier",))
+        evaluate = EvaluateRequest(model=model, transform=written.fit(), columns=("carrier",))
         found[name] = predict(evaluate, tmp_path / name, Monitor(), feed=feed)
         assert found[name]["rows"] == 500
     assert found["shards"]["metrics"] == pytest.approx(found["memory"]["metrics"])

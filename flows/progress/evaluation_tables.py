@@ -1,0 +1,71 @@
+"""The result of an evaluation as tables of rows, for the terminal and for Prefect's UI.
+
+for title, rows in evaluation_tables(output.get()):     # metrics, threshold, worst slices, reliability, confusion, ...
+    print(title, text_table(rows), sep="\\n")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headway.messages import counted, number, some
+from headway.metrics.tables import CURVES
+from headway.tasks.table import task_of
+
+Rows = list[dict[str, Any]]
+
+
+def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
+    """Yield (title, rows) of each table that has rows; curves of many points are left to the JSON."""
+    percent = f"{result['confidence']:.4g}".replace("0.", "", 1).ljust(2, "0")
+    drawn = f"; {result['drawn_by']}" if result.get("drawn_by") else ""
+    yield f"metrics on {counted(result['rows'], 'row')}, with {percent}% intervals{drawn}", metric_rows(result)
+    if (threshold := result.get("threshold")) is not None:
+        title = f"threshold for {threshold['rule']}: {number(threshold['value'])}, chosen on {threshold['chosen_on']}"
+        yield title, metric_rows(threshold)
+    for column, values in result.get("by_slice", {}).items():
+        if values:
+            yield f"by {column}", [{column: value, **_slice(metrics)} for value, metrics in values.items()]
+    if (worst := result.get("worst_slices")) is not None:
+        looked = f"{counted(worst['tried'], 'slice')} of {counted(worst['columns'], 'column')} looked at"
+        if worst["slices"]:
+            title = f"slices with a loss above that of all other rows, beyond chance: {worst['significant']} ({looked})"
+            yield title, [{name: _cell(value) for name, value in each.items()} for each in worst["slices"]]
+        else:
+            yield f"no slice has a loss above that of all other rows beyond chance ({looked})", []
+    titles = {table.name: table.title for table in task_of(result["task"]).tables} if ":" not in result["task"] else {}
+    for name, columns in result.get("tables", {}).items():
+        if columns and name not in CURVES:
+            rows = zip(*columns.values(), strict=True)
+            yield titles.get(name, name), [dict(zip(columns, map(_cell, row), strict=True)) for row in rows]
+    if curves := [name for name in result.get("tables", {}) if name in CURVES]:
+        yield f"--json also has the points of {some(curves, 5)}", []
+
+
+def metric_rows(result: Mapping[str, Any]) -> Rows:
+    """Return a row per metric: its value, its interval, and what other models have on the same rows."""
+    others, intervals = result.get("baselines") or {}, result.get("intervals") or {}
+    return [
+        {"metric": name, "value": number(value), "interval": interval_text(intervals.get(name))}
+        | {other: number(values.get(name)) for other, values in others.items()}
+        for name, value in (result.get("metrics") or {}).items()
+        if value is None or isinstance(value, int | float)
+    ]
+
+
+def interval_text(interval: Any) -> str:
+    """Return an interval in words, or an empty text where there is none."""
+    return "" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+
+
+def _slice(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"rows": metrics.get("rows")}
+    for name, value in metrics.items():
+        if name not in ("rows", "intervals"):
+            found[name] = _cell(value)
+    return found
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else number(value) if isinstance(value, float) else value

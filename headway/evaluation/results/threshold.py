@@ -1,0 +1,165 @@
+"""The threshold of a binary model, chosen by a rule.
+
+    evaluation: {threshold: f1}                  # or {recall: 0.9}, {precision: 0.8}, 0.3
+    evaluation: {threshold: {cost: {false_positive: 1, false_negative: 10}}}
+
+    decided = decide(rule, rows)
+    decided.threshold, decided.rows              # 0.31, and the rows with 1 or 0 as predictions
+
+A threshold chosen on the rows that judge it looks better than it is, and train rows look better to the model than others do. So
+the eval rows are cut into five folds (groups stay whole), and each fold is decided by the threshold that the other four choose:
+precision, recall and cost are those of rows that had no say. The threshold that is kept for use is chosen on all eval rows; on
+the test split it is taken as it is. It lies halfway between two predictions, so that rounding decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from headway.config import Frozen
+from headway.evaluation.bootstrap import resampling_units
+from headway.messages import number
+from headway.metrics.base import Floats, Metric, MomentMetric, Rows
+from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of
+
+FOLDS = 5
+
+
+class Costs(Frozen):
+    """What a wrong decision costs, in any unit."""
+
+    false_positive: float = Field(ge=0, allow_inf_nan=False)
+    false_negative: float = Field(ge=0, allow_inf_nan=False)
+
+
+class ThresholdRule(Frozen):
+    """How the threshold is chosen: exactly one of these."""
+
+    f1: bool = Field(default=False, description="the largest F1")
+    recall: float | None = Field(default=None, gt=0, le=1, description="the highest threshold with this recall")
+    precision: float | None = Field(default=None, gt=0, le=1, description="the lowest threshold with this precision")
+    cost: Costs | None = Field(default=None, description="the least cost: {false_positive: 1, false_negative: 10}")
+    value: float | None = Field(default=None, ge=0, le=1, description="this threshold")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, given: Any) -> Any:
+        """`f1` and a number stand for themselves."""
+        if isinstance(given, str):
+            if given != "f1":
+                raise ValueError("write f1, {recall: 0.9}, {precision: 0.8}, {cost: {...}} or a number")
+            return {"f1": True}
+        return {"value": given} if isinstance(given, int | float) and not isinstance(given, bool) else given
+
+    @model_validator(mode="after")
+    def _one(self) -> ThresholdRule:
+        if self.f1 + sum(rule is not None for rule in (self.recall, self.precision, self.cost, self.value)) != 1:
+            raise ValueError("a threshold has one rule: f1, {recall: 0.9}, {precision: 0.8}, {cost: {...}} or a number")
+        return self
+
+    def __str__(self) -> str:
+        if self.cost is not None:
+            costs = number(self.cost.false_positive), number(self.cost.false_negative)
+            return f"least cost, {costs[0]} for a false positive and {costs[1]} for a false negative"
+        if self.recall is not None:
+            return f"a recall of {number(self.recall)}"
+        if self.precision is not None:
+            return f"a precision of {number(self.precision)}"
+        return "the largest F1" if self.f1 else "as configured"
+
+
+def choose(rule: ThresholdRule, rows: Rows) -> float | None:
+    """The threshold by the rule, rows with a prediction of at least it being positive; None where no threshold follows the
+    rule, or it has no value on these rows. Of several that are equally good it is the highest (for a precision the lowest)."""
+    if rule.value is not None:
+        return rule.value
+    if not (rows.total > 0 and rows.known):
+        return None
+    weighty = rows.at(rows.weight > 0)
+    scores = np.unique(weighty.prediction)[::-1]
+    _, positive, negative = by_score(weighty)
+    # flagged are the rows of so many of the highest scores: none, one, ..., all
+    right, wrong = (np.append(0.0, np.cumsum(weights[::-1])) for weights in (positive, negative))
+    at = _best(rule, right, wrong)
+    if at is None:
+        return None
+    edges = np.concatenate([[1.0 if scores[0] < 1.0 else 2.0], scores, [min(0.0, 2 * scores[-1])]])
+    return float((edges[at] + edges[at + 1]) / 2)
+
+
+def _best(rule: ThresholdRule, right: Floats, wrong: Floats) -> int | None:
+    """How many of the highest scores are flagged."""
+    positives = right[-1]
+    if rule.cost is not None:
+        lost = wrong * rule.cost.false_positive + (positives - right) * rule.cost.false_negative
+        return int(lost.argmin())
+    if not positives > 0:
+        return None
+    if rule.f1:
+        return int(f1_of(right, wrong, positives - right).argmax())
+    if rule.recall is not None:
+        return int((right >= rule.recall * positives * (1 - 1e-12)).argmax())
+    flagged = right + wrong
+    good = np.flatnonzero((flagged > 0) & (right >= (rule.precision or 0.0) * flagged * (1 - 1e-12)))
+    return int(good[-1]) if len(good) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """Rows decided by a threshold."""
+
+    threshold: float
+    """For use: chosen on all of the rows, unless it was given."""
+    rows: Rows
+    """With 1 or 0 as predictions."""
+    chosen_on: str
+    metrics: tuple[Metric, ...]
+    """What judges the decisions."""
+
+
+def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> Decided | None:
+    """The rows decided by the rule; None where it chooses no threshold on them.
+
+    Args:
+        rows: of a binary task.
+        given: the threshold, where other rows chose it.
+    """
+    fixed = given if given is not None else rule.value
+    threshold = fixed if fixed is not None else choose(rule, rows)
+    if threshold is None or not (rows.total > 0 and rows.known):
+        return None
+    metrics: tuple[Metric, ...] = (PRECISION, RECALL, F1, ACCURACY, FLAGGED)
+    if rule.cost is not None:
+        metrics = (*metrics, _cost(rule.cost))
+    chosen_on = "the eval rows" if given is not None else "no rows: the config names it"
+    if fixed is not None:
+        return Decided(threshold, _flagged(rows, np.full(len(rows), threshold)), chosen_on, metrics)
+    codes, units = (np.arange(len(rows)), len(rows)) if rows.groups is None else resampling_units(rows.groups)
+    fold = (np.argsort(np.argsort(np.random.Philox(key=seed).random_raw(units), kind="stable")) % FOLDS)[codes]
+    found = [choose(rule, rows.at(fold != number)) for number in range(FOLDS)]
+    known = [each for each in found if each is not None]
+    if len(known) < FOLDS:
+        return None
+    ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
+    chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
+    return Decided(threshold, _flagged(rows, np.asarray(known)[fold]), chosen_on, metrics)
+
+
+def _flagged(rows: Rows, threshold: Floats) -> Rows:
+    return rows.predicted((rows.prediction >= threshold).astype(np.float64))
+
+
+FLAGGED = MomentMetric("flagged", lambda rows: rows.prediction[:, None], higher_is_better=None, within=(0.0, 1.0))
+"""The share of rows that are decided to be positive."""
+
+
+def _cost(costs: Costs) -> MomentMetric:
+    def lost(rows: Rows) -> Floats:
+        flagged, positive = rows.prediction > 0.5, rows.label > 0.5
+        return (costs.false_positive * (flagged & ~positive) + costs.false_negative * (~flagged & positive))[:, None]
+
+    return MomentMetric("cost", lost, within=(0.0, np.inf))

@@ -1,0 +1,227 @@
+"""The slices on which a model is worst, found without being named.
+
+    found = worst(table, rows, loss, ["carrier", "distance: 5"], min_rows=100)
+    found["tried"], found["slices"][0]       # 214, {"slice": "carrier", "value": "EV", "rows": 1203, "loss": 0.61, ...}
+
+A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of two
+means, as in Chung et al., "Slice Finder", 2019; rows of one group count together). Looked at are values of columns of few values,
+quantile bins of numbers, and pairs of the columns that tell most. The p values are corrected for everything that was looked at
+(Holm, 1979), so that the chance of naming any slice that is not worse is what `confidence` leaves. A pair is named only where it
+is worse, beyond chance, than both slices that it is in. A high loss may also mean that the slice is hard: beside it stand the
+mean prediction and the mean label, which should agree whatever the slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.evaluation.bootstrap import resampling_units
+from headway.evaluation.slices import FEW_VALUES, parts_of, value_codes
+from headway.metrics.base import Floats, Metric, MomentMetric, Rows
+
+MOST_COLUMNS, MOST_PAIRED, BINS = 20, 6, 5
+"""So many columns are looked at, so many of them in pairs, and numbers in so many bins."""
+MOST_SHOWN = 10
+_MORE = 1.645
+"""Standard errors by which a pair is worse than each slice that it is in: once in twenty by chance."""
+
+
+def searched(
+    statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str]
+) -> tuple[str, ...]:
+    """The slices to look at, as `headway.evaluation.slices` writes them: columns of few values, and numbers in bins; those
+    first that alone tell most of the label."""
+    known = {row["column"]: row for row in statistics if row["column"] in set(eligible)}
+    names = []
+    for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):
+        if 2 <= known[name]["distinct"] <= FEW_VALUES:
+            names.append(name)
+        elif known[name]["distinct"] > FEW_VALUES and known[name]["type"] != "bytes":
+            names.append(f"{name}: {BINS}")
+    return tuple(names[:MOST_COLUMNS])
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    """The rows cut by one column, or by two."""
+
+    name: str
+    codes: NDArray[np.int64]
+    """The slice of each row."""
+    values: Sequence[str]
+    parts: tuple[_Cut, ...] = ()
+    """Of a pair."""
+
+    def part_values(self, value: int) -> tuple[int, ...]:
+        """The value of each part of a pair's value."""
+        return divmod(value, len(self.parts[1].values))
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """The mean loss of each slice of a cut, [values]."""
+
+    rows: NDArray[np.int64]
+    loss: Floats
+    others: Floats
+    """The mean loss of all other rows."""
+    score: Floats
+    """loss - others, in standard errors; not a number where there is no spread."""
+
+
+def worst(
+    table: pa.Table,
+    rows: Rows,
+    loss: Metric | None,
+    names: Sequence[str],
+    *,
+    min_rows: int,
+    confidence: float = 0.95,
+    check: Callable[[], None] = lambda: None,
+) -> dict[str, Any] | None:
+    """The slices on which the loss is worst, the greatest difference first; None where there is nothing to look at.
+
+    Args:
+        table: of the rows' predictions, with the columns of `names`.
+        loss: the mean of one number per row.
+        names: as `searched` gives them.
+        min_rows: smaller slices are not looked at.
+        check: called now and then; may raise to stop.
+    """
+    losses = _losses(rows, loss)
+    if losses is None or not names:
+        return None
+    measure = _Measure(rows, losses)
+    cuts = [_cut(table, name) for name in names]
+    found: list[tuple[_Cut, int, _Means]] = []
+    strength: list[tuple[float, _Cut]] = []
+    means: dict[str, _Means] = {}
+    for cut in cuts:
+        check()
+        means[cut.name] = of = measure(cut)
+        tested = np.flatnonzero((of.rows >= min_rows) & (of.rows < len(rows)) & np.isfinite(of.score))
+        found += [(cut, int(value), of) for value in tested]
+        strength.append((float(np.abs(of.score[tested]).max(initial=0.0)), cut))
+    paired = [cut for _, cut in sorted(strength, key=lambda each: -each[0])[:MOST_PAIRED]]
+    for pair in combinations(paired, 2):
+        check()
+        a, b = pair
+        cut = _Cut(f"{a.name} x {b.name}", a.codes * len(b.values) + b.codes, _crossed(a, b), pair)
+        of = measure(cut)
+        tested = np.flatnonzero((of.rows >= min_rows) & np.isfinite(of.score))
+        found += [(cut, int(value), of) for value in tested if _is_new(cut, int(value), of, means)]
+    scores = np.array([of.score[value] for _, value, of in found])
+    order = np.argsort(-scores, kind="stable")
+    normal, adjusted, highest = NormalDist(), np.ones(len(found)), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * normal.cdf(-float(scores[place]))))
+        adjusted[place] = highest
+    sure = [
+        i for i, (cut, value, of) in enumerate(found) if adjusted[i] < 1 - confidence and _worse(cut, value, of, means)
+    ]
+    sure.sort(key=lambda i: float(found[i][2].others[found[i][1]] - found[i][2].loss[found[i][1]]))
+    described = [_described(rows, *found[i], float(adjusted[i])) for i in sure[:MOST_SHOWN]]
+    return {"tried": len(found), "columns": len(cuts), "significant": len(sure), "slices": described}
+
+
+class _Measure:
+    """The mean loss of slices, against that of all other rows."""
+
+    def __init__(self, rows: Rows, losses: Floats):
+        self._weight, self._losses = rows.weight, losses
+        self._squares = rows.weight**2
+        self._groups = None if rows.groups is None else resampling_units(rows.groups)
+
+    def __call__(self, cut: _Cut) -> _Means:
+        codes, width = cut.codes, len(cut.values)
+
+        def total(values: Floats) -> Floats:
+            return np.asarray(np.bincount(codes, values, width), np.float64)
+
+        weight, mass = total(self._weight), total(self._weight * self._losses)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            inside = mass / weight
+            outside = (mass.sum() - mass) / (weight.sum() - weight)
+            if self._groups is None:
+                first, second = total(self._squares * self._losses), total(self._squares * self._losses**2)
+                squares = total(self._squares)
+                own = second - 2 * inside * first + inside**2 * squares
+                rest = [each.sum() - each for each in (second, first, squares)]
+                others = rest[0] - 2 * outside * rest[1] + outside**2 * rest[2]
+                variance = own / weight**2 + others / (weight.sum() - weight) ** 2
+            else:
+                variance = self._of_groups(cut, inside, outside, weight)
+            score = (inside - outside) / np.sqrt(np.maximum(variance, 0.0))
+        return _Means(np.bincount(codes, minlength=width), inside, outside, score)
+
+    def _of_groups(self, cut: _Cut, inside: Floats, outside: Floats, weight: Floats) -> Floats:
+        """The variance where the rows of one group count together."""
+        assert self._groups is not None
+        group, groups = self._groups
+        whole = [np.bincount(group, values, groups) for values in (self._weight, self._weight * self._losses)]
+        variance = np.full(len(cut.values), np.nan)
+        for value in range(len(cut.values)):
+            at = np.flatnonzero(cut.codes == value)
+            part = [
+                np.bincount(group[at], values[at], groups) for values in (self._weight, self._weight * self._losses)
+            ]
+            moved = (part[1] - inside[value] * part[0]) / weight[value]
+            rest = (whole[1] - part[1]) - outside[value] * (whole[0] - part[0])
+            moved -= rest / (weight.sum() - weight[value])
+            variance[value] = float(moved @ moved)
+        return variance
+
+
+def _losses(rows: Rows, loss: Metric | None) -> Floats | None:
+    if not isinstance(loss, MomentMetric) or not rows.total > 0 or not rows.known:
+        return None
+    moments = loss.moments(rows)
+    return moments[:, 0] if moments.shape[1] == 1 and np.isfinite(moments).all() else None
+
+
+def _cut(table: pa.Table, name: str) -> _Cut:
+    (part,) = parts_of(name)
+    codes, values = value_codes(table, part)
+    return _Cut(name, codes, values)
+
+
+def _crossed(a: _Cut, b: _Cut) -> list[str]:
+    return [f"{left} x {right}" for left in a.values for right in b.values]
+
+
+def _is_new(cut: _Cut, value: int, of: _Means, means: Mapping[str, _Means]) -> bool:
+    """Whether a pair's slice has other rows than the slices that it is in."""
+    ends = zip(cut.parts, cut.part_values(value), strict=True)
+    return all(of.rows[value] < means[part.name].rows[at] for part, at in ends)
+
+
+def _worse(cut: _Cut, value: int, of: _Means, means: Mapping[str, _Means]) -> bool:
+    """Whether a pair's slice is worse, beyond chance, than both slices that it is in; true of a single column's."""
+    error = (of.loss[value] - of.others[value]) / of.score[value]
+    ends = zip(cut.parts, cut.part_values(value) if cut.parts else (), strict=True)
+    return all(of.loss[value] - means[part.name].loss[at] > _MORE * error for part, at in ends)
+
+
+def _described(rows: Rows, cut: _Cut, value: int, of: _Means, p: float) -> dict[str, Any]:
+    at = np.flatnonzero(cut.codes == value)
+    described = {
+        "slice": cut.name,
+        "value": cut.values[value],
+        "rows": int(of.rows[value]),
+        "loss": float(of.loss[value]),
+        "loss_of_others": float(of.others[value]),
+        "p_adjusted": p,
+    }
+    if rows.prediction.ndim == 1:
+        share = rows.weight[at] / rows.weight[at].sum()
+        described["prediction_mean"] = float(share @ rows.prediction[at])
+        described["label_mean"] = float(share @ rows.label[at])
+    return described

@@ -1,0 +1,214 @@
+"""Tables of an evaluation: what one number cannot say. A table is an object with a name and a function of the rows.
+
+    RELIABILITY.on(rows)          # {"low": [0.01, ...], "high": [...], "rows": [...], "prediction_mean": [...], ...}
+
+A table is a list per column, JSON as it is; without rows of positive weight, or with a prediction that is not a number, it is
+empty. A number that is undefined (the recall of a class that no row has) is None. A task names its tables, as it does its
+metrics (`headway.tasks.base.Task.tables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.metrics.base import Floats, Rows
+from headway.metrics.classification import by_score, calibration_bins, decided, f1_of
+from headway.metrics.regression import pinball
+
+POINTS = 200
+"""A curve has so many points at most: those at equal steps along it, its ends and exact values at each."""
+MOST_PAIRS = 400
+"""A confusion matrix has so many pairs of classes at most, the heaviest."""
+
+Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of an evaluation.
+
+    Args:
+        name: what the evaluation's result calls it.
+        title: what it shows, for a person.
+        columns: the columns of rows that have weight, each of one length.
+        decides: it judges decided classes; of a binary task the rows then have 0 or 1 as predictions, by the threshold.
+    """
+
+    name: str
+    title: str
+    columns: Callable[[Rows], Columns]
+    decides: bool = False
+
+    def on(self, rows: Rows) -> dict[str, list[Any]]:
+        """The table of these rows, a list per column; {} where there is none."""
+        if not (rows.total > 0 and rows.known):
+            return {}
+        weighty = rows if (rows.weight > 0).all() else rows.at(rows.weight > 0)
+        return {name: _plain(np.asarray(values)) for name, values in self.columns(weighty).items()}
+
+
+def _plain(values: NDArray[Any]) -> list[Any]:
+    if values.dtype.kind != "f":
+        return list(values.tolist())
+    return [value if np.isfinite(value) else None for value in values.tolist()]
+
+
+def _divided(a: Floats, b: Floats) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(a / b, np.float64)
+
+
+def _of_bins(rows: Rows) -> dict[str, Floats]:
+    bins = calibration_bins(rows)
+    return {name: np.asarray([each[name] for each in bins]) for name in (bins[0] if bins else ())}
+
+
+def _confidence(rows: Rows) -> Columns:
+    """Compare the probability of each row's likeliest class with how often it is right."""
+    right = (decided(rows.prediction) == rows.label).astype(np.float64)
+    return _of_bins(Rows(right, rows.prediction.max(1), rows.weight))
+
+
+def _lift(rows: Rows) -> Columns:
+    bins = {name: values[::-1] for name, values in _of_bins(rows).items()}
+    positive, weight = bins["label_mean"] * bins["weight"], bins["weight"]
+    mean = positive.sum() / weight.sum()
+    share = np.cumsum(weight) / weight.sum()
+    captured = _divided(np.cumsum(positive), positive.sum())
+    return {
+        **{name: bins[name] for name in ("low", "high", "rows", "weight", "prediction_mean", "label_mean")},
+        "lift": _divided(bins["label_mean"], mean),
+        "share_of_rows": share,
+        "share_of_positives": captured,
+        "cumulative_lift": _divided(captured, share),
+    }
+
+
+def _falling(rows: Rows) -> tuple[Floats, Floats, Floats]:
+    """(distinct scores, the highest first; the weight of positives at or above each; that of negatives)"""
+    _, positive, negative = by_score(rows)
+    return np.unique(rows.prediction)[::-1], np.cumsum(positive[::-1]), np.cumsum(negative[::-1])
+
+
+def _roc(rows: Rows) -> Columns:
+    score, caught, wrong = _falling(rows)
+    caught, wrong = np.append(0.0, caught), np.append(0.0, wrong)
+    rates = _divided(wrong, wrong[-1]), _divided(caught, caught[-1])
+    at = _along(*(np.nan_to_num(rate) for rate in rates))
+    return {
+        "threshold": np.append(np.nan, score)[at],  # nothing reaches the first one
+        "false_positive_rate": rates[0][at],
+        "true_positive_rate": rates[1][at],
+    }
+
+
+def _precision_recall(rows: Rows) -> Columns:
+    score, caught, wrong = _falling(rows)
+    precision, recall = _divided(caught, caught + wrong), _divided(caught, caught[-1])
+    at = _along(np.nan_to_num(recall), np.cumsum(np.abs(np.diff(precision, prepend=precision[:1]))))
+    return {"threshold": score[at], "precision": precision[at], "recall": recall[at]}
+
+
+def _along(x: Floats, y: Floats) -> NDArray[np.int64]:
+    """Places of at most POINTS points of a curve, at about equal steps along it."""
+    if len(x) <= POINTS:
+        return np.arange(len(x))
+    moved = np.cumsum(np.abs(np.diff(x, prepend=x[0])) + np.abs(np.diff(y, prepend=y[0])) * (x[-1] or 1) / (y[-1] or 1))
+    places = np.searchsorted(moved, np.linspace(0, moved[-1], POINTS))
+    return np.unique(np.append(places[:-1], [0, len(x) - 1]))
+
+
+def _classes(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """(label, decided class, how many classes there are)"""
+    chosen = decided(rows.prediction).astype(np.int64)
+    width = 2 if rows.prediction.ndim == 1 else rows.prediction.shape[1]
+    return rows.label.astype(np.int64), chosen, width
+
+
+def _confusion(rows: Rows) -> Columns:
+    label, chosen, width = _classes(rows)
+    pairs = label * width + chosen
+    weight = np.bincount(pairs, rows.weight, width * width)
+    count = np.bincount(pairs, minlength=width * width)
+    shown = np.arange(width * width)
+    if len(shown) > MOST_PAIRS:
+        shown = np.sort(np.argsort(-weight, kind="stable")[:MOST_PAIRS])
+        shown = shown[count[shown] > 0]
+    return {"label": shown // width, "predicted": shown % width, "rows": count[shown], "weight": weight[shown]}
+
+
+def _per_class(rows: Rows) -> Columns:
+    label, chosen, width = _classes(rows)
+    right = _sums(label, rows.weight * (label == chosen), width)
+    there, given = _sums(label, rows.weight, width), _sums(chosen, rows.weight, width)
+    return {
+        "class": np.arange(width),
+        "rows": np.bincount(label, minlength=width),
+        "weight": there,
+        "precision": _divided(right, given),
+        "recall": _divided(right, there),
+        "f1": f1_of(right, given - right, there - right),
+    }
+
+
+def _sums(codes: NDArray[np.int64], values: Floats, width: int) -> Floats:
+    return np.asarray(np.bincount(codes, values, width), np.float64)
+
+
+def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) -> Callable[[Rows], Columns]:
+    """Return the residuals, label - prediction, by tenths of the rows in the order of their predictions.
+
+    Args:
+        of: one number of each row's prediction.
+    """
+
+    def columns(rows: Rows) -> Columns:
+        rows = rows.predicted(of(rows.prediction))
+        found = _of_bins(rows)
+        which = np.searchsorted(found["high"], rows.prediction)
+        residual, width = rows.label - rows.prediction, len(found["high"])
+        mean = found["label_mean"] - found["prediction_mean"]
+        apart = (residual - mean[which]) ** 2
+        return found | {
+            "residual_mean": mean,
+            "residual_deviation": np.sqrt(np.bincount(which, rows.weight * apart, width) / found["weight"]),
+            "mae": np.bincount(which, rows.weight * np.abs(residual), width) / found["weight"],
+            "rmse": np.sqrt(np.bincount(which, rows.weight * residual**2, width) / found["weight"]),
+        }
+
+    return columns
+
+
+def level_tables(levels: Sequence[float], middle: int) -> tuple[Table, ...]:
+    """Return the tables of predicted quantiles."""
+
+    def columns(rows: Rows) -> Columns:
+        share = rows.weight / rows.total
+        below = share @ (rows.label[:, None] <= rows.prediction)
+        losses = [
+            float(share @ pinball((level,))(rows.label, rows.prediction[:, [i]])) for i, level in enumerate(levels)
+        ]
+        return {"level": np.asarray(levels), "labels_below": below, "loss": losses}
+
+    by_middle = Table("residuals", RESIDUALS.title, residuals(lambda prediction: prediction[:, middle]))
+    return (Table("levels", "share of labels below each predicted quantile", columns), by_middle)
+
+
+RELIABILITY = Table("reliability", "predicted and observed, by tenths of the rows", _of_bins)
+CONFIDENCE = Table("reliability", "probability of the likeliest class, and how often it is right", _confidence)
+ROC = Table("roc", "ROC curve", _roc)
+PRECISION_RECALL = Table("precision_recall", "precision and recall by threshold", _precision_recall)
+LIFT = Table("lift", "lift by tenths of the rows, the highest predictions first", _lift)
+CONFUSION = Table("confusion", "rows by label and predicted class", _confusion, decides=True)
+PER_CLASS = Table("per_class", "precision, recall and F1 of each class", _per_class, decides=True)
+RESIDUALS = Table("residuals", "label - prediction, by tenths of the predictions", residuals())
+
+BINARY = (RELIABILITY, LIFT, CONFUSION, PER_CLASS, ROC, PRECISION_RECALL)
+CLASSES = (CONFIDENCE, CONFUSION, PER_CLASS)
+CURVES = frozenset({ROC.name, PRECISION_RECALL.name})
+"""Tables of many points, which a terminal does not show."""

@@ -1,0 +1,103 @@
+"""Intervals of one model: as wide as a bootstrap's for every metric of every task, and as often right as they say."""
+
+import time
+
+import numpy as np
+import pytest
+
+from headway.evaluation.bootstrap import resampled
+from headway.evaluation.metrics import metrics_of
+from headway.evaluation.results.intervals import intervals
+from headway.metrics.base import Rows
+from headway.metrics.user_metric import UserMetric
+from headway.tasks.table import task_of
+from tests.headway.evaluation.test_bootstrap import models
+
+
+def scored(task, weighted, grouped, rows=2000):
+    r = np.random.default_rng(0)
+    weight = r.uniform(0.2, 3, rows) if weighted else None
+    groups = r.integers(0, 150, rows) if grouped else None
+    score, x = np.round(r.random(rows), 2) * 0.9 + 0.05, r.normal(size=rows)
+    if task == "binary":
+        return task_of(task).rows(r.random(rows) < score, score * 0.9 + 0.05, weight, groups=groups)
+    if task == "multiclass":
+        probabilities = r.dirichlet([1, 2, 3], rows)
+        label = np.array([r.choice(3, p=row) for row in probabilities])
+        return task_of(task).rows(
+            label, probabilities**2 / (probabilities**2).sum(1, keepdims=True), weight, groups=groups
+        )
+    if task == "count":
+        return task_of(task).rows(r.poisson(np.exp(x / 2)), np.exp(x / 2) * 1.2, weight, groups=groups)
+    label = x + r.normal(size=rows) + 3
+    prediction = x + 3.2 if task == "regression" else x[:, None] + np.array([2, 3, 4.5])
+    return task_of(task).rows(label, prediction, weight, groups=groups)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_interval_is_as_wide_as_a_bootstraps(task, weighted, grouped):
+    rows = scored(task, weighted, grouped)
+    ranked = 5 if grouped and task == "count" else None
+    metrics = metrics_of(task, ranked)
+    found = intervals(rows, metrics, confidence=0.8)
+    for metric, (drawn,) in zip(metrics, resampled(metrics, (rows,), samples=300, seed=1), strict=True):
+        if metric.name == "width":  # the same for every row
+            assert found["width"] is None or task != "quantiles"
+            continue
+        low, high = found[metric.name]
+        assert low < metric.on(rows) < high
+        ratio = (high - low) / 2 / 1.2816 / drawn.std(ddof=1)
+        # an absolute value near 0 has no derivative there, and its interval is too wide rather than too narrow
+        assert 0.8 < ratio < (1.7 if metric.name in ("ece", "bias") else 1.2), metric.name
+
+
+@pytest.mark.slow
+def test_the_interval_covers_the_truth_as_often_as_it_says():
+    metrics = [task_of("binary").metric(name) for name in ("auc", "pr_auc", "loss", "brier", "f1")]
+    found = []
+    for seed in range(200):
+        label, a, _ = models(400, seed=seed)
+        found.append(list(intervals(task_of("binary").rows(label, a), metrics).values()))
+    label, a, _ = models(200_000, seed=1)
+    truth = [metric.on(task_of("binary").rows(label, a)) for metric in metrics]
+    low, high = np.moveaxis(np.asarray(found), 2, 0)
+    covered = ((low <= truth) & (truth <= high)).mean(0)
+    assert (covered >= 0.9).all() and (covered <= 0.99).all(), covered
+
+
+def median(label, prediction, columns):
+    return float(np.median(np.abs(label - prediction)))
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(3000, None), (60_000, None), (3000, 300)])
+def test_a_metric_of_the_users_own_has_an_interval_too(rows, groups):
+    r = np.random.default_rng(0)
+    label = r.normal(size=rows)
+    data = task_of("regression").rows(label, 0 * label, groups=None if groups is None else np.arange(rows) % groups)
+    low, high = intervals(data, (UserMetric("mine:median", median),))["mine:median"]
+    # the standard error of a median of |x| is known
+    error = 1 / (2 * np.sqrt(rows) * 2 * 0.3178)
+    assert (high - low) / 2 / 1.96 == pytest.approx(error, rel=0.45)
+
+
+def test_few_rows_one_class_and_no_spread_have_no_interval_and_no_end_is_beyond_what_can_be():
+    binary = task_of("binary")
+    assert set(intervals(binary.rows([1.0, 0.0], [0.1, 0.2]), binary.metrics).values()) == {None}
+    assert intervals(binary.rows(np.ones(100), np.full(100, 0.5)), binary.metrics)["auc"] is None
+    label = np.arange(100) % 2.0
+    near = binary.rows(label, np.where(label == 1, 0.9, 0.1) + np.where(np.arange(100) < 2, 0.85 * (1 - 2 * label), 0))
+    low, high = intervals(near, binary.metrics)["accuracy"]
+    assert 0.9 < low < high == 1.0
+    assert intervals(binary.rows(label, label), binary.metrics)["accuracy"] is None
+    assert intervals(Rows(label, label, 0 * label), binary.metrics)["loss"] is None
+
+
+@pytest.mark.slow
+def test_a_million_rows_take_about_a_second():
+    label, a, _ = models(1_000_000)
+    rows = task_of("binary").rows(label, a)
+    started = time.process_time()
+    assert None not in intervals(rows, task_of("binary").metrics).values()
+    assert time.process_time() - started < 15

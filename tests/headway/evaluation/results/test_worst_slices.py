@@ -1,0 +1,109 @@
+"""The worst slices: planted ones are found with their size, and where there are none, none is named."""
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.evaluation.results.worst_slices import searched, worst
+from headway.metrics.user_metric import UserMetric
+from headway.tasks.table import task_of
+
+LOSS = task_of("binary").metric("loss")
+NAMES = ("carrier", "origin", "distance: 4")
+
+
+def scored(seed=0, n=4000, bad=lambda table: np.zeros(len(table), bool), houses=None, alike=0.0):
+    """Rows whose predictions are right but where `bad` says; with houses, rows of one are alike in a way no column holds."""
+    r = np.random.default_rng(seed)
+    columns = {
+        "carrier": np.array(["AA", "BB", "CC", "DD"])[r.integers(0, 4, n)],
+        "origin": np.array(["EWR", "JFK", "LGA"])[r.integers(0, 3, n)],
+        "distance": r.integers(100, 3000, n),
+    }
+    table = pa.table(columns)
+    groups = None if houses is None else r.integers(0, houses, n)
+    shift = 0.0 if houses is None else alike * r.normal(size=houses)[groups]
+    logit = r.normal(size=n)
+    truth = np.where(bad(table), -logit, logit) + shift
+    label = (r.random(n) < 1 / (1 + np.exp(-truth))).astype(float)
+    return table, task_of("binary").rows(label, 1 / (1 + np.exp(-logit)), groups=groups)
+
+
+def test_a_planted_slice_is_found_first_with_its_rows_and_losses():
+    table, rows = scored(bad=lambda table: table["carrier"].to_numpy() == "BB")
+    found = worst(table, rows, LOSS, NAMES, min_rows=100)
+    first = found["slices"][0]
+    mask = table["carrier"].to_numpy() == "BB"
+    assert (first["slice"], first["value"], first["rows"]) == ("carrier", "BB", mask.sum())
+    losses = LOSS.moments(rows)[:, 0]
+    assert first["loss"] == pytest.approx(losses[mask].mean()) and first["p_adjusted"] < 1e-9
+    assert first["loss_of_others"] == pytest.approx(losses[~mask].mean())
+    assert first["label_mean"] == pytest.approx(rows.label[mask].mean())
+    assert all("BB" in each["value"] for each in found["slices"]) and found["columns"] == 3 and found["tried"] > 40
+
+
+def test_a_pair_is_named_only_where_it_is_worse_than_both_its_slices():
+    table, rows = scored(n=8000, bad=lambda t: (t["carrier"].to_numpy() == "BB") & (t["origin"].to_numpy() == "JFK"))
+    first = worst(table, rows, LOSS, NAMES, min_rows=100)["slices"][0]
+    assert {*first["value"].split(" x ")} == {"BB", "JFK"}
+    table, rows = scored(n=8000, bad=lambda t: t["distance"].to_numpy() > 2000)
+    found = worst(table, rows, LOSS, NAMES, min_rows=100)["slices"]
+    assert found[0]["slice"] == "distance: 4" and found[0]["value"].startswith("distance > ")
+
+
+@pytest.mark.parametrize(("houses", "alike"), [(None, 0.0), (60, 1.0)])
+def test_where_no_slice_is_worse_none_is_named(houses, alike):
+    named = 0
+    for seed in range(60):
+        table, rows = scored(seed, n=1500, houses=houses, alike=alike)
+        if houses is not None:  # what a house has in common looks like its carrier's
+            carrier = np.array(["AA", "BB", "CC", "DD"])[rows.groups % 4]
+            table = table.set_column(0, "carrier", pa.array(carrier))
+        named += bool(worst(table, rows, LOSS, NAMES, min_rows=100)["slices"])
+    assert named <= 8, "5% of 60 are 3"
+
+
+def test_grouped_and_plain_errors_agree_where_each_row_is_a_group():
+    table, rows = scored(bad=lambda table: table["carrier"].to_numpy() == "BB")
+    alone = task_of("binary").rows(rows.label, rows.prediction, rows.weight, groups=np.arange(len(rows)))
+    plain, grouped = (worst(table, each, LOSS, NAMES, min_rows=100) for each in (rows, alone))
+    for a, b in zip(plain["slices"], grouped["slices"], strict=True):
+        assert {k: v for k, v in a.items() if k != "p_adjusted"} == {k: v for k, v in b.items() if k != "p_adjusted"}
+        assert a["p_adjusted"] == pytest.approx(b["p_adjusted"], rel=1e-6)
+
+
+def test_without_a_loss_per_row_without_columns_and_of_few_rows_there_is_nothing_to_look_at():
+    table, rows = scored(n=300)
+    assert worst(table, rows, None, NAMES, min_rows=10) is None and worst(table, rows, LOSS, (), min_rows=10) is None
+    assert worst(table, rows, UserMetric("a:b", lambda *_: 1.0), NAMES, min_rows=10) is None
+    assert worst(table, rows.at(slice(0, 0)), LOSS, NAMES, min_rows=10) is None
+    few = worst(table, rows, LOSS, NAMES, min_rows=1000)
+    assert (few["tried"], few["slices"]) == (0, [])
+
+
+def test_columns_of_few_values_and_numbers_are_searched_the_strongest_first():
+    statistics = [
+        {"column": "a", "type": "bytes", "distinct": 3},
+        {"column": "b", "type": "float32", "distinct": 900},
+        {"column": "c", "type": "bytes", "distinct": 900},
+        {"column": "d", "type": "int64", "distinct": 1},
+        {"column": "e", "type": "int64", "distinct": 9},
+    ]
+    assert searched(statistics, {"b": 0.9, "e": 0.7, "a": 0.6}, "abcde") == ("b: 5", "e", "a")
+    many = [{"column": f"n{i}", "type": "int64", "distinct": 5} for i in range(50)]
+    assert len(searched(many, {}, [row["column"] for row in many])) == 20
+
+
+@pytest.mark.slow
+def test_twenty_columns_of_a_million_rows_take_seconds():
+    r = np.random.default_rng(0)
+    n = 1_000_000
+    table = pa.table({f"c{i}": r.integers(0, 15, n) if i % 2 else r.normal(size=n) for i in range(20)})
+    score = r.random(n)
+    rows = task_of("binary").rows((r.random(n) < score).astype(float), score)
+    started = time.process_time()
+    names = [f"c{i}" if i % 2 else f"c{i}: 5" for i in range(20)]
+    assert worst(table, rows, LOSS, names, min_rows=100)["tried"] > 1000
+    assert time.process_time() - started < 30

@@ -1,0 +1,147 @@
+"""Every table equals scikit-learn's to 1e-9, with ties, weights and one class, and is empty without rows."""
+
+import json
+
+import numpy as np
+import pytest
+import sklearn.metrics as sk
+
+from headway.metrics import tables
+from headway.tasks.table import task_of
+
+TASKS = ("binary", "multiclass", "regression", "count", "quantiles(0.1, 0.5, 0.9)")
+
+
+def scored(task, seed=0, rows=700, weighted=True):
+    """Rows of a task, with ties."""
+    r = np.random.default_rng(seed)
+    weight = r.uniform(0.1, 3.0, rows) if weighted else None
+    score = np.round(r.random(rows), 1)
+    if task == "binary":
+        return task_of(task).rows((r.random(rows) < score).astype(float), score, weight)
+    if task == "multiclass":
+        probabilities = r.dirichlet(np.ones(4), rows)
+        label = np.array([r.choice(4, p=row) for row in probabilities])
+        return task_of(task).rows(label, probabilities, weight)
+    label = r.poisson(2 * score).astype(float)
+    prediction = score if task in ("regression", "count") else score[:, None] + [0.0, 1.0, 2.0]
+    return task_of(task).rows(label, prediction, weight)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_curves_are_scikit_learns(seed, weighted):
+    rows = scored("binary", seed, weighted=weighted)
+    found = tables.ROC.on(rows)
+    far, near, at = sk.roc_curve(rows.label, rows.prediction, sample_weight=rows.weight, drop_intermediate=False)
+    assert found["threshold"][0] is None and found["threshold"][1:] == pytest.approx(at[1:], abs=1e-9)
+    assert found["false_positive_rate"] == pytest.approx(far, abs=1e-9)
+    assert found["true_positive_rate"] == pytest.approx(near, abs=1e-9)
+    found = tables.PRECISION_RECALL.on(rows)
+    precision, recall, at = sk.precision_recall_curve(rows.label, rows.prediction, sample_weight=rows.weight)
+    assert found["threshold"] == pytest.approx(at[::-1], abs=1e-9)
+    assert found["precision"] == pytest.approx(precision[:-1][::-1], abs=1e-9)
+    assert found["recall"] == pytest.approx(recall[:-1][::-1], abs=1e-9)
+
+
+def test_a_long_curve_is_kept_in_few_exact_points_that_hold_its_area():
+    r = np.random.default_rng(0)
+    score = r.random(50_000)
+    rows = task_of("binary").rows((r.random(50_000) < score**3).astype(float), score)
+    for table, x, y in (
+        (tables.ROC, "false_positive_rate", "true_positive_rate"),
+        (tables.PRECISION_RECALL, "recall", "precision"),
+    ):
+        found = table.on(rows)
+        assert 100 < len(found[x]) <= tables.POINTS + 1
+        if table is tables.ROC:
+            assert (found[x][0], found[y][0], found[x][-1], found[y][-1]) == (0, 0, 1, 1)
+            assert np.trapezoid(found[y], found[x]) == pytest.approx(sk.roc_auc_score(rows.label, score), abs=1e-3)
+        reached = sk.recall_score(rows.label, score >= found["threshold"][50])
+        assert found["true_positive_rate" if table is tables.ROC else "recall"][50] == pytest.approx(reached, abs=1e-9)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_decisions_are_scikit_learns(task, weighted):
+    rows = scored(task, weighted=weighted)
+    width = 2 if task == "binary" else 4
+    chosen = rows.prediction > 0.5 if task == "binary" else rows.prediction.argmax(1)
+    found = tables.CONFUSION.on(rows)
+    matrix = np.zeros((width, width))
+    matrix[found["label"], found["predicted"]] = found["weight"]
+    assert matrix == pytest.approx(sk.confusion_matrix(rows.label, chosen, sample_weight=rows.weight), abs=1e-9)
+    found = tables.PER_CLASS.on(rows)
+    expected = sk.precision_recall_fscore_support(rows.label, chosen, sample_weight=rows.weight, zero_division=0)
+    for name, values in zip(("precision", "recall", "f1", "weight"), expected, strict=True):
+        assert found[name] == pytest.approx(values, abs=1e-9)
+
+
+def test_reliability_and_lift_add_up_to_the_rows():
+    rows = scored("binary")
+    curve, lift = tables.RELIABILITY.on(rows), tables.LIFT.on(rows)
+    for found in (curve, lift):
+        assert sum(found["rows"]) == len(rows) and sum(found["weight"]) == pytest.approx(rows.total)
+    for low, high, observed in zip(curve["low"], curve["high"], curve["label_mean"], strict=True):
+        inside = (rows.prediction >= low) & (rows.prediction <= high)
+        assert observed == pytest.approx(np.average(rows.label[inside], weights=rows.weight[inside]), abs=1e-9)
+    assert lift["share_of_rows"][-1] == lift["share_of_positives"][-1] == pytest.approx(1)
+    best = rows.prediction >= lift["low"][0]
+    mean = np.average(rows.label, weights=rows.weight)
+    expected = np.average(rows.label[best], weights=rows.weight[best]) / mean
+    assert lift["lift"][0] == pytest.approx(expected, abs=1e-9) == lift["cumulative_lift"][0]
+
+
+def test_residuals_by_tenths_are_those_of_their_rows():
+    rows = scored("regression")
+    found = tables.RESIDUALS.on(rows)
+    assert sum(found["rows"]) == len(rows)
+    for i, (low, high) in enumerate(zip(found["low"], found["high"], strict=True)):
+        inside = (rows.prediction >= low) & (rows.prediction <= high)
+        label, prediction, weight = rows.label[inside], rows.prediction[inside], rows.weight[inside]
+        assert found["mae"][i] == pytest.approx(sk.mean_absolute_error(label, prediction, sample_weight=weight))
+        rmse = sk.root_mean_squared_error(label, prediction, sample_weight=weight)
+        assert found["rmse"][i] == pytest.approx(rmse, abs=1e-9)
+        spread = found["rmse"][i] ** 2 - found["residual_mean"][i] ** 2
+        assert found["residual_deviation"][i] == pytest.approx(np.sqrt(spread), abs=1e-9)
+
+
+def test_levels_have_the_loss_and_the_coverage_of_each_quantile():
+    rows = scored(TASKS[-1])
+    found = {table.name: table for table in task_of(TASKS[-1]).tables}["levels"].on(rows)
+    for i, level in enumerate(found["level"]):
+        prediction = rows.prediction[:, i]
+        expected = sk.mean_pinball_loss(rows.label, prediction, alpha=level, sample_weight=rows.weight)
+        assert found["loss"][i] == pytest.approx(expected, abs=1e-9)
+        share = np.average(rows.label <= prediction, weights=rows.weight)
+        assert found["labels_below"][i] == pytest.approx(share, abs=1e-9)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tables_of_no_rows_of_no_weight_and_of_unknown_predictions_are_empty_and_all_are_json(task):
+    rows = scored(task)
+    for table in task_of(task).tables:
+        assert table.on(rows.at(slice(0, 0))) == {} == table.on(rows.predicted(rows.prediction * np.nan))
+        assert table.on(task_of(task).rows(rows.label, rows.prediction, 0 * rows.weight)) == {}
+        found = table.on(rows)
+        assert found and len({len(values) for values in found.values()}) == 1
+        json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("only", [0.0, 1.0])
+def test_tables_of_one_class_say_what_is_undefined(only):
+    rows = scored("binary")
+    rows = rows.at(rows.label == only)
+    found = {table.name: table.on(rows) for table in task_of("binary").tables}
+    json.dumps(found, allow_nan=False)
+    assert found["per_class"]["recall"][int(1 - only)] is None
+    rate = found["roc"]["true_positive_rate" if only == 0 else "false_positive_rate"]
+    assert rate == [None] * len(rate)
+    assert set(found["lift"]["lift"]) == {None if only == 0 else 1.0}
+
+
+def test_a_confusion_of_many_classes_keeps_its_heaviest_pairs():
+    r = np.random.default_rng(0)
+    rows = task_of("multiclass").rows(r.integers(0, 50, 3000), r.dirichlet(np.ones(50), 3000))
+    found = tables.CONFUSION.on(rows)
+    assert len(found["label"]) == tables.MOST_PAIRS and min(found["rows"]) > 0
