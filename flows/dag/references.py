@@ -59,6 +59,12 @@ def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
             where=f"{loaded.file}: evaluation.ndcg_at",
             fix="leave it out",
         )
+    if pipeline.evaluation.threshold is not None and "binary" not in tasks:
+        raise ConfigError(
+            f"a threshold decides between two classes, and the task is {' or '.join(tasks)}",
+            where=f"{loaded.file}: evaluation.threshold",
+            fix="leave it out",
+        )
     problems: list[ConfigError] = []
     for task in tasks:
         try:

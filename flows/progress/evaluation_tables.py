@@ -22,8 +22,9 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     drawn = f"; {result['drawn_by']}" if result.get("drawn_by") else ""
     yield f"metrics on {counted(result['rows'], 'row')}, with {percent}% intervals{drawn}", metric_rows(result)
     if (threshold := result.get("threshold")) is not None:
-        title = f"threshold for {threshold['rule']}: {number(threshold['value'])}, chosen on {threshold['chosen_on']}"
-        yield title, metric_rows(threshold)
+        chosen = f"{number(threshold['value'])}, chosen on {threshold['chosen_on']}"
+        none = threshold["value"] is None
+        yield f"threshold for {threshold['rule']}: {threshold['chosen_on'] if none else chosen}", metric_rows(threshold)
     for column, values in result.get("by_slice", {}).items():
         if values:
             yield f"by {column}", [{column: value, **_slice(metrics)} for value, metrics in values.items()]

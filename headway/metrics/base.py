@@ -115,8 +115,11 @@ class Metric(ABC):
         """The metric on these rows; None where it is undefined. Rows have a positive total weight."""
 
     def on(self, rows: Rows) -> float | None:
-        """Return `value`, or None for rows without any weight."""
-        return self.value(rows) if rows.total > 0 else None
+        """Return `value`, computed once for these rows; None for rows without any weight."""
+        if self not in rows.memo:
+            rows.memo[self] = self.value(rows) if rows.total > 0 else None
+        found: float | None = rows.memo[self]
+        return found
 
     @abstractmethod
     def replicated(self, rows: Rows) -> Replicate:

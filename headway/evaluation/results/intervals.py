@@ -59,10 +59,10 @@ def _error(metric: Metric, rows: Rows, codes: NDArray[np.int64] | None, units: i
     influence = metric.influence(rows)
     if influence is None:
         return _jackknifed(metric, rows, codes, units, seed)
-    moved = influence * rows.weight
+    moved = np.multiply(influence, rows.weight, out=influence)
     if codes is not None:
         moved = np.asarray(np.bincount(codes, moved, units), np.float64)
-    return math.sqrt(float(moved @ moved))
+    return math.sqrt(float(np.square(moved, out=moved).sum()))
 
 
 def _jackknifed(metric: Metric, rows: Rows, codes: NDArray[np.int64] | None, units: int, seed: int) -> float | None:

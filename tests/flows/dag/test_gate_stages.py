@@ -267,3 +267,21 @@ def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
     )
     assert "is 0.8 today, 0.2 better than it: worse by 0.1, 95% interval" in alarm
     assert third.verdict["verdict"] == "promote" and third.verdict["decay"][0]["then"]["value"] == pytest.approx(0.9)
+
+
+def test_another_metric_slice_or_threshold_predicts_nothing_anew(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def cost(label, prediction, columns):\n    return float(abs(label - prediction).mean())\n"
+    )
+    steps = {}
+
+    def fingerprints(**overrides):
+        end, _, _ = run("2024-01", 0.10, gate__hold=True, **overrides)
+        steps.update({output.title: output.fingerprint for output in end.outputs})
+        return dict(steps), end.evaluation
+
+    before, _ = fingerprints()
+    after, evaluation = fingerprints(evaluation={"metrics": {"mine:cost": "lower"}, "threshold": {"recall": 0.9}})
+    assert before["evaluate"] == after["evaluate"] and before["measure"] != after["measure"]
+    assert evaluation["metrics"]["mine:cost"] == pytest.approx(0.26) and evaluation["intervals"]["mine:cost"]
+    assert evaluation["threshold"]["value"] == pytest.approx(0.5)

@@ -99,6 +99,13 @@ def test_classes_have_no_order_to_judge(project):
     check_metrics(read_pipeline(folder), ("binary", "multiclass"))
 
 
+def test_only_two_classes_have_a_threshold(project):
+    folder = project("n", "evaluation: {threshold: f1}\n")
+    with pytest.raises(ConfigError, match="decides between two classes, and the task is regression"):
+        check_metrics(read_pipeline(folder), ("regression",))
+    check_metrics(read_pipeline(folder), ("binary", "multiclass"))
+
+
 def test_what_the_constant_needs_of_the_labels():
     statistics = {"columns": {"train": [{"column": "label", "median": 2.0}, {"column": "x", "median": 9.0}]}}
     parameters = {"label": {"task": "regression", "mean": 3.0}}

@@ -1,0 +1,104 @@
+"""The measuring stage: everything that is said of kept predictions, as JSON, from the columns that are asked for."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headway.errors import DataError
+from headway.evaluation.clusters import ClusterSources
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.results.stage import METRICS, measure
+from headway.monitor import Monitor
+from headway.tasks.base import LabelFacts
+
+ROWS = 3000
+
+
+def table(seed=0, noise=0.5):
+    r = np.random.default_rng(0)
+    logit, user = r.normal(size=ROWS), r.integers(0, 150, ROWS)
+    truth = logit * np.where(user < 30, -2, 2)
+    label = (r.random(ROWS) < 1 / (1 + np.exp(-truth))).astype(int)
+    shown = logit + noise * np.random.default_rng(seed).normal(size=ROWS)
+    return pa.table(
+        {
+            "row": np.arange(ROWS),
+            "label": label,
+            "weight": r.uniform(0.5, 2, ROWS),
+            "prediction": 1 / (1 + np.exp(-shown)),
+            "carrier": pa.array(np.array(["AA", "BB", "CC"])[r.integers(0, 3, ROWS)]),
+            "distance": r.integers(0, 1000, ROWS).astype(np.float32),
+            "user": user,
+        }
+    )
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """measured(**request) -> the stage's result."""
+    pq.write_table(table(), tmp_path / "predictions.parquet")
+    pq.write_table(table(1, 2.0), tmp_path / "linear.parquet")
+
+    def run(**changes):
+        given = {"task": "binary", "predictions": tmp_path / "predictions.parquet", "classes": ("no", "yes")}
+        return measure(MeasureRequest.model_validate(given | changes), tmp_path, Monitor())
+
+    run.folder = tmp_path
+    return run
+
+
+def test_the_result_is_json_and_has_every_part(measured):
+    result = measured(
+        slices=("carrier", "distance: 3"),
+        searched=("carrier", "distance: 5"),
+        threshold={"recall": 0.8},
+        label=LabelFacts(counts=(500, 500)),
+        baselines={"linear": measured.folder / "linear.parquet"},
+    )
+    written = json.loads((measured.folder / METRICS).read_text())
+    assert written == json.loads(json.dumps(result, allow_nan=False))
+    assert set(result["metrics"]) == set(result["intervals"]) == set(result["baselines"]["linear"])
+    assert (
+        result["baselines"]["constant"]["auc"] == 0.5 < result["baselines"]["linear"]["auc"] < result["metrics"]["auc"]
+    )
+    assert set(result["by_slice"]["carrier"]["AA"]["intervals"]) == set(result["metrics"])
+    assert len(result["by_slice"]["distance: 3"]) == 3 and result["worst_slices"]["tried"] > 8
+    assert result["tables"]["confusion"]["label"] == ["no", "no", "yes", "yes"]
+    at = result["threshold"]
+    assert 0 < at["value"] < 1 and at["intervals"]["recall"][0] < 0.8 < at["intervals"]["recall"][1]
+    recall = result["tables"]["per_class"]["recall"][1]
+    assert recall == pytest.approx(at["metrics"]["recall"]), "the tables are at the threshold"
+
+
+def test_a_threshold_of_other_rows_is_taken_and_one_that_nothing_reaches_is_said(measured):
+    tested = measured(threshold={"recall": 0.8}, given_threshold=0.42)["threshold"]
+    assert (tested["value"], tested["chosen_on"]) == (0.42, "the eval rows")
+    one = table().set_column(1, "label", pa.array(np.zeros(ROWS, int)))
+    pq.write_table(one, measured.folder / "one.parquet")
+    none = measured(threshold="f1", predictions=measured.folder / "one.parquet")["threshold"]
+    assert none["value"] is None and none["chosen_on"] == "no threshold follows this rule on the eval rows"
+    assert measured()["threshold"] is None
+
+
+def test_rows_that_are_alike_are_drawn_together_and_the_result_says_so(measured):
+    plain, found = measured(), measured(clusters=ClusterSources(columns=("user",)))
+    named = measured(group="user")
+    assert plain["drawn_by"] is None and "the losses of rows of one are alike" in found["drawn_by"]
+    assert named["drawn_by"] == "rows of one user are drawn together"
+
+    def width(result):
+        low, high = result["intervals"]["loss"]
+        return high - low
+
+    assert width(found) == pytest.approx(width(named)) and width(found) > 1.2 * width(plain)
+
+
+def test_baselines_of_other_rows_are_refused(measured):
+    pq.write_table(table().slice(1), measured.folder / "other.parquet")
+    with pytest.raises(DataError, match="the baseline champion's"):
+        measured(baselines={"champion": measured.folder / "other.parquet"})
+    with pytest.raises(DataError, match="no column 'carier' to slice by"):
+        measured(slices=("carier",))
