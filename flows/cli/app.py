@@ -40,6 +40,8 @@ COMMANDS = {
     "Study": {
         "backtest": "studies.past_windows: train and judge over past windows, each on the span after it; promotes nothing",
         "tune": "studies.tuning: try settings of the training and the model, judged on a holdout of the train rows",
+        "skew": "studies.logged_requests: hold logged requests against the same rows in the data, value by value\n\nIt ends "
+        "with 3 when something differs.",
     },
     "Look": {
         "models": "versions.promotion: the versions in the registry, the champion and the aliases",

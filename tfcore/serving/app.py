@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from headway.errors import HeadwayError
+from headway.messages import counted
 from tfcore.export.signatures import DEFAULT, of_companions
 from tfcore.serving.champion_watch import ChampionWatch
 from tfcore.serving.micro_batcher import MicroBatcher
@@ -147,14 +148,26 @@ def read_request(model: ServedModel, verb: str, body: bytes) -> tuple[Rows, Form
         raise RequestError("the body is not a JSON object", fix='send {"instances": [...]}')
     allowed = ("instances", "inputs") if verb == "predict" else ("examples", "context")
     for key in value:
-        if key not in (*allowed, "signature_name"):
-            fix = f"there is: signature_name, {', '.join(allowed)}"
+        if key not in (*allowed, "signature_name", "keys"):
+            fix = f"there is: signature_name, keys, {', '.join(allowed)}"
             raise RequestError(f"a request to :{verb} has no key {key!r}", fix=fix)
     named = value.get("signature_name", "")
     if not isinstance(named, str):
         raise RequestError("is not a text", where="signature_name", fix="name a signature, such as serving_default")
-    if verb != "predict":
-        return _of_examples(model, verb, value, named)
+    rows, form = _of_predict(model, value, named) if verb == "predict" else _of_examples(model, verb, value, named)
+    return _with_keys(rows, value["keys"]) if "keys" in value else rows, form
+
+
+def _with_keys(rows: Rows, keys: Any) -> Rows:
+    """The rows with the client's names of them, which are logged."""
+    if not isinstance(keys, list) or len(keys) != rows.count:
+        found = f"has {counted(len(keys), 'key')}" if isinstance(keys, list) else "is not a list"
+        fix = "send one for each row, or leave it out"
+        raise RequestError(f"{found}, and there are {counted(rows.count, 'row')}", where="keys", fix=fix)
+    return replace(rows, keys=keys)
+
+
+def _of_predict(model: ServedModel, value: dict[str, Any], named: str) -> tuple[Rows, Form]:
     if ("instances" in value) == ("inputs" in value):
         both = "both instances and inputs" if "inputs" in value else "neither instances nor inputs"
         raise RequestError(f"the request has {both}", fix="send instances, row by row, or inputs, column by column")

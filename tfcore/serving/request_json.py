@@ -53,6 +53,8 @@ class Rows:
     """By input, [rows], [rows, n] or [rows, longest]; texts are objects of bytes."""
     arguments: dict[str, Array] = field(default_factory=dict)
     """Inputs that are one value for the whole request."""
+    keys: list[Any] | None = None
+    """What the client calls each row; logged, and not read by the model."""
 
 
 class SignatureReader:

@@ -6,7 +6,7 @@
 
 Files lie in <store>/requests/<model>/<day>/. A line is a request, in the form that `headway validate --serving` reads: its
 "instances" have the columns by their names, and nulls are left out. Beside them stand "predictions", "version",
-"signature_name" and "time".
+"signature_name" and "time", and the client's "keys", by which rows can be found again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from headway.storage.process_identity import place
 from headway.storage.store import Store
+from headway.validation.request_rows import FOLDER
 from tfcore.export.signatures import tensor_names
 from tfcore.serving.request_json import Rows
 from tfcore.serving.response_json import of_rows, plain, text
 from tfcore.serving.served_model import ServedModel
 
-FOLDER = "requests"
 FILE_BYTES = 8 << 20
 FILE_SECONDS = 60.0
 """A file is written when it has so many bytes, or its first line is so old."""
@@ -142,6 +142,8 @@ def _line(model: ServedModel, rows: Rows, outputs: Arrays, drawn: NDArray[np.int
         "instances": logged_rows(model.metadata.columns, rows, drawn),
         "predictions": of_rows({name: plain(name, array[drawn]) for name, array in sorted(outputs.items())}),
     }
+    if rows.keys is not None:
+        entry["keys"] = [rows.keys[at] for at in drawn.tolist()]
     entry |= {name: value.item() for name, value in rows.arguments.items()}
     return json.dumps(entry) + "\n"
 

@@ -371,11 +371,20 @@ def test_requests_are_logged_in_whole_files_that_the_check_for_skew_reads(served
     assert (logged.rows, logged.unfit) == (32, (0, ""))
 
 
-def test_a_share_of_the_rows_is_logged(served):
-    calls = [(f"{MODEL}:predict", {"instances": many(1000)})]
+def test_a_share_of_the_rows_is_logged_with_the_clients_keys(served):
+    rows = many(1000)
+    calls = [(f"{MODEL}:predict", {"instances": rows, "keys": [row["hour"] for row in rows]})]
     asked(served, *calls, rate=0.1)
     (path,) = (served / "store" / "requests").rglob("*.jsonl")
-    assert 50 < len(json.loads(path.read_text())["instances"]) < 200
+    line = json.loads(path.read_text())
+    assert 50 < len(line["instances"]) < 200
+    assert line["keys"] == [row["hour"] for row in line["instances"]]
+
+
+def test_keys_are_one_for_each_row(served_once):
+    for keys, said in ((["a"], "has 1 key, and there are 2 rows"), ("ab", "is not a list")):
+        ((status, answer),) = asked(served_once, (f"{MODEL}:predict", {"instances": [ROW, ROW], "keys": keys}))
+        assert status == 400 and answer["error"].startswith(f"keys: {said}"), answer
 
 
 def test_a_store_that_cannot_be_written_costs_no_answer(served):
