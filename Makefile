@@ -7,12 +7,13 @@ PYTHON := $(VENV)/bin/python
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest
 HEADWAY := $(VENV)/bin/headway
 FLIGHTS := examples/flights
+DIGITS := examples/digits
 STAMP := $(VENV)/.installed
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test chaos gpu flink check format bench ops up down golden clean
+.PHONY: help setup demo digits quick test chaos gpu flink check format bench ops up down golden clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -29,6 +30,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 	@$(PYTHON) $(FLIGHTS)/demo.py
+
+digits: $(STAMP) ## scikit-learn's 1,797 images of digits: from PNG files to a promoted model
+	@$(PYTHON) $(DIGITS)/prepare.py
+	@$(PYTHON) -P -m flows.cli run $(DIGITS)
 
 # Three processes for two cores: tests that wait for servers, processes and locks leave a core free.
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
@@ -80,6 +85,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/ranking.py
 	$(PYTHON) bench/graph_functions.py
 	$(PYTHON) bench/data_access.py
+	$(PYTHON) bench/images.py
 	$(PYTHON) bench/gate.py
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py
@@ -95,4 +101,4 @@ down: $(STAMP) ## stop what `make up` started
 	@$(PYTHON) -P -m flows.orchestration.local_server stop
 
 clean: ## remove stores and data that the examples made
-	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store .headway
+	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store $(DIGITS)/data $(DIGITS)/store .headway

@@ -13,7 +13,7 @@ import inspect
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from tfcore.export.signatures import (
     output_names,
     tensor_names,
 )
-from tfcore.export.warm_up import packed, warm_up_requests, write_warm_up
+from tfcore.export.warm_up import black_image, packed, warm_up_requests, write_warm_up
 from tfcore.graph.python_errors import python_functions
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.base import Head
@@ -164,13 +164,13 @@ def save(
     task: Task | str,
     classes: Sequence[str | int] | None = None,
     progress: Callable[[str], None] = lambda step: None,
-    images: Collection[str] = (),
+    images: Mapping[str, bytes] | None = None,
 ) -> dict[str, Signature]:
     """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
 
     Args:
         progress: told what is done next.
-        images: columns that hold encoded images.
+        images: of columns that hold images, what stands for one; see `tfcore.export.warm_up.black_image`.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
@@ -261,7 +261,11 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         task=label.task,
         classes=label.classes,
         progress=Steps(monitor),
-        images=[fitted.column.name for fitted in request.transform.fitted if fitted.pixels is not None],
+        images={
+            fitted.column.name: black_image(fitted.ops[-1])
+            for fitted in request.transform.fitted
+            if fitted.pixels is not None
+        },
     )
     if request.card is not None:
         (path / CARD).write_text(model_card(describe_model(path), signatures, request.card), encoding="utf-8")

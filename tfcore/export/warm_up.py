@@ -11,7 +11,8 @@ does not load a model that refuses such a request, so only those that it answers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,16 @@ from headway.records.wire import field
 from headway.schema.columns import Column
 from tfcore.export.packed_inputs import pack
 from tfcore.export.signatures import Signature, Tensor
+from tfcore.transform.fitted import FittedOp
 
 FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 WIDE = 500
 """A signature of more inputs has no request: TensorFlow takes seconds to prepare its first call, here as on the server."""
-IMAGE = bytes.fromhex(
+_PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000"
     "000a4944415478da6360000000020001e527defc0000000049454e44ae426082"
 )
-"""A PNG of one black pixel."""
+"""One black pixel."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -40,25 +42,30 @@ def warm_up_requests(
     signatures: Mapping[str, Signature],
     columns: Sequence[Column],
     answers: Callable[[str, Arrays], object],
-    images: Collection[str] = (),
+    images: Mapping[str, bytes] | None = None,
 ) -> dict[str, Arrays]:
     """Return {signature: inputs for one row} of the signatures that the model answers.
 
     Args:
         answers: called with a signature's name and such inputs; raises tf.errors.OpError where the model refuses them.
-        images: columns that hold encoded images.
+        images: what stands for an image, of each column that holds some; see `black_image`.
     """
     requests: dict[str, Arrays] = {}
     for name, signature in signatures.items():
         if len(signature.inputs) > WIDE:
             continue
-        inputs = {tensor.name: _made_up(tensor, columns, images) for tensor in signature.inputs}
+        inputs = {tensor.name: _made_up(tensor, columns, images or {}) for tensor in signature.inputs}
         try:
             answers(name, inputs)
         except tf.errors.OpError:
             continue
         requests[name] = inputs
     return requests
+
+
+def black_image(op: FittedOp) -> bytes:
+    """A value that a fitted image operation takes."""
+    return bytes(math.prod(op.pixels or ())) if op.raw else _PNG
 
 
 def write_warm_up(saved_model: Path, requests: Mapping[str, Arrays]) -> None:
@@ -96,17 +103,17 @@ def _tag(number: int) -> bytes:
     return bytes([number << 3 | 2])
 
 
-def _made_up(tensor: Tensor, columns: Sequence[Column], images: Collection[str]) -> NDArray[Any]:
+def _made_up(tensor: Tensor, columns: Sequence[Column], images: Mapping[str, bytes]) -> NDArray[Any]:
     shape = [1 if size is None else size for size in tensor.shape]
     if tensor.dtype != "string":
         return np.full(shape, 0 if tensor.default is None else tensor.default, tensor.dtype)
-    value = b"" if tensor.column else _example(columns, images)
+    value = images.get(tensor.column, b"") if tensor.column else _example(columns, images)
     array = np.empty(shape, object)
-    array.fill(IMAGE if tensor.column in images else value)  # np.full would cut zero bytes off the end
+    array.fill(value)  # np.full would cut zero bytes off the end
     return array
 
 
-def _example(columns: Sequence[Column], images: Collection[str]) -> bytes:
+def _example(columns: Sequence[Column], images: Mapping[str, bytes]) -> bytes:
     """A tf.Example with a value in each column."""
     example = tf.train.Example()
     for column in columns:
@@ -117,5 +124,5 @@ def _example(columns: Sequence[Column], images: Collection[str]) -> bytes:
         elif column.type == "float32":
             feature.float_list.value[:] = [0.0] * count
         else:
-            feature.bytes_list.value[:] = [IMAGE if column.name in images else b""] * count
+            feature.bytes_list.value[:] = [images.get(column.name, b"")] * count
     return bytes(example.SerializeToString(deterministic=True))

@@ -113,13 +113,20 @@ class Hash(Frozen):
     buckets: int = Field(ge=2)
 
 
-class Image(Frozen):
-    """A JPEG, PNG, GIF or BMP file as pixels of one size: decoded, resized (antialiased bilinear), uint8."""
+class Image(Grown):
+    """A JPEG, PNG, GIF or BMP file as pixels of one size: decoded, resized (antialiased bilinear), uint8. Or the pixels
+    themselves, one byte each, row by row."""
+
+    newer = ("encoding",)
 
     op: Literal["image"] = "image"
     height: int = Field(ge=1, le=4096)
     width: int = Field(ge=1, le=4096)
     channels: Literal[1, 3] = 3
+    encoding: Literal["auto", "file", "raw"] = Field(
+        default="auto",
+        description="raw: height x width x channels bytes of pixels; auto: raw where every train value has that size",
+    )
 
 
 class DateParts(Frozen):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.config import Frozen, Grown
+from headway.config import Grown
 from headway.schema.columns import Column
 
 
-class FittedOp(Frozen):
+class FittedOp(Grown):
     """One operation with its fitted numbers; which fields are set depends on `op`."""
+
+    newer = ("raw",)
 
     op: str
     mean: float | None = None
@@ -26,6 +28,8 @@ class FittedOp(Frozen):
     buckets: int | None = None
     pixels: tuple[int, int, int] | None = None
     """image: height, width, channels"""
+    raw: bool = False
+    """image: a value is its pixels, one byte each, rather than a file"""
 
 
 class Fitted(Grown):

@@ -4,12 +4,16 @@
 
 In training and evaluation, `Tolerant` stands in for `decode_images`: ingest has looked at every image with Pillow, but
 TensorFlow refuses a few that Pillow takes, and one image should not end a training of hours. It gives black pixels, counts,
-and stops beyond a bound; it says which rows those are, so that they can be given no weight.
+and stops beyond a bound; it says which rows those are, so that they can be given no weight. It decodes all rows of a record
+in one loop, and again row by row where one of them fails.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -27,33 +31,26 @@ def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
     image.set_shape([None, None, channels])
-    resized = tf.image.resize(image, [height, width], antialias=True)
-    return tf.cast(tf.clip_by_value(tf.round(resized), 0.0, 255.0), tf.uint8)
+
+    def resized() -> tf.Tensor:
+        floats = tf.image.resize(image, [height, width], antialias=True)
+        return tf.cast(tf.clip_by_value(tf.round(floats), 0.0, 255.0), tf.uint8)
+
+    fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
+    return tf.ensure_shape(tf.cond(fits, lambda: image, resized), pixels)
 
 
-def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
-    """Decode like `decode_one`, eagerly, with 2 ops instead of 14, whose calls would take longer than a small image."""
-    height, width, channels = pixels
-    # beside a GPU the ops would copy there and back, and threads that do so get each other's errors: TensorFlow's fault
-    with tf.device("/CPU:0"):
-        image = tf.io.decode_image(file, channels=channels, expand_animations=False)
-        pixels_of_file: NDArray[np.uint8] = image.numpy()
-        if pixels_of_file.shape[:2] == (height, width):
-            return pixels_of_file
-        size = np.array([height, width], np.int32)
-        resized = tf.raw_ops.ScaleAndTranslate(  # tf.image.resize(antialias=True)
-            images=tf.expand_dims(image, 0),
-            size=size,
-            scale=size.astype(np.float32) / np.array(pixels_of_file.shape[:2], np.float32),
-            translation=np.zeros(2, np.float32),
-            kernel_type="triangle",
-            antialias=True,
-        ).numpy()
-    return np.clip(np.rint(resized[0]), 0.0, 255.0).astype(np.uint8)
+def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False) -> tf.Tensor:
+    """Decode files (string [rows]) to uint8 [rows, height, width, channels]; zeros where not `present`.
 
+    Args:
+        raw: the files are the pixels themselves, one byte each, row by row.
 
-def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -> tf.Tensor:
-    """Decode files (string [rows]) to uint8 [rows, height, width, channels]; zeros where not `present`."""
+    Raises:
+        tf.errors.InvalidArgumentError: when it runs: one is damaged, or of another number of raw pixels.
+    """
+    if raw:
+        return _raw_pixels(files, present, pixels)
     present = tf.ones_like(files, tf.bool) if present is None else present
 
     def decode_row(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -61,6 +58,17 @@ def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -
 
     decoded = tf.map_fn(decode_row, (files, present), fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
     return tf.ensure_shape(decoded, [None, *pixels])
+
+
+def _raw_pixels(values: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -> tf.Tensor:
+    size = math.prod(pixels)
+    if present is not None:
+        values = tf.where(present, values, tf.constant(bytes(size)))
+    whole = tf.reduce_all(tf.equal(tf.strings.length(values), size))
+    message = f"raw pixels have {size:,} bytes ({' x '.join(map(str, pixels))}), but the values have"
+    with tf.control_dependencies([tf.debugging.Assert(whole, [message, tf.strings.length(values)])]):
+        flat = tf.io.decode_raw(values, tf.uint8)
+    return tf.reshape(flat, [-1, *pixels])
 
 
 class Tolerant:
@@ -77,33 +85,68 @@ class Tolerant:
         self.most, self.refused = most, 0
         self._lock = threading.Lock()
 
-    def __call__(self, files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -> tuple[tf.Tensor, tf.Tensor]:
+    @tf.autograph.experimental.do_not_convert
+    def __call__(
+        self, files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """(pixels as of `decode_images`, whether each row can be used: bool [rows])."""
         present = tf.ones_like(files, tf.bool) if present is None else present
 
-        def decode(
-            files: NDArray[np.object_], present: NDArray[np.bool_]
-        ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-            images, usable = np.zeros([len(files), *pixels], np.uint8), np.ones(len(files), np.bool_)
-            for row in np.flatnonzero(present):
-                try:
-                    images[row] = decode_now(files[row], pixels)
-                except tf.errors.InvalidArgumentError as error:
-                    usable[row] = False
-                    self._count(error)
-            return images, usable
+        def decode(files: tf.Tensor, present: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return decode_images(files, present, pixels, raw=raw), tf.ones_like(present)
 
-        # a Python call a record, in which nearly all of the time is TensorFlow's decoding
-        signature = (tf.TensorSpec([None, *pixels], tf.uint8), tf.TensorSpec([None], tf.bool))
-        return numpy_op(decode, signature, thread_safe=True, stateful=False)(files, present)
+        def row_by_row() -> tuple[tf.Tensor, tf.Tensor]:
+            def decode_row(row: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+                images, usable = _unless_refused(decode, row[0][None], row[1][None], pixels)
+                good = tf.size(usable) > 0
+                return tf.cond(good, lambda: images[0], lambda: tf.zeros(pixels, tf.uint8)), good
 
-    def _count(self, error: tf.errors.InvalidArgumentError) -> None:
+            signature = (tf.TensorSpec(pixels, tf.uint8), tf.TensorSpec([], tf.bool))
+            images, usable = tf.map_fn(decode_row, (files, present), fn_output_signature=signature)
+
+            def count(files: NDArray[np.object_], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+                self._count(files[~usable], pixels if raw else None)
+                return usable
+
+            usable = numpy_op(count, tf.TensorSpec([None], tf.bool), thread_safe=True)(files, usable)
+            return tf.ensure_shape(images, [None, *pixels]), usable
+
+        images, usable = _unless_refused(decode, files, present, pixels)
+        return tf.cond(tf.equal(tf.size(usable), tf.size(files)), lambda: (images, usable), row_by_row)
+
+    def _count(self, refused: NDArray[np.object_], raw: Pixels | None) -> None:
         with self._lock:
-            self.refused += 1
+            self.refused += len(refused)
             if self.refused > self.most:
                 raise DataError(
                     f"TensorFlow refused {counted(self.refused, 'image')}, more than {self.most}: "
-                    f"{str(error.message).splitlines()[0]}",
+                    + (_reason(refused[0]) if raw is None else _not_raw(len(refused[0]), raw)),
                     where="training.max_refused_images",
                     fix="look at the images, or allow more",
                 )
+
+
+def _reason(file: bytes) -> str:
+    """Why TensorFlow refuses a file."""
+    try:
+        with tf.device("/CPU:0"):
+            tf.io.decode_image(file, expand_animations=False)
+    except tf.errors.InvalidArgumentError as error:
+        line = str(error.message).splitlines()[0]
+        return re.sub(r"\{\{.*?\}\} | \[Op:\w+\]", "", line)
+    return "its pixels have other channels"
+
+
+def _not_raw(size: int, pixels: Pixels) -> str:
+    return f"a value has {size:,} bytes, not the {math.prod(pixels):,} of {' x '.join(map(str, pixels))} raw pixels"
+
+
+def _unless_refused(
+    decode: Callable[..., tuple[tf.Tensor, tf.Tensor]], files: tf.Tensor, present: tf.Tensor, pixels: Pixels
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Images and flags of `decode`; both of no rows where it fails. A dataset is what can go on after an error."""
+    rows = tf.data.Dataset.from_tensors((files, present)).map(decode).ignore_errors()
+    none = tf.data.Dataset.from_tensors((tf.zeros([0, *pixels], tf.uint8), tf.zeros([0], tf.bool)))
+    options = tf.data.Options()
+    options.autotune.enabled = options.experimental_optimization.apply_default_optimizations = False
+    return rows.concatenate(none).take(1).with_options(options).get_single_element()

@@ -124,12 +124,12 @@ class Transform(tf.Module):
     def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
         """The pixels, uint8 [rows, height, width, channels], zeros for null; and, if asked, which rows are usable."""
         assert fitted.pixels is not None
-        name, present = fitted.column.name, column.present
+        name, present, raw = fitted.column.name, column.present, fitted.ops[-1].raw
         usable = None
         if self._tolerant is None:
-            decoded = decode_images(column.plain(), present, fitted.pixels)
+            decoded = decode_images(column.plain(), present, fitted.pixels, raw=raw)
         else:
-            decoded, usable = self._tolerant(column.plain(), present, fitted.pixels)
+            decoded, usable = self._tolerant(column.plain(), present, fitted.pixels, raw=raw)
         outputs = {name: decoded}
         if fitted.missing_indicator:
             outputs[f"{name}__missing"] = tf.cast(absent([column])[0], tf.float32)

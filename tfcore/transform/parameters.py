@@ -11,6 +11,7 @@ operation is read off 1,001 quantiles.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -384,9 +385,12 @@ def _fit_part(
 
 
 def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStatistics) -> Fitted:
+    pixels = (op.height, op.width, op.channels)
+    # two files of one size, which is just that of the pixels: too unlikely to be one
+    same = stats.distinct > 1 and stats.shortest == stats.longest == math.prod(pixels)
     return Fitted(
         column=column,
-        ops=(FittedOp(op="image", pixels=(op.height, op.width, op.channels)),),
+        ops=(FittedOp(op="image", pixels=pixels, raw=op.encoding == "raw" or (op.encoding == "auto" and same)),),
         missing_indicator=config.impute.indicator and stats.missing > 0,
     )
 

@@ -27,7 +27,7 @@ from tfcore.export import replay_main as replay_script
 from tfcore.export.replay_process import ReplayProcess
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
 from tfcore.export.serving_limits import serving_text
-from tfcore.export.warm_up import warm_up_requests
+from tfcore.export.warm_up import black_image, warm_up_requests
 from tfcore.graph.python_op import python_op
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, save_weights
@@ -739,7 +739,9 @@ def test_a_request_that_the_model_refuses_warms_nothing_up(exported):
         if name == "serving_default":
             raise tf.errors.InvalidArgumentError(None, None, "no")
 
-    found = warm_up_requests(exported["signatures"], COLUMNS, refuses, images=["tailnum"])
+    found = warm_up_requests(
+        exported["signatures"], COLUMNS, refuses, images={"tailnum": black_image(FittedOp(op="image"))}
+    )
     assert found.keys() == exported["signatures"].keys() - {"serving_default"}
     image = found["serving_nullable"]["tailnum"][0]
     assert tf.io.decode_image(image).shape == (1, 1, 1)

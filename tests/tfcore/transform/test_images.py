@@ -56,8 +56,43 @@ def test_a_refused_image_is_counted_and_too_many_are_an_error():
     found, usable = tolerant(files, None, PIXELS)
     assert usable.numpy().tolist() == [True, False, False] and tolerant.refused == 2
     assert not found[1].numpy().any()
-    with pytest.raises(DataError, match="refused 3 images, more than 2"), python_errors():
+    with pytest.raises(DataError, match="refused 4 images, more than 2: jpeg::Uncompress failed"), python_errors():
         tf.function(lambda f: tolerant(f, None, PIXELS))(files)
+
+
+def raw(*values):
+    return [np.full(PIXELS, value, np.uint8).tobytes() for value in values]
+
+
+def test_raw_pixels_are_taken_as_they_are():
+    pixels = np.arange(2 * 8 * 6 * 3, dtype=np.uint16).astype(np.uint8).reshape(2, *PIXELS)
+    files = tf.constant([pixels[0].tobytes(), b"", pixels[1].tobytes()])
+    decode = tf.function(lambda f, p: decode_images(f, p, PIXELS, raw=True))
+    found = decode(files, tf.constant([True, False, True])).numpy()
+    np.testing.assert_array_equal(found, [pixels[0], np.zeros(PIXELS), pixels[1]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="raw pixels have 144 bytes"):
+        decode(files, tf.constant([True, True, True]))
+    found, usable = Tolerant(1)(files, None, PIXELS, raw=True)
+    np.testing.assert_array_equal(found, [pixels[0], np.zeros(PIXELS), pixels[1]])
+    assert usable.numpy().tolist() == [True, False, True]
+    with pytest.raises(DataError, match=r"a value has 0 bytes, not the 144 of 8 x 6 x 3"), python_errors():
+        Tolerant(0)(files, None, PIXELS, raw=True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "photos", "is_raw"),
+    [
+        ("auto", raw(1, 2), True),
+        ("auto", [*raw(1, 2), None], True),
+        ("auto", [*raw(1), b"longer" * 40], False),
+        ("file", raw(1, 2), False),
+        ("raw", [*raw(1), b"longer" * 40], True),
+    ],
+)
+def test_values_of_the_pixels_size_are_raw_unless_the_pipeline_says_else(tmp_path, encoding, photos, is_raw):
+    image = {"image": {"height": 8, "width": 6, "encoding": encoding}}
+    found = written(tmp_path, photos).fit({"photo": ColumnTransform(transform=image)}, "binary")
+    assert found.fitted[0].ops[-1].raw == is_raw
 
 
 def written(tmp_path, photos):
