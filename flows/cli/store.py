@@ -98,6 +98,8 @@ def _training_sentences(result: dict[str, Any]) -> list[str]:
         lines.append(f"strategy {result['strategy']}: {split}")
     elif "strategy" in result:
         lines.append(f"strategy {result['strategy']}")
+    if begun := result.get("warm_start"):
+        lines.append(begun["says"])
     if result.get("stopped") == "loss":
         lines.append(f"stopped at step {result['steps']:,}: the training loss had fallen to training.stop_at_loss")
     if scale := result.get("loss_scale"):

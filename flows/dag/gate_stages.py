@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.dag.model_stages import ModelSteps
-from flows.dag.references import best_version, check_metrics, data_of, label_facts
+from flows.dag.references import best_version, check_metrics, data_of, label_facts, trained_parts
 from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
-from headway.evaluation.gate import Candidate, Champion, GateRequest, Parts, Repeat, trained_on
+from headway.evaluation.gate import Candidate, Champion, GateRequest, Repeat, trained_on
 from headway.messages import counted, metrics_line
 from headway.registry.registry import Version
 
@@ -98,7 +98,12 @@ class GateSteps(ModelSteps):
             judge
             for judge in judges
             if judge.role == "champion"
-            and not trained_on(*_learned(judge), tuple(self.parts["eval"]), self._split_digest())
+            and not trained_on(
+                trained_parts(judge.version),
+                judge.version.facts.get("split", ""),
+                tuple(self.parts["eval"]),
+                self._split_digest(),
+            )
         ]
         beside = {judge.role: judge.scored for judge in fair if judge.scored is not None}
         return self._measure("measure", self.candidate, beside)
@@ -194,9 +199,9 @@ class GateSteps(ModelSteps):
             model=str(facts.get("train")),
             predictions=predictions,
             incompatible=reason,
-            train=_learned(judge)[0],
+            train=trained_parts(judge.version),
             data=facts.get("data") or {},
-            split=_learned(judge)[1],
+            split=facts.get("split", ""),
             worth=facts.get("worth"),
             repeats=tuple(
                 GateSteps._repeat(repeat["seed"], repeat["train"], scored)
@@ -215,9 +220,3 @@ class GateSteps(ModelSteps):
         rolled_back = registry.rolled_back()
         numbers = [version.number for version in registry.versions() if version.facts.get("train") in trained]
         return next((f"version {number}, {why}" for number, why in rolled_back.items() if number in numbers), None)
-
-
-def _learned(judge: Judge) -> tuple[Parts, str]:
-    """(what a judge was trained on, the digest of the split that it comes from)"""
-    facts = judge.version.facts
-    return tuple((span, part) for span, part in facts.get("train_parts", [])), facts.get("split", "")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.data_stages import DataSteps
-from flows.dag.references import data_of, label_facts
+from flows.dag.references import data_of, label_facts, trained_parts
 from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, MEASURE, REPLAY, TRAIN
 from flows.dag.step import Output, Step
+from flows.dag.warm_start import Parent, parent_of
 from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.worst_slices import searched
@@ -46,6 +47,8 @@ class ModelSteps(DataSteps):
     """The exports of the others."""
     measured: Output
     """What the candidate's predictions amount to."""
+    parents: dict[int, Parent | None]
+    """The model that the training of each seed begins with."""
 
     @property
     def trained(self) -> Output:
@@ -97,6 +100,7 @@ class ModelSteps(DataSteps):
 
     def _train(self) -> None:
         """Train a model for each of `gate.repeats` seeds; only the champion where it is one of them."""
+        self.parents = {}
         first = self.run_spec.chosen_seed
         repeats = 1 if self.run_spec.trial else self.pipeline.gate.repeats
         steps = {seed % 2**31: self._train_step(seed % 2**31) for seed in range(first, first + repeats)}
@@ -110,7 +114,8 @@ class ModelSteps(DataSteps):
         key: dict[str, Any] = {
             "config": {
                 "model": self.model.model_dump(mode="json"),
-                "training": training.model_dump(mode="json", exclude={"worker_timeout"}),  # it changes no bit
+                # a timeout changes no bit, and a warm start has a key of its own
+                "training": training.model_dump(mode="json", exclude={"worker_timeout", "warm_start"}),
                 "seed": seed,
             },
             **self._module(),
@@ -121,6 +126,11 @@ class ModelSteps(DataSteps):
         trial = self.run_spec.trial
         if trial is not None:
             key["trial"] = trial.model_dump(mode="json")
+        parent, note = parent_of(self.run_spec, key, evaluation=tuple(self.parts["eval"]), split=self._split_digest())
+        self.run_result.notes += [note] if note and note not in self.run_result.notes else []
+        self.parents[seed] = parent
+        if parent is not None:
+            key["warm_start"] = parent.key
         name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
 
         def request() -> dict[str, Any]:
@@ -133,6 +143,7 @@ class ModelSteps(DataSteps):
                 "loss": self.run_spec.loaded.loss_file,
                 "checkpoints": self.run_spec.store.checkpoints / name,
                 "trial": trial,
+                "warm_start": parent.request(self.run_spec) if parent is not None else None,
                 # a study's trials are compared in its table, and nobody turns their knobs
                 "summaries": None if trial else self.run_spec.store.summaries / self.pipeline.name / name,
                 "control": None if trial else self.run_spec.loaded.control_file,
@@ -420,7 +431,16 @@ class ModelSteps(DataSteps):
             "test": self.run_result.test,
             "standing": standing_of(verdict) if "comparisons" in verdict else None,
             "signatures": export.get()["signatures"],
+            **self._inherited(),
         }
+
+    def _inherited(self) -> dict[str, Any]:
+        """Return what a version says of the model that its training began with."""
+        parent = self.parents[self.training_of.seed]
+        if parent is None:
+            return {}
+        parts = [list(part) for part in trained_parts(parent.version)]
+        return {"warm_start": parent.version.number, "inherited_parts": parts}
 
     def _already(self, champion: Version) -> None:
         reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"

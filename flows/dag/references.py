@@ -106,6 +106,12 @@ def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) ->
     )
 
 
+def trained_parts(version: Version) -> Parts:
+    """The (span, part) of every row that a version was trained on, or that the model was which it began with."""
+    parts = [*version.facts.get("inherited_parts", []), *version.facts.get("train_parts", [])]
+    return tuple(dict.fromkeys((span, part) for span, part in parts))
+
+
 def best_version(
     run_spec: RunSpec, champion: Version, *, task: str | None, evaluation: Parts, split: str
 ) -> Version | None:
@@ -125,7 +131,7 @@ def best_version(
     facts = {number: version.facts for number, version in versions.items()}
     barred = set()
     for number, details in facts.items():
-        parts = tuple((span, part) for span, part in details.get("train_parts", []))
+        parts = trained_parts(versions[number])
         if details.get("task") != known_task or trained_on(parts, details.get("split", ""), evaluation, split):
             barred.add(number)
     metric = config.primary_metric(known_task, ranked=run_spec.loaded.pipeline.ndcg_at is not None)

@@ -36,7 +36,7 @@ from tfcore.models.user_model import user_model
 
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
-_VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
+VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def build(
@@ -167,7 +167,7 @@ def extract_weights(checkpoint: Path, prefix: Path) -> None:
     """As `save_weights`, from a checkpoint that holds the model and more."""
     stored = tf.train.load_checkpoint(str(checkpoint))
     count = sum(1 for name in stored.get_variable_to_shape_map() if re.fullmatch(r"model/\d+/\.ATTRIBUTES/.*", name))
-    values = [stored.get_tensor(_VARIABLE.format(i)) for i in range(count)]
+    values = [stored.get_tensor(VARIABLE.format(i)) for i in range(count)]
     tf.train.Checkpoint(model=[tf.Variable(value) for value in values]).write(str(prefix))
 
 
@@ -178,7 +178,7 @@ def load_weights(model: keras.Model, prefix: Path) -> None:
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", where=str(prefix)) from None
     for number, variable in enumerate(model.variables):
-        shape = stored.get(_VARIABLE.format(number))
+        shape = stored.get(VARIABLE.format(number))
         if shape != list(variable.shape):
             raise StoreError(
                 f"holds {shape} for variable {number}, where the model has {variable.path} {list(variable.shape)}",

@@ -28,7 +28,7 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
         ConfigError: the layout has no inputs.
     """
     parts, penalty = [], l2(config.l2)
-    if seen := _seen(config, layout):
+    if seen := seen_columns(config, layout):
         sizes, ids = [layout.categorical[column].size for column in seen], inputs["categorical"]
         if len(sizes) < len(layout.categorical):
             ids = keras.ops.take(ids, seen, axis=1)
@@ -51,7 +51,7 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
     return parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
 
 
-def _seen(config: ModelConfig, layout: Layout) -> list[int]:
+def seen_columns(config: ModelConfig, layout: Layout) -> list[int]:
     """The categorical columns that the hidden layers see; all, where there would be no input at all."""
     most = config.most_ids
     seen = [column for column, entry in enumerate(layout.categorical) if most is None or entry.size <= most]

@@ -23,7 +23,7 @@ def linear_parts(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
     by about the learning rate, so that the linear model is there first and the hidden layers learn what it leaves.
     """
     count = label_head(layout.label).outputs
-    speed = LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32) if config.linear else 1.0
+    speed = linear_speed(config, layout)
     # the penalty is that of the weight as it counts
     penalty = l2(config.linear_l2 * speed**2)
     parts = []
@@ -53,6 +53,13 @@ def linear_parts(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
     if speed == 1.0:
         return parts
     return [keras.layers.Rescaling(speed, name=f"wide_speed_{number}")(part) for number, part in enumerate(parts)]
+
+
+def linear_speed(config: ModelConfig, layout: Layout) -> float:
+    """The number by which the linear path is multiplied."""
+    if not config.linear:
+        return 1.0
+    return LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)
 
 
 def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:

@@ -30,6 +30,16 @@ class TrialConfig(Frozen):
     holdout: float = Field(gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on")
 
 
+class WarmStart(Frozen):
+    """The earlier model whose weights a training begins with."""
+
+    version: int
+    trained: Path
+    """Output of its train stage."""
+    transform: TransformParameters
+    model: ModelConfig
+
+
 class Pruning(Frozen):
     """The Optuna study that may end a trial early."""
 
@@ -53,4 +63,5 @@ class TrainRequest(Frozen):
     checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
     summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
     trial: TrialConfig | None = Field(default=None, description="a trial of a study; None: an ordinary training")
+    warm_start: WarmStart | None = Field(default=None, description="the model to begin with; None: initial weights")
     control: Path | None = Field(default=None, description="a file that may change knobs while training runs")

@@ -63,6 +63,8 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
     }
     if (scale := session.learner.train_step.scale) is not None:
         result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": recorder.retryable}
+    if session.warm_start is not None:
+        result["warm_start"] = session.warm_start
     if (trial := next((callback for callback in session.callbacks if isinstance(callback, Trial)), None)) is not None:
         result |= trial.facts()
     if config.keep_best and session.checkpoints:

@@ -48,6 +48,7 @@ from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
 from tfcore.train.steps.stop_condition import StopCondition
 from tfcore.train.training_data import TrainingData, class_counts, class_names
+from tfcore.train.warm_start import warm_start
 from tfcore.train.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 
 __all__ = ["Callback", "PeriodicAction", "TrainingSession"]
@@ -122,6 +123,7 @@ class TrainingSession:
         total: steps of the whole training. start, step: where this process began, and how far it is.
         stack: steps of the batches that are handed to one call.
         checkpoints: those of the request's folder, or None.
+        warm_start: what became of the weights that it began with; None: it began with none.
         callbacks: in the order in which they act.
     """
 
@@ -157,6 +159,7 @@ class TrainingSession:
         """The checkpoint that this process goes on from."""
         with self.placement.scope():
             self.learner = self._learner()
+            self.warm_start = self._warm_start()
         self._workers: DistributedLearner | None = None
         if self.placement.several:
             assert isinstance(self.learner, DistributedLearner)
@@ -228,6 +231,14 @@ class TrainingSession:
             ranking=config.ranking,
             log=self.monitor.log,
         )
+
+    def _warm_start(self) -> dict[str, Any] | None:
+        """Begin with an earlier model's weights, if the request says so; what became of them."""
+        if self.request.warm_start is None:
+            return None
+        log = self.monitor.log if self.checkpoint is None else lambda line: None
+        parent = self.request.warm_start
+        return warm_start(self.model, self.request, parent, assign=self.checkpoint is None, log=log)
 
     def _jit(self) -> Jit:
         config = self.request.training

@@ -93,7 +93,7 @@ class TrainingConfig(Grown):
 
     newer = (
         *("augment", "ranking", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"),
-        *("strategy", "replicas", "workers", "worker_timeout", "loss"),
+        *("strategy", "replicas", "workers", "worker_timeout", "loss", "warm_start"),
     )
 
     epochs: float | None = Field(
@@ -115,6 +115,11 @@ class TrainingConfig(Grown):
         default=None,
         description=f"{', '.join(LOSSES)}, or module:function of (batch, outputs) that gives one number per row; "
         "default: the task's",
+    )
+    warm_start: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] | None = Field(
+        default=None,
+        description="begin with the weights of a version: champion, previous, an alias or a number. Without a champion "
+        "yet: as ever",
     )
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
@@ -191,6 +196,11 @@ class TrainingConfig(Grown):
         if not isinstance(value, dict):
             return value
         return {name: setting for name, setting in value.items() if setting != "auto" or name in ("jit", "strategy")}
+
+    @field_validator("warm_start", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @field_validator("optimizer", mode="before")
     @classmethod
