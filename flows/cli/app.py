@@ -42,6 +42,7 @@ COMMANDS = {
         "tune": "studies.tuning: try settings of the training and the model, judged on a holdout of the train rows",
         "skew": "studies.logged_requests: hold logged requests against the same rows in the data, value by value\n\nIt ends "
         "with 3 when something differs.",
+        "ablate": "studies.ablation: train without each column, and compare with the model that has them all",
     },
     "Look": {
         "models": "versions.promotion: the versions in the registry, the champion and the aliases",

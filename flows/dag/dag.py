@@ -48,7 +48,8 @@ class _Dag(GateSteps):
         yield "transform"
         self._train()
         yield "train"
-        champion = self.run_spec.registry.champion()
+        stand_in = self.run_spec.against
+        champion = None if stand_in is not None else self.run_spec.registry.champion()
         trained = self.trained.fingerprint
         if champion is not None and not self.run_spec.force and champion.facts.get("train") == trained:
             self._already(champion)
@@ -56,7 +57,7 @@ class _Dag(GateSteps):
         self._evaluate_seeds()
         if champion is not None:
             self._note_other_rows(champion)
-        judges = self._judges(champion)
+        judges = self._judges(champion) if stand_in is None else [self._stand_in(stand_in)]
         self.measured = self._measure_candidate(judges)
         self.run_result.evaluation = self.measured.result
         yield "evaluate"
@@ -65,7 +66,7 @@ class _Dag(GateSteps):
             tested = ["evaluate test", "measure test"] if self.parts["test"] else []
             self.run_result.later = ["gate", *tested, "export", "replay", "promote"]
             return
-        if verdict["promote"]:
+        if verdict["promote"] and stand_in is None:
             self._test()
         yield "gate"
         if not verdict["promote"] and self.run_spec.last is None:

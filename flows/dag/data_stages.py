@@ -258,7 +258,9 @@ class DataSteps:
     def _transform(self) -> None:
         analysed = self._analyse()
         transforms = self.columns.transforms(self.pipeline.column_configs())
-        columns = tuple(column for column in self.columns.read if column.name in self.columns.stored)
+        without = self.run_spec.without
+        columns = tuple(c for c in self.columns.read if c.name in self.columns.stored and c.name not in without)
+        transforms = {name: transform for name, transform in transforms.items() if name not in without}
         task_file = self.run_spec.loaded.task_file
         key: dict[str, Any] = {
             "config": {name: t.model_dump(mode="json") for name, t in transforms.items()},

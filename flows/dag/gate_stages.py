@@ -108,6 +108,11 @@ class GateSteps(ModelSteps):
         beside = {judge.role: judge.scored for judge in fair if judge.scored is not None}
         return self._measure("measure", self.candidate, beside)
 
+    @staticmethod
+    def _stand_in(scored: Output) -> Judge:
+        """Return another model's evaluation in the champion's place; its version is none of the registry."""
+        return Judge("champion", Version(number=0, path=scored.path, created="", facts={}), scored)
+
     def _test(self) -> None:
         """Score the test split with a candidate that passed: reported, and never used to decide."""
         if not sum(out.get()["splits"][part]["rows"] for out, part in self._of("test") if out.result is not None):

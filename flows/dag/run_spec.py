@@ -57,6 +57,10 @@ class RunSpec:
     """The registry's name, where it is not the pipeline's."""
     trial: TrialConfig | None = None
     """Trains as a trial of a study, on the train rows without a holdout of them."""
+    without: frozenset[str] = frozenset()
+    """Raw columns that the model does not see: of an ablation."""
+    against: Output | None = None
+    """The evaluation of the model to compare with, in place of the champion's: of an ablation."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
     """Checksums of the spans' files, read once a process."""
 

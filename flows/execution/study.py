@@ -18,11 +18,12 @@ from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import REPLAY, TRAIN, RunResult, RunSpec
+from flows.dag.run_spec import GATE, REPLAY, TRAIN, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child
 from flows.progress.terminal import Reporter
+from headway.monitor import Monitor
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
 from tfcore.export.replay_process import ReplayProcess
@@ -55,6 +56,9 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
     ):
         told: set[str] = set()
 
+        def monitor(title: str) -> Monitor:
+            return Monitor(report.stop) if title == GATE.name else report.monitor(title)
+
         def made(output: Output) -> None:
             if output.fingerprint not in told:  # what variants share is told once
                 report.output(output)
@@ -65,7 +69,7 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
         def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
             report.check()
             runtime = {REPLAY.name: {"process": replay}, TRAIN.name: training}
-            engine = Engine(store, child=child, monitor_for=report.monitor, on_output=made, runtime=runtime)
+            engine = Engine(store, child=child, monitor_for=monitor, on_output=made, runtime=runtime)
             return run_dag(variant, engine, freeze=freeze)
 
         yield run
