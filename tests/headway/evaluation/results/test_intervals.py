@@ -50,7 +50,7 @@ def test_the_interval_is_as_wide_as_a_bootstraps(task, weighted, grouped):
         assert low < metric.on(rows) < high
         ratio = (high - low) / 2 / 1.2816 / drawn.std(ddof=1)
         # an absolute value near 0 has no derivative there, and its interval is too wide rather than too narrow
-        assert 0.8 < ratio < (1.7 if metric.name in ("ece", "bias") else 1.2), metric.name
+        assert 0.8 < ratio < (1.7 if metric.name in ("ece", "bias", "miscoverage") else 1.2), metric.name
 
 
 @pytest.mark.slow
