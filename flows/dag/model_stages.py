@@ -313,7 +313,8 @@ class ModelSteps(DataSteps):
             assert training.scored is not None
             metrics = training.scored.get()["metrics"]
             if metric not in metrics:  # one of evaluation.metrics
-                metrics = self._measure("measure" + self._suffix(training.seed), training.scored, {}).get()["metrics"]
+                measured = self._measure("measure" + self._suffix(training.seed), training.scored, {})
+                metrics = {} if measured.result is None else measured.result["metrics"]  # None in a plan
             value = metrics.get(metric)
             return (-math.inf if value is None else sign * value), training.seed
 

@@ -216,7 +216,7 @@ def test_repeats_compare_means_and_export_the_median_seed(run, monkeypatch):
     shares = {0: 0.10, 1: 0.13, 2: 0.11}
     first, titles, registry = run("2024-01", shares, gate__repeats=3)
     assert [title for title in titles if title.startswith("train")] == ["train", "train seed 1", "train seed 2"]
-    assert titles[-5:] == ["evaluate test", "export seed 2", "export", "export seed 1", "replay"]
+    assert titles[-5:] == ["measure test", "export seed 2", "export", "export seed 1", "replay"]
     facts = registry.champion().facts
     assert facts["seed"] == 2 and facts["metrics"]["accuracy"] == 0.89
     assert [repeat["seed"] for repeat in facts["repeats"]] == [0, 1] and len(first.verdict["seeds"]) == 2
