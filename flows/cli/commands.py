@@ -164,19 +164,28 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
             value["statistics"] = last.get()["columns"]
         if run_spec.last == "evaluate":
             value["evaluation"] = last.get()
+        outputs = [last]
+        if (importance := _output(record, run_spec, "importance")) is not None:
+            value["importance"] = importance.get()
+            outputs.append(importance)
         if not options.json:
-            text = "\n".join([*_tables(last), text])
+            text = "\n".join([*(line for output in outputs for line in _tables(output)), text])
     return answer(options, value, text)
 
 
 def _last(record: dict[str, Any], run_spec: RunSpec) -> Output | None:
     """The output of the run's last stage."""
-    from flows.dag.run_spec import MEASURE
+    last = record["stages"][-1]["stage"] if record["stages"] else ""
+    ends = "measure" if run_spec.last == "evaluate" else run_spec.last
+    return _output(record, run_spec, last) if last == ends else None
+
+
+def _output(record: dict[str, Any], run_spec: RunSpec, stage: str) -> Output | None:
+    """The output of the last step of a stage, if the run had one."""
     from flows.dag.step import find_output
 
-    ran = record["stages"][-1] if record["stages"] else {}
-    last = MEASURE.name if run_spec.last == "evaluate" else run_spec.last
-    return find_output(run_spec.store, **ran) if ran.get("stage") == last else None
+    ran = next((step for step in reversed(record["stages"]) if step["stage"] == stage), None)
+    return None if ran is None else find_output(run_spec.store, **ran)
 
 
 def _tables(output: Output) -> list[str]:

@@ -80,6 +80,11 @@ class EvaluationConfig(Frozen):
         description="how a binary model's threshold is chosen: f1, {recall: 0.9}, {precision: 0.8}, "
         "{cost: {false_positive: 1, false_negative: 10}} or a number; precision, recall and costs at it are reported",
     )
+    importance: int | None = Field(
+        default=None,
+        ge=20,
+        description="measure how much each column matters to the model, on so many eval rows at most; left out: not measured",
+    )
     metrics: dict[str, Better] = Field(
         default={},
         description="metrics of your own: module:function of a file beside the pipeline, and whether higher or lower is "

@@ -57,6 +57,8 @@ class _Dag(GateSteps):
         self._evaluate_seeds()
         if champion is not None:
             self._note_other_rows(champion)
+        if stand_in is None:
+            self._importance()
         judges = self._judges(champion) if stand_in is None else [self._stand_in(stand_in)]
         self.measured = self._measure_candidate(judges)
         self.run_result.evaluation = self.measured.result

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.dag.data_stages import DataSteps
 from flows.dag.references import data_of, label_facts, trained_parts
-from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, MEASURE, REPLAY, TRAIN
+from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, IMPORTANCE, MEASURE, REPLAY, TRAIN
 from flows.dag.step import Output, Step
 from flows.dag.warm_start import Parent, parent_of
 from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
@@ -234,6 +234,30 @@ class ModelSteps(DataSteps):
 
         return self._call(EVALUATE, title, key, request)
 
+    def _importance(self) -> None:
+        """How much each column matters to the trained model, where the config asks for it."""
+        rows = self.pipeline.evaluation.importance
+        if rows is None:
+            return
+        inputs = {"transform": self.transform.fingerprint, "train": self.trained.fingerprint}
+        key = {
+            "config": {"rows": rows},
+            "seed": self.training_of.seed,
+            **self._module(),
+            "inputs": inputs | {"examples": self._examples_key("eval")},
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "model": self._model_of(self.training_of),
+                "transform": self._parameters(),
+                "examples": self._examples("eval"),
+                "rows": rows,
+                "seed": self.training_of.seed,
+            }
+
+        self._call(IMPORTANCE, "importance", key, request)
+
     def _measure(self, title: str, scored: Output, beside: Mapping[str, Output], given: float | None = None) -> Output:
         """Measure predictions.
 
@@ -321,9 +345,12 @@ class ModelSteps(DataSteps):
         return sorted(trainings, key=quality)
 
     def _evaluate_trained(self, title: str, training: Training, split: str = "eval") -> Output:
-        config, trained = self.model.model_dump(mode="json"), training.output
-        model = {"kind": "trained", "path": trained.path, "config": config, **self._code(training.seed)}
-        return self._evaluate(title, model, {"train": trained.fingerprint}, split)
+        return self._evaluate(title, self._model_of(training), {"train": training.output.fingerprint}, split)
+
+    def _model_of(self, training: Training) -> dict[str, Any]:
+        """Return the part of the request of a stage that loads a trained model."""
+        config = self.model.model_dump(mode="json")
+        return {"kind": "trained", "path": training.output.path, "config": config, **self._code(training.seed)}
 
     def _split_digest(self) -> str:
         """Return a digest of the settings that assign rows to splits; if it differs, so do the eval rows."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.step import Output
-from flows.progress.evaluation_tables import evaluation_tables
+from flows.progress.evaluation_tables import evaluation_tables, importance_table
 from headway.messages import counted, number
 from headway.validation.anomaly import summary_table
 
@@ -57,6 +57,9 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 text = f"# {output.title}\n\nIt cannot score these rows: {result['incompatible']}\n"
                 return [Artifact(key, output.title, markdown=text)]
             return [Artifact(key, f"{output.title}: metrics", markdown=metrics_markdown(output.title, result))]
+        case "importance":
+            title, rows = importance_table(result)
+            return [Artifact("importance", title, table=rows)]
         case "measure":
             key = "-".join(["evaluation", *output.title.removeprefix("measure").split()[:1]])
             artifacts = [Artifact(key, f"{output.title}: metrics", markdown=evaluation_markdown(output.title, result))]

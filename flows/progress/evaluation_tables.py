@@ -44,6 +44,22 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
         yield f"--json also has the points of {some(curves, 5)}", []
 
 
+def importance_table(result: Mapping[str, Any]) -> tuple[str, Rows]:
+    """Return (title, rows) of how much each column matters, the most important first."""
+    title = f"how much worse {result['metric']} ({number(result['value'])}) is without a column, "
+    title += f"on {counted(result['rows'], 'row')}, with 95% intervals"
+    rows = [
+        {
+            "column": each["column"],
+            "permuted": number(each["permuted"]),
+            "interval": interval_text(each["interval"]),
+            "missing": _cell(each["missing"]),
+        }
+        for each in result["columns"]
+    ]
+    return title, rows
+
+
 def metric_rows(result: Mapping[str, Any]) -> Rows:
     """Return a row per metric: its value, its interval, and what other models have on the same rows."""
     others, intervals = result.get("baselines") or {}, result.get("intervals") or {}

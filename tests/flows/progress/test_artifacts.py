@@ -124,6 +124,14 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     assert "| auc | undefined |  | 0.5 |" in artifact.markdown and "| LGA |" in artifact.markdown
 
 
+def test_importance_is_a_table():
+    columns = [{"column": "dist", "permuted": 0.2, "interval": [0.1, 0.3], "missing": None}]
+    result = {"rows": 900, "metric": "auc", "value": 0.9, "columns": columns}
+    [artifact] = artifacts_of(_output("importance", result))
+    assert "how much worse auc (0.9) is without a column, on 900 rows" in artifact.description
+    assert artifact.table == [{"column": "dist", "permuted": "0.2", "interval": "0.1 to 0.3", "missing": ""}]
+
+
 def test_a_verdict_gives_its_reasons_and_both_models():
     text = verdict_markdown(VERDICT)
     assert "**not** promoted" in text and "- auc 0.8 is under 0.85" in text and "| auc | 0.8 | 0.9 |" in text

@@ -1,0 +1,79 @@
+"""Importance: what the label rests on matters most, what says nothing does not, lists and nulls too."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tfcore.evaluation.importance import ImportanceRequest, importance
+from tfcore.evaluation.request import EvaluateRequest, TrainedModel
+from tfcore.evaluation.stage import predict
+from tfcore.models.config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
+
+COLUMNS = (
+    Column(name="strong", type="float32", nullable=True),
+    Column(name="weak", type="float32", nullable=False),
+    Column(name="noise", type="float32", nullable=False),
+    Column(name="kind", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="tags", type="bytes", nullable=False, shape=(None,), encoding="dictionary"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+MODEL = ModelConfig(hidden=(8,), embedding=2)
+
+
+def rows_of(count, seed):
+    r = np.random.default_rng(seed)
+    strong, weak, kind = r.normal(size=count), r.normal(size=count), r.integers(0, 2, count)
+    score = 2.5 * strong + 0.5 * weak + kind - 0.5
+    tags = [[b"a", b"b", b"c"][: r.integers(0, 4)] for _ in range(count)]
+    return pa.table(
+        {
+            "strong": pa.array(strong.astype(np.float32), mask=r.random(count) < 0.05),
+            "weak": weak.astype(np.float32),
+            "noise": r.normal(size=count).astype(np.float32),
+            "kind": pa.array([b"x", b"y"]).take(pa.array(kind, mask=r.random(count) < 0.05)),
+            "tags": pa.array(tags, pa.list_(pa.binary())),
+            "label": (r.random(count) < 1 / (1 + np.exp(-score))).astype(np.int64),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("importance")
+    examples = write_examples(folder / "examples", {"train": rows_of(3000, 1), "eval": rows_of(2500, 2)}, COLUMNS)
+    transform = examples.fit(task="binary")
+    training = TrainingConfig(steps=200, batch_size=128, learning_rate=0.02, jit="off")
+    asked = TrainRequest(examples=(examples.part("train"),), transform=transform, model=MODEL, training=training)
+    train(asked, folder / "trained", Monitor())
+    model = TrainedModel(path=folder / "trained", config=MODEL)
+    return {"model": model, "transform": transform, "examples": (examples.part("eval"),)}
+
+
+def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, tmp_path):
+    result = importance(ImportanceRequest(**trained), tmp_path, Monitor())
+    assert json.loads((tmp_path / "importance.json").read_text()) == result
+    auc = predict(EvaluateRequest(**trained), tmp_path / "evaluated", Monitor())["metrics"]["auc"]
+    assert result["rows"] == 2500 and result["metric"] == "auc" and result["value"] == pytest.approx(auc, abs=1e-6)
+    found = {each["column"]: each for each in result["columns"]}
+    assert next(iter(found)) == "strong" and set(found) == {"strong", "weak", "noise", "kind", "tags"}
+    assert found["strong"]["permuted"] > 0.2 > found["kind"]["permuted"] > 0.005
+    low, high = found["strong"]["interval"]
+    assert low < found["strong"]["permuted"] < high < low + 0.1
+    for name in ("noise", "tags"):
+        low, high = found[name]["interval"]
+        assert low < 0.005 and abs(found[name]["permuted"]) < 0.01
+    assert found["strong"]["missing"] > 0.2 and found["weak"]["missing"] is None
+
+
+def test_a_sample_is_spread_over_the_rows_and_repeatable(trained, tmp_path):
+    first = importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor())
+    assert first["rows"] == 500, "every fifth of 2,500"
+    assert importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor()) == first

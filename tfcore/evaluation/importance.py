@@ -1,0 +1,202 @@
+"""The importance stage: how much worse a trained model predicts without what one raw column says.
+
+    importance(ImportanceRequest(model=..., transform=..., examples=[...]), Path("out"), monitor)
+    # {"metric": "auc", "columns": [{"column": "delay", "permuted": 0.21, "interval": [0.19, 0.23], "missing": 0.18}, ...]}
+
+On a sample of the rows each column in turn is permuted (Breiman, "Random forests", 2001; Fisher, Rudin and Dominici, "All models
+are wrong, but many are useful", 2019), and made missing where it may be null; the rows pass through the transform and the model
+again. The model is not trained anew: a column whose content another one repeats looks unimportant, and so does the other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from pydantic import Field
+
+from headway.config import Frozen
+from headway.errors import DataError
+from headway.evaluation.bootstrap import quantile
+from headway.metrics.base import Floats, Metric, Rows
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from headway.storage.prefetch import RemoteFiles
+from headway.tasks.base import Task
+from tfcore.data.examples import Examples
+from tfcore.data.pipeline import Shards, evaluation_dataset, safe
+from tfcore.evaluation.request import TrainedModel
+from tfcore.evaluation.scorers import TrainedScorer
+from tfcore.heads.table import label_task
+from tfcore.runtime.devices import prepare
+from tfcore.runtime.remote_shards import staged
+from tfcore.train.training_data import labeler, shards_of
+from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.preprocess import transform_of
+from tfcore.transform.raw_column import RawColumn
+
+VERSION = 1
+REPEATS = 3
+"""Permutations of each column; their mean counts."""
+BATCH = 1000
+CONFIDENCE = 0.95
+Values = dict[str, NDArray[Any]]
+"""Of one raw column, [rows, ...] each: values, present, and of a list length."""
+
+
+class ImportanceRequest(Frozen):
+    """Which trained model, and on which rows."""
+
+    model: TrainedModel
+    transform: TransformParameters
+    examples: tuple[Examples, ...]
+    rows: int = Field(default=10_000, ge=20, description="at most so many rows, evenly spread over the split")
+    seed: int = 0
+
+
+def importance(
+    request: ImportanceRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+) -> dict[str, Any]:
+    """Measure the importance of each raw column that the model reads, and write out/importance.json.
+
+    Returns:
+        rows, metric (the task's primary one), value (of the model as it is), columns: the most important first, each with
+        permuted (how much worse the metric is), interval ([low, high] of it, or None) and missing (None for a column that
+        is never null).
+
+    Raises:
+        DataError: there are no rows, or a shard is damaged.
+        StoreError: the model's files are missing or of another model.
+    """
+    with staged(remote, monitor) as stager:
+        prepare(None)
+        shards = shards_of(request.examples, stager)
+        shards.ahead()
+        if not shards.total:
+            raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
+        result = _Study(request, shards, monitor).result()
+    (out / "importance.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return result
+
+
+class _Study:
+    """A sample of the rows, and the model's predictions of it with one column changed."""
+
+    def __init__(self, request: ImportanceRequest, shards: Shards, monitor: Monitor):
+        self._request, self._monitor = request, monitor
+        self._task: Task = label_task(request.transform.label)
+        self._metric: Metric = self._task.metric(self._task.primary)
+        self._columns: tuple[Column, ...] = request.transform.raw
+        self._raw, self._label, self._weight = _sample(request, shards, [c.name for c in self._columns], monitor)
+        self._scorer = TrainedScorer(request.model, request.transform)
+        transform = transform_of(request.transform, request.model.preprocess)
+
+        def transformed(raw: Mapping[str, Mapping[str, tf.Tensor]]) -> dict[str, tf.Tensor]:
+            return dict(transform({name: _raw_column(values) for name, values in raw.items()}))
+
+        self._transform = tf.function(transformed, autograph=False)
+
+    def result(self) -> dict[str, Any]:
+        plain = self._rows(self._raw)
+        value = self._metric.on(plain)
+        random = np.random.default_rng(self._request.seed)
+        found: list[dict[str, Any]] = []
+        for done, column in enumerate(self._columns):
+            values = self._raw[column.name]
+            permuted = [self._without(column, _at(values, random.permutation(len(plain)))) for _ in range(REPEATS)]
+            missing = self._without(column, _missing(values)) if column.nullable else None
+            worse = [self._worse(plain, rows) for rows in permuted]
+            known = [each for each in worse if each is not None]
+            mean = float(np.mean(known)) if len(known) == REPEATS else None
+            found.append(
+                {
+                    "column": column.name,
+                    "permuted": mean,
+                    "interval": None if mean is None else self._interval(plain, permuted, mean),
+                    "missing": None if missing is None else self._worse(plain, missing),
+                }
+            )
+            self._monitor.progress(done + 1, len(self._columns), "columns")
+        found.sort(key=lambda each: -math.inf if each["permuted"] is None else each["permuted"], reverse=True)
+        return {"rows": len(plain), "metric": self._metric.name, "value": value, "columns": found}
+
+    def _without(self, column: Column, values: Values) -> Rows:
+        return self._rows({**self._raw, column.name: values})
+
+    def _rows(self, raw: Mapping[str, Values]) -> Rows:
+        return self._task.rows(self._label, np.concatenate(list(self._predictions(raw))), self._weight)
+
+    def _predictions(self, raw: Mapping[str, Values]) -> Iterator[Floats]:
+        count = len(self._label)
+        size = min(BATCH, count)
+        for start in range(0, count, size):
+            self._monitor.check()
+            # the last batch begins earlier, so that all are of one size
+            begin = min(start, count - size)
+            batch = self._transform({name: _at(values, slice(begin, begin + size)) for name, values in raw.items()})
+            yield self._scorer(batch).exact[start - begin :]
+
+    def _worse(self, plain: Rows, rows: Rows) -> float | None:
+        before, after = self._metric.on(plain), self._metric.on(rows)
+        if before is None or after is None:
+            return None
+        return before - after if self._metric.higher_is_better else after - before
+
+    def _interval(self, plain: Rows, permuted: list[Rows], mean: float) -> list[float] | None:
+        """The interval of the mean worsening: of other rows of the same kind, permuted as these were."""
+        before, after = self._metric.influence(plain), [self._metric.influence(rows) for rows in permuted]
+        if before is None or any(each is None for each in after):
+            return None
+        moved = (np.mean([each for each in after if each is not None], axis=0) - before) * plain.weight
+        reach = quantile(0.5 + CONFIDENCE / 2, math.inf) * math.sqrt(float((moved**2).sum()))
+        return [mean - reach, mean + reach]
+
+
+def _sample(
+    request: ImportanceRequest, shards: Shards, names: list[str], monitor: Monitor
+) -> tuple[dict[str, Values], Floats, Floats]:
+    """(raw values by column, labels, weights) of every so many-th row."""
+    step = -(-shards.total // request.rows)
+    dataset = evaluation_dataset(
+        shards, None, labeler(shards, request.transform), batch=min(4096, shards.total), raw=tuple(names)
+    )
+    parts: dict[str, dict[str, list[NDArray[Any]]]] = {name: {} for name in names}
+    labels, weights, first = [], [], 0
+    for batch in safe(dataset, shards):
+        monitor.check()
+        valid = int(np.count_nonzero(batch["valid"]))
+        at = np.arange(-first % step, valid, step)
+        first += valid
+        labels.append(batch["label"].numpy()[at])
+        weights.append(batch["weight"].numpy()[at])
+        for name in names:
+            for part, key in (("values", ""), ("present", "/present"), ("length", "/length")):
+                if (tensor := batch.get(f"raw/{name}{key}")) is not None:
+                    parts[name].setdefault(part, []).append(tensor.numpy()[at])
+    raw = {name: {part: np.concatenate(arrays) for part, arrays in of.items()} for name, of in parts.items()}
+    return raw, np.concatenate(labels).astype(np.float64), np.concatenate(weights).astype(np.float64)
+
+
+def _at(values: Values, rows: Any) -> Values:
+    return {part: array[rows] for part, array in values.items()}
+
+
+def _missing(values: Values) -> Values:
+    """The column as it is where every row is null."""
+    empty = {part: np.zeros_like(array) for part, array in values.items()}
+    if values["values"].dtype == object:
+        empty["values"] = np.full(values["values"].shape, b"", object)
+    return empty
+
+
+def _raw_column(values: Mapping[str, tf.Tensor]) -> RawColumn:
+    if "length" not in values:
+        return RawColumn(values["values"], values["present"])
+    lists = tf.RaggedTensor.from_tensor(values["values"], lengths=values["length"])
+    return RawColumn(lists.flat_values, values["present"], None, values["length"])
