@@ -121,6 +121,15 @@ class ExportConfig(Frozen):
     limits: ServingLimits = Field(default_factory=ServingLimits, description="what the model may cost a server")
 
 
+class TrackingConfig(Frozen):
+    """An MLflow server that is told of runs, versions and aliases."""
+
+    uri: str | None = Field(
+        default=None, description="http://host:5000, or sqlite:///file; default: MLFLOW_TRACKING_URI, if that is set"
+    )
+    experiment: str | None = Field(default=None, min_length=1, description="default: the pipeline's name")
+
+
 class BucketConfig(Frozen):
     """A store in a bucket."""
 
@@ -168,6 +177,7 @@ class Pipeline(Frozen):
     store: str | BucketConfig = Field(
         default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
     )
+    tracking: TrackingConfig = Field(default_factory=TrackingConfig, description="MLflow, beside the store")
     seed: int = Field(default=0, ge=0, lt=2**31)
 
     @field_validator("columns", mode="before")
@@ -323,6 +333,9 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     if isinstance(source, dict) and isinstance(source.get("path"), str):
         name = expand(source["path"], where=f"{file}: source.path")
         raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
+    tracking = raw.get("tracking")
+    if isinstance(tracking, dict) and isinstance(tracking.get("uri"), str):
+        raw["tracking"] = tracking | {"uri": expand(tracking["uri"], where=f"{file}: tracking.uri")}
     store, where = raw.get("store"), f"{file}: store"
     if isinstance(store, str):
         raw["store"] = expand(store, where=where)

@@ -8,6 +8,7 @@ between the DAG and the engine.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable
@@ -15,11 +16,12 @@ from contextlib import closing
 from typing import Any
 
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import ALREADY, GATE, REPLAY, Executor, RunResult, RunSpec
+from flows.dag.run_spec import ALREADY, GATE, REPLAY, TRAIN, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of
 from flows.execution.tensorflow_process import Child
+from flows.progress import mlflow_tracking
 from flows.progress.terminal import Reporter
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now
@@ -53,6 +55,7 @@ def execute(
         Locked: another run of this pipeline is going on, or `headway gc` does not end.
         HeadwayError: as the stages raise; the run is recorded as failed.
     """
+    mlflow_tracking.check(run_spec.loaded)
     name = run_spec.loaded.pipeline.name
     run = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(2)  # sorts by time
     run_spec.store.create()
@@ -212,6 +215,17 @@ class _Run:
         # what is for people to read; the rest is also worked with
         self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
         self.run_spec.store.save_run(self.record)
+        if self.run_spec.last is None and self.record["state"] != "cancelled":
+            spec = self.run_spec
+            mlflow_tracking.track(spec.loaded, spec.registry, self.record, history=self._history, note=self.report.note)
+
+    def _history(self) -> list[dict[str, Any]]:
+        """Return the points of this run's training; none of one that another run trained."""
+        trained = next((s for s in self.record["stages"] if s["stage"] == TRAIN.name and not s["cached"]), None)
+        if trained is None:
+            return []
+        folder = self.run_spec.store.local(self.run_spec.store.output(TRAIN.name, trained["fingerprint"]))
+        return list(json.loads((folder / "history.json").read_text(encoding="utf-8"))["history"])
 
 
 def publish(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any]) -> Version:

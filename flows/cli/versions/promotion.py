@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,14 @@ def registry_of(pipeline: str, options: Options) -> Registry:
 
     loaded, store = store_of(pipeline, options)
     return Registry(store, loaded.pipeline.name)
+
+
+def tracked(pipeline: str, options: Options, registry: Registry) -> None:
+    """Tell the MLflow server, where there is one, where the pointers point now."""
+    from flows.progress.mlflow_tracking import follow
+
+    loaded, _ = store_of(pipeline, options)
+    follow(loaded, registry, note=lambda line: print(line, file=sys.stderr))
 
 
 def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
@@ -117,7 +126,9 @@ def promote(
     if remove:
         if alias is None or to is not None:
             raise ConfigError("removes an alias, and nothing else", where="--remove", fix="--alias NAME --remove")
-        event = registry_of(pipeline, options).remove_alias(alias, reason=reason)
+        registry = registry_of(pipeline, options)
+        event = registry.remove_alias(alias, reason=reason)
+        tracked(pipeline, options, registry)
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
         run_spec = run_spec_of(pipeline, options, force=True, alias=alias)
@@ -128,10 +139,12 @@ def promote(
     if alias is not None:
         stood = registry.alias(alias) or NOBODY
         event = registry.set_alias(alias, registry.number(to), reason=reason, against=None if force else stood)
+        tracked(pipeline, options, registry)
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
         return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")
     against = None if force else registry.decided_against()
     event = registry.promote(registry.number(to), reason=reason, force=force, against=against)
+    tracked(pipeline, options, registry)
     text = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
     return answer(options, event.model_dump(mode="json"), text)
 
@@ -152,5 +165,6 @@ def rollback(
     against = None if force else registry.decided_against()
     number = None if to is None else registry.number(to)
     event = registry.rollback(number, reason=reason, force=force, against=against)
+    tracked(pipeline, options, registry)
     text = f"version {event.version} is the champion again, in place of {event.previous}"
     return answer(options, event.model_dump(mode="json"), f"{text}; served as {registry.serving / str(event.serving)}")

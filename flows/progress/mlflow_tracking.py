@@ -1,0 +1,201 @@
+"""Runs, metrics, verdicts, versions and aliases in an MLflow server, beside the store, which stays the truth.
+
+    track(loaded, registry, record, note=print)       # after a run
+    follow(loaded, registry, note=print)              # after a promotion or rollback by hand: aliases only
+
+The server is `tracking.uri` of the pipeline, or MLFLOW_TRACKING_URI; without either nothing happens and MLflow is not imported. A
+server that cannot be reached costs a note, never a run. MLflow's registry gets links to Headway's versions, no copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from flows.config.pipeline import LoadedPipeline
+from headway.errors import ConfigError
+from headway.redaction import redact, redacted
+from headway.registry.pointers import CHAMPION
+from headway.registry.registry import Registry
+
+URI = "MLFLOW_TRACKING_URI"
+_SETTINGS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+"""Unless the environment says otherwise. MLflow would wait for minutes for a server that is gone, and report its use."""
+_MOST_PARAMS, _LONGEST = 100, 500
+VERSION, RUN = "headway.version", "headway.run"
+Note = Callable[[str], None]
+History = Callable[[], list[dict[str, Any]]]
+
+
+def uri_of(loaded: LoadedPipeline) -> str | None:
+    """The tracking server of a pipeline; None: there is none."""
+    return loaded.pipeline.tracking.uri or os.environ.get(URI) or None
+
+
+def check(loaded: LoadedPipeline) -> None:
+    """ConfigError when the pipeline names a server and MLflow is not installed."""
+    if loaded.pipeline.tracking.uri is not None and importlib.util.find_spec("mlflow") is None:
+        raise ConfigError(
+            "tracking needs MLflow, which is not installed",
+            where=f"{loaded.file}: tracking.uri",
+            fix="pip install 'headway[mlflow]'",
+        )
+
+
+def track(
+    loaded: LoadedPipeline, registry: Registry, record: Mapping[str, Any], *, history: History = list, note: Note
+) -> None:
+    """Log a run that ended, link the version that it published, and set the aliases.
+
+    Args:
+        record: the run, as it is kept in runs/<run>.json.
+        history: gives the points of the training, each {"step", "loss", "holdout_loss", ...}.
+    """
+    with _server(loaded, note) as server:
+        if server is None:
+            return
+        run_id = server.run(record, history())
+        if record.get("version") is not None and record["state"] != "already champion":
+            server.link(registry, record["version"], run_id)
+        server.point(registry)
+
+
+def follow(loaded: LoadedPipeline, registry: Registry, *, note: Note) -> None:
+    """Point MLflow's aliases where the registry's point, champion among them."""
+    with _server(loaded, note) as server:
+        if server is not None:
+            server.point(registry)
+
+
+@contextlib.contextmanager
+def _server(loaded: LoadedPipeline, note: Note) -> Iterator[_Server | None]:
+    """Whatever goes wrong with the server is a note."""
+    uri = uri_of(loaded)
+    if uri is None:
+        yield None
+        return
+    unset = [name for name in _SETTINGS if name not in os.environ]
+    os.environ.update({name: _SETTINGS[name] for name in unset})
+    try:
+        from mlflow import MlflowClient  # an extra, and seconds to import
+
+        yield _Server(MlflowClient(tracking_uri=uri, registry_uri=uri), loaded)
+    except Exception as error:
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        note(redact(f"MLflow at {uri} was not told of this run: {text[0][:300]}"))
+    finally:
+        for name in unset:
+            os.environ.pop(name, None)
+
+
+class _Server:
+    def __init__(self, client: Any, loaded: LoadedPipeline):
+        self._client, self._pipeline = client, loaded.pipeline
+        self._experiment = loaded.pipeline.tracking.experiment or loaded.pipeline.name
+
+    def run(self, record: Mapping[str, Any], history: list[dict[str, Any]]) -> str:
+        """Log a run; returns its id at the server."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        client, record = self._client, redacted(dict(record))
+        experiment = client.get_experiment_by_name(self._experiment)
+        number = client.create_experiment(self._experiment) if experiment is None else experiment.experiment_id
+        started, ended = (_milliseconds(record[name]) for name in ("started", "ended"))
+        run_id = client.create_run(number, start_time=started, run_name=record["run"]).info.run_id
+        verdict, git = record.get("verdict") or {}, (record.get("code") or {}).get("git") or {}
+        tags = {
+            RUN: record["run"],
+            "headway.pipeline": record["pipeline"],
+            "headway.state": record["state"],
+            "headway.verdict": verdict.get("verdict"),
+            "headway.reasons": "; ".join(verdict.get("reasons", [])),
+            "headway.error": record.get("error"),
+            VERSION: record.get("version"),
+            "mlflow.source.git.commit": git.get("commit"),
+            "mlflow.source.name": record["file"],
+        }
+        metrics = {
+            **(record.get("metrics") or {}),
+            **{f"test.{name}": value for name, value in ((record.get("test") or {}).get("metrics") or {}).items()},
+            **{
+                f"{who}.{name}": value
+                for who, values in (record.get("baselines") or {}).items()
+                for name, value in values.items()
+            },
+            "seconds": record["seconds"],
+        }
+        known = [Metric(name, value, ended, 0) for name, value in metrics.items() if isinstance(value, int | float)]
+        curve = [
+            Metric(f"train.{name}", point[name], ended, point["step"])
+            for point in history
+            for name in ("loss", "holdout_loss")
+            if point.get(name) is not None
+        ]
+        params = [Param(name, str(value)[:_LONGEST]) for name, value in _params(record).items()][:_MOST_PARAMS]
+        named = [RunTag(name, str(value)[:5000]) for name, value in tags.items() if value not in (None, "")]
+        client.log_batch(run_id, metrics=known, params=params, tags=named)
+        for first in range(0, len(curve), 1000):
+            client.log_batch(run_id, metrics=curve[first : first + 1000])
+        failed = record["state"] in ("failed", "cancelled")
+        client.set_terminated(run_id, "FAILED" if failed else "FINISHED", end_time=ended)
+        return run_id
+
+    def link(self, registry: Registry, number: int, run_id: str) -> None:
+        """Register a version as a link to Headway's, once."""
+        name = self._pipeline.name
+        if not self._client.search_registered_models(f"name = '{name}'"):
+            self._client.create_registered_model(name, description="versions of Headway's registry")
+        if str(number) in self._known():
+            return
+        path = registry.version(number).saved_model
+        store = registry.store.name
+        source = (
+            f"{store}/{path.relative_to(registry.store.root).as_posix()}" if "://" in store else f"headway://{path}"
+        )
+        self._client.create_model_version(name, source=source, run_id=run_id, tags={VERSION: str(number)})
+
+    def _known(self) -> dict[str, str]:
+        """{version of Headway's: version of MLflow's}"""
+        found = self._client.search_model_versions(f"name = '{self._pipeline.name}'", max_results=10_000)
+        return {version.tags[VERSION]: version.version for version in found if VERSION in version.tags}
+
+    def point(self, registry: Registry) -> None:
+        """Set the aliases of the versions that MLflow knows, and remove those that point nowhere any more."""
+        name, known = self._pipeline.name, self._known()
+        if not known:
+            return
+        champion = registry.champion()
+        wanted = registry.aliases() | ({CHAMPION: champion.number} if champion is not None else {})
+        present = self._client.get_registered_model(name).aliases
+        for alias, number in wanted.items():
+            version = known.get(str(number))
+            if version is not None and str(present.get(alias)) != str(version):
+                self._client.set_registered_model_alias(name, alias, version)
+        for alias in present:
+            if alias not in wanted or str(wanted[alias]) not in known:
+                self._client.delete_registered_model_alias(name, alias)
+
+
+def _params(record: Mapping[str, Any]) -> dict[str, Any]:
+    spans = record.get("spans") or []
+    params: dict[str, Any] = {"seed": record["seed"]} | ({"spans": f"{spans[0]} to {spans[-1]}"} if spans else {})
+    chosen = record.get("training") or {}
+    params |= {"train_rows": chosen["rows"]} if "rows" in chosen else {}
+    for section in ("training", "model"):
+        for name, value in (chosen.get(section) or {}).items():
+            inner = value.items() if isinstance(value, dict) else ()
+            values = {f"{section}.{name}.{key}": setting for key, setting in inner} or {f"{section}.{name}": value}
+            params |= {key: setting for key, setting in values.items() if setting not in (None, {}, [], "")}
+    return params
+
+
+def _milliseconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
