@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from beam_jobs.runners.config import RunnerConfig
 from flows.config.tune_config import TuneConfig
-from headway.config import Frozen, expand, load, read_yaml
+from headway.config import Frozen, Grown, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.threshold import ThresholdRule
@@ -28,6 +29,7 @@ from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import Better, MetricSpec
 from headway.records.spec import RecordsConfig
 from headway.schema import columns
+from headway.schema.columns import suggest
 from headway.sources.config import SourceConfig
 from headway.storage.filesystem import is_remote
 from headway.storage.remote_store import open_store
@@ -36,6 +38,7 @@ from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import ALL_METRICS, TaskOrAuto
 from headway.validation.config import ValidateConfig
+from tfcore.export.metadata import FORMATS, NEEDED, Format
 from tfcore.export.serving_limits import ServingLimits
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
@@ -114,11 +117,28 @@ class EvaluationConfig(Frozen):
         return value
 
 
-class ExportConfig(Frozen):
-    """How the SavedModel is checked before it may be promoted."""
+class ExportConfig(Grown):
+    """How the SavedModel is checked before it may be promoted, and what is written beside it."""
+
+    newer = ("formats",)
 
     replay_rows: int = Field(default=1000, ge=1, description="raw eval rows replayed in a fresh process")
     limits: ServingLimits = Field(default_factory=ServingLimits, description="what the model may cost a server")
+    formats: tuple[Format, ...] = Field(
+        default=(), description="the model behind the transform in other formats too, compared with the SavedModel"
+    )
+
+    @field_validator("formats", mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        names = [value] if isinstance(value, str) else value
+        for name in names if isinstance(names, list | tuple) else ():
+            if name not in FORMATS:
+                raise ValueError(f"{name!r} is not a format; {suggest(str(name), [*FORMATS])}")
+            missing = [package for package in NEEDED.get(name, ()) if find_spec(package) is None]
+            if missing:
+                raise ValueError(f"{name} needs {' and '.join(missing)}: pip install 'headway[onnx]'")
+        return tuple(dict.fromkeys(names)) if isinstance(names, list | tuple) else names
 
 
 class TrackingConfig(Frozen):

@@ -375,8 +375,9 @@ class ModelSteps(DataSteps):
 
     def _export(self, training: Training) -> Output:
         card = self._card(training)
+        formats = self.pipeline.export.formats
         key = {
-            "config": {},
+            "config": {"formats": list(formats)} if formats else {},
             **self._module(),
             "card": fingerprint(card),
             "inputs": {"train": training.output.fingerprint, "transform": self.transform.fingerprint},
@@ -389,6 +390,7 @@ class ModelSteps(DataSteps):
                 "model": self.model.model_dump(mode="json"),
                 **self._code(training.seed),
                 "card": card,
+                "formats": formats,
             }
 
         return self._call(EXPORT, "export" + self._suffix(training.seed), key, request)
@@ -428,6 +430,7 @@ class ModelSteps(DataSteps):
                 "task": parameters["label"]["task"],
                 "rows": self.pipeline.export.replay_rows,
                 "limits": self.pipeline.export.limits.model_dump(mode="json"),
+                "formats": export.get().get("formats"),
             }
 
         self.run_result.replay = self._call(REPLAY, "replay", key, request).result

@@ -33,6 +33,7 @@ from headway.schema.columns import Column
 from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.data.examples import Examples
+from tfcore.export.metadata import OtherFormats
 from tfcore.export.replay_process import ReplayProcess, replay_request
 from tfcore.export.serving_limits import ServingLimits, over, serving_text
 
@@ -51,6 +52,7 @@ class ReplayRequest(Frozen):
     rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
     limits: ServingLimits = ServingLimits()
+    formats: OtherFormats | None = None
 
 
 def replay(
@@ -86,6 +88,8 @@ def replay(
         f"replayed {counted(result['rows'], 'row')} in a fresh process: largest difference "
         f"{result['largest_difference']:.1e} (bound {result['bound']:.0e})"
     )
+    for line in formats_text(result, request):
+        monitor.log(line)
     monitor.log(serving_text(result))
     if beyond_limits := over(result, request.limits):
         raise HeadwayError(
@@ -95,6 +99,24 @@ def replay(
             "latency is measured on this machine, with all that runs beside",
         )
     return result
+
+
+def formats_text(result: dict[str, Any], request: ReplayRequest) -> list[str]:
+    """A line about each other format; HeadwayError for one whose outputs are too far from the SavedModel's."""
+    lines = []
+    for file in request.formats.files if request.formats else ():
+        difference = result["formats"][file.format]
+        if difference is None or difference > file.bound:
+            apart = "one of both is not a number" if difference is None else f"they differ by up to {difference:.2g}"
+            raise HeadwayError(
+                f"{file.file} gives other outputs than the SavedModel: {apart} (bound {file.bound:g})",
+                where=str(request.saved_model),
+                fix=f"leave {file.format} out of export.formats",
+            )
+        lines.append(
+            f"{file.file}: the SavedModel's outputs, largest difference {difference:.1e} (bound {file.bound:g})"
+        )
+    return lines
 
 
 def _size_mb(folder: Path) -> float:
@@ -169,6 +191,7 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
         output=OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
         bound=request.bound,
         measured=MEASURED,
+        formats=request.formats,
     )
 
 

@@ -293,7 +293,13 @@ def evaluation_dataset(
 
     def padded(rows: Batch) -> Batch:
         missing = batch - tf.shape(rows["label"])[0]
-        return {name: _pad(value, missing, batch) for name, value in rows.items()}
+
+        def filled_up() -> Batch:
+            return {name: _pad(value, missing, batch) for name, value in rows.items()}
+
+        # only the last batch is copied
+        whole = tf.cond(missing > 0, filled_up, lambda: {name: tf.identity(value) for name, value in rows.items()})
+        return {name: tf.ensure_shape(value, [batch, *rows[name].shape[1:]]) for name, value in whole.items()}
 
     chunks = reader.in_order().map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
     return chunks.rebatch(batch).map(padded, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(2)

@@ -20,10 +20,13 @@ Request:
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
     output          the signature output to compare
     bound           the largest |difference| / max(1, |expected|) that is right
+    formats         null, or {"inputs": {input: [outputs of `transform`]}, "outputs": [...], "files": [{"format", "file"}]}: the
+                    model behind the transform in other formats, to compare with `serving_nullable`
     measured        how many rows a timed call has, for each of the measurements: [1, 64]
 
 Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...}, "cause",
-"load_seconds", "serving": {"memory_mb", "start_memory_mb", "latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow"}, or
+"load_seconds", "serving": {"memory_mb", "start_memory_mb", "latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow",
+and where they are asked for "formats": {format: largest difference}}, or
 {"error": sentence}. "serving" is measured before anything is compared: its peak memory is that of a process that loads the model
 and answers requests. "cause" is null when all is well; else "other" (the export differs from
 the training), "random" (a second call with the same rows gives something else) or "batch" (a row's answer depends on the
@@ -146,9 +149,44 @@ def replay(request):
         "serving": serving,
         "tensorflow": tf.__version__,
     }
+    if request.get("formats"):
+        answer["formats"] = other_formats(request, model, inputs)
     if worst is not None and not answer["ok"]:
         answer |= cause(model, worst["signature"], calls, request)
     return answer
+
+
+def other_formats(request, model, inputs):
+    """{format: the largest difference of its outputs from the SavedModel's} on the rows of `inputs`."""
+    asked, differences = request["formats"], dict[str, float]()
+    transformed, expected = (call(model.signatures[name], inputs) for name in ("transform", "serving_nullable"))
+    feed = {}
+    for name, parts in asked["inputs"].items():
+        values = [transformed[part] for part in parts]
+        feed[name] = np.concatenate([value[:, None] if value.ndim == 1 else value for value in values], 1)
+    for file in asked["files"]:
+        path = str(Path(request["saved_model"]) / file["file"])
+        outputs = (by_onnx if file["format"] == "onnx" else by_tflite)(path, feed, asked["outputs"])
+        differences[file["format"]] = max(
+            float(scaled_difference(outputs[name], expected[name], max(1.0, float(np.nanstd(expected[name])))).max())
+            for name in asked["outputs"]
+        )
+    return differences
+
+
+def by_tflite(path, feed, names):
+    """The outputs of a TensorFlow Lite model."""
+    return tf.lite.Interpreter(model_path=path).get_signature_runner()(**feed)
+
+
+def by_onnx(path, feed, names):
+    """The outputs of an ONNX model."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path)
+    return dict(
+        zip(names, session.run(names, {entry.name: feed[entry.name] for entry in session.get_inputs()}), strict=True)
+    )
 
 
 def timed(signature, arrays, rows):

@@ -23,6 +23,7 @@ from headway.monitor import Monitor
 from headway.process import ChildProcess
 from headway.records.spec import feature_spec
 from headway.schema.columns import Column
+from tfcore.export.metadata import OtherFormats
 from tfcore.export.signatures import tensor_names
 
 SECONDS = 300.0
@@ -84,6 +85,7 @@ def replay_request(
     output: str,
     bound: float,
     measured: Sequence[int] = (),
+    formats: OtherFormats | None = None,
 ) -> dict[str, Any]:
     """Build the request to the replay script, which documents it."""
     names = tensor_names(columns)
@@ -107,4 +109,5 @@ def replay_request(
         "output": output,
         "bound": bound,
         "measured": list(measured),
+        "formats": None if formats is None else formats.model_dump(mode="json"),
     }

@@ -27,7 +27,8 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
-from tfcore.export.metadata import ModelMetadata, describe_model, write_description
+from tfcore.export.formats import write_formats
+from tfcore.export.metadata import Format, ModelMetadata, describe_model, write_description
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts, model_card
 from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
@@ -243,6 +244,8 @@ class ExportRequest(Frozen):
     seed: int = 0
     card: CardFacts | None = None
     """What the model card says beyond what the model itself shows."""
+    formats: tuple[Format, ...] = ()
+    """In which other formats the model is written."""
 
 
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -252,10 +255,11 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     load_weights(model, request.trained / WEIGHTS)
     monitor.check()
     path = out / "saved_model"
+    predict = predictor(model, label_head(label))
     signatures = save(
         path,
         transform=transform_of(request.transform, request.preprocess),
-        predict=predictor(model, label_head(label)),
+        predict=predict,
         variables=[variable.value for variable in model.variables],
         columns=request.transform.raw,
         task=label.task,
@@ -267,8 +271,14 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
             if fitted.pixels is not None
         },
     )
+    formats = None
+    if request.formats:
+        formats = write_formats(path, request.formats, predict, request.transform)
+        for file in formats.files:
+            monitor.log(f"wrote {file.file}, {counted(file.bytes, 'byte')}")
     if request.card is not None:
-        (path / CARD).write_text(model_card(describe_model(path), signatures, request.card), encoding="utf-8")
+        text = model_card(describe_model(path), signatures, request.card, formats)
+        (path / CARD).write_text(text, encoding="utf-8")
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     inputs = len(signatures["serving_default"].inputs)
     monitor.log(f"exported a SavedModel of {counted(size, 'byte')} with {counted(inputs, 'input')}")
@@ -276,7 +286,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         "saved_model": path.name,
         "bytes": size,
         "signatures": {name: signature.model_dump(mode="json") for name, signature in signatures.items()},
-    }
+    } | ({} if formats is None else {"formats": formats.model_dump(mode="json")})
 
 
 def predictor(model: Any, head: Head | str, classes: Sequence[str | int] | None = None) -> Predict:

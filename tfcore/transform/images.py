@@ -51,12 +51,14 @@ def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *
     """
     if raw:
         return _raw_pixels(files, present, pixels)
-    present = tf.ones_like(files, tf.bool) if present is None else present
 
-    def decode_row(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    def decode_row(row: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        if len(row) == 1:
+            return decode_one(row[0], pixels)
         return tf.cond(row[1], lambda: decode_one(row[0], pixels), lambda: tf.zeros(pixels, tf.uint8))
 
-    decoded = tf.map_fn(decode_row, (files, present), fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
+    rows = (files,) if present is None else (files, present)
+    decoded = tf.map_fn(decode_row, rows, fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
     return tf.ensure_shape(decoded, [None, *pixels])
 
 
@@ -90,19 +92,19 @@ class Tolerant:
         self, files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """(pixels as of `decode_images`, whether each row can be used: bool [rows])."""
-        present = tf.ones_like(files, tf.bool) if present is None else present
+        rows = (files,) if present is None else (files, present)
 
-        def decode(files: tf.Tensor, present: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return decode_images(files, present, pixels, raw=raw), tf.ones_like(present)
+        def decode(files: tf.Tensor, present: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+            return decode_images(files, present, pixels, raw=raw), tf.ones_like(files, tf.bool)
 
         def row_by_row() -> tuple[tf.Tensor, tf.Tensor]:
-            def decode_row(row: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-                images, usable = _unless_refused(decode, row[0][None], row[1][None], pixels)
+            def decode_row(row: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
+                images, usable = _unless_refused(decode, tuple(part[None] for part in row), pixels)
                 good = tf.size(usable) > 0
                 return tf.cond(good, lambda: images[0], lambda: tf.zeros(pixels, tf.uint8)), good
 
             signature = (tf.TensorSpec(pixels, tf.uint8), tf.TensorSpec([], tf.bool))
-            images, usable = tf.map_fn(decode_row, (files, present), fn_output_signature=signature)
+            images, usable = tf.map_fn(decode_row, rows, fn_output_signature=signature)
 
             def count(files: NDArray[np.object_], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
                 self._count(files[~usable], pixels if raw else None)
@@ -111,7 +113,7 @@ class Tolerant:
             usable = numpy_op(count, tf.TensorSpec([None], tf.bool), thread_safe=True)(files, usable)
             return tf.ensure_shape(images, [None, *pixels]), usable
 
-        images, usable = _unless_refused(decode, files, present, pixels)
+        images, usable = _unless_refused(decode, rows, pixels)
         return tf.cond(tf.equal(tf.size(usable), tf.size(files)), lambda: (images, usable), row_by_row)
 
     def _count(self, refused: NDArray[np.object_], raw: Pixels | None) -> None:
@@ -142,11 +144,11 @@ def _not_raw(size: int, pixels: Pixels) -> str:
 
 
 def _unless_refused(
-    decode: Callable[..., tuple[tf.Tensor, tf.Tensor]], files: tf.Tensor, present: tf.Tensor, pixels: Pixels
+    decode: Callable[..., tuple[tf.Tensor, tf.Tensor]], rows: tuple[tf.Tensor, ...], pixels: Pixels
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Images and flags of `decode`; both of no rows where it fails. A dataset is what can go on after an error."""
-    rows = tf.data.Dataset.from_tensors((files, present)).map(decode).ignore_errors()
+    decoded = tf.data.Dataset.from_tensors(rows).map(decode).ignore_errors()
     none = tf.data.Dataset.from_tensors((tf.zeros([0, *pixels], tf.uint8), tf.zeros([0], tf.bool)))
     options = tf.data.Options()
     options.autotune.enabled = options.experimental_optimization.apply_default_optimizations = False
-    return rows.concatenate(none).take(1).with_options(options).get_single_element()
+    return decoded.concatenate(none).take(1).with_options(options).get_single_element()

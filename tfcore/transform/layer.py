@@ -149,6 +149,24 @@ def _outputs(fitted: Fitted) -> list[str]:
     return [name, *names[fitted.column.length :]]
 
 
+def sources(parameters: TransformParameters) -> dict[str, list[str]]:
+    """{model input: the outputs of `Transform.named` that stand side by side in it}, in their order."""
+    numeric = [
+        name
+        for fitted in parameters.fitted
+        if fitted.size is None
+        for name in _outputs(fitted)
+        if fitted.pixels is None or name != fitted.column.name
+    ]
+    inputs = {
+        "numeric": numeric,
+        "categorical": [entry.name for entry in parameters.categorical],
+        "lists": [entry.name for entry in parameters.lists],
+    }
+    images = [fitted.column.name for fitted in parameters.fitted if fitted.pixels is not None]
+    return inputs | {image_input(name): [name] for name in images}
+
+
 def when_missing(fitted: Fitted) -> list[float] | None:
     """The model's inputs for a missing value of a column, in their order; None for an image, which has none.
 

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
-from flows.dag.replay_stage import ReplayRequest, beyond, question, replay, sample
+from flows.dag.replay_stage import ReplayRequest, beyond, formats_text, question, replay, sample
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
@@ -651,12 +652,18 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
         .astype(np.float64)
     )
 
-    request = ExportRequest(trained=tmp_path, transform=parameters, model=config)
+    formats = ["tflite", "tflite_float16", "onnx"] if find_spec("tf2onnx") else ["tflite", "tflite_float16"]
+    request = ExportRequest(trained=tmp_path, transform=parameters, model=config, formats=formats)
     result = export(ExportRequest.model_validate(request.model_dump(mode="json")), tmp_path, Monitor())
     assert result["saved_model"] == "saved_model" and result["bytes"] > 10_000
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
     assert ("classify" in loaded.signatures) == (task in ("binary", "multiclass"))
+    arrays = {key: value.numpy() for key, value in named_tensors().items()}
+    asked = {"saved_model": tmp_path / "saved_model", "formats": result["formats"]}
+    differences = replay_script.other_formats(asked, loaded, arrays)
+    for file in result["formats"]["files"]:
+        assert differences[file["format"]] <= file["bound"], differences
     names = shown(loaded.signatures["transform"].structured_outputs)
     assert names[tensor_name("dep delay__missing")] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
@@ -686,9 +693,16 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
             columns=parameters.raw,
             task=task,
             bound=1e-5,
+            formats=result["formats"],
         )
         answer = replay(question, tmp_path, Monitor())
         assert answer["rows"] == N and answer["largest_difference"] <= 1e-5
+        assert answer["formats"].keys() == {file["format"] for file in result["formats"]["files"]}
+        assert len(formats_text(answer, question)) == len(formats)
+        with pytest.raises(
+            HeadwayError, match=r"model.tflite gives other outputs than the SavedModel: they differ by up to 0.5"
+        ):
+            formats_text({"formats": {"tflite": 0.5}}, question)
 
 
 def wire(message):
