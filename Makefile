@@ -87,6 +87,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/data_access.py
 	$(PYTHON) bench/images.py
 	$(PYTHON) bench/gate.py
+	$(PYTHON) bench/gate_trained.py
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py
 
