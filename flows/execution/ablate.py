@@ -48,9 +48,15 @@ def ablate(
         ConfigError: a column is not a feature, or no feature would be left.
     """
     name = run_spec.loaded.pipeline.name
+    plain: dict[str, Any] = {}
     if run_spec.loaded.pipeline.training.warm_start is not None:
         report.note("training.warm_start is left out: the champion knows every column")
-        run_spec = replace(run_spec, loaded=load({"training.warm_start": None}))
+        plain["training.warm_start"] = None
+    if run_spec.loaded.pipeline.gate.repeats > 1:
+        report.note("gate.repeats is left out: one seed each, and the last row shows what another one changes")
+        plain["gate.repeats"] = 1
+    if plain:
+        run_spec = replace(run_spec, loaded=load(plain))
     with studying(run_spec, report, name=NAME.format(name), wait_seconds=wait_seconds) as run:
         report.note("with every column")
         fitted = run(replace(run_spec, last="transform"), freeze=True)
