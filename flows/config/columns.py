@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from flows.config.pipeline import ColumnConfig, LoadedPipeline
 from headway.errors import ConfigError
-from headway.evaluation.slices import slice_columns
 from headway.messages import agree, counted, some
 from headway.schema.columns import LABEL, STORED, Column, Role, Schema, column_yaml, named_for, suggest
 from headway.schema.pbtxt import from_text, to_text, with_split
@@ -196,18 +195,13 @@ def _needed(loaded: LoadedPipeline) -> frozenset[str]:
     """Columns that have to be read whatever their role."""
     pipeline = loaded.pipeline
     where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
-    return (
-        pipeline.label.columns()
-        | where
-        | pipeline.split.columns()
-        | frozenset(slice_columns(pipeline.evaluation.slices))
-    )
+    return pipeline.label.columns() | where | pipeline.split.columns() | frozenset(pipeline.evaluation.columns)
 
 
 def _role(name: str, loaded: LoadedPipeline) -> Role:
     pipeline = loaded.pipeline
     config = pipeline.column_configs().get(name)
-    sliced = name in slice_columns(pipeline.evaluation.slices)
+    sliced = name in pipeline.evaluation.columns
     if config is not None and (config.role != "ignore" or not sliced):
         return config.role
     if sliced and (pipeline.only_named or config is not None or name in pipeline.label.columns()):
@@ -255,10 +249,11 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str])
         if group is None:
             name = column_yaml("NAME", "group", auto=not loaded.pipeline.only_named)
             raise ConfigError("ndcg_at needs a column with role: group", where=at, fix=f"{name}, as a query's id")
-    sliced = slice_columns(loaded.pipeline.evaluation.slices)
+    judged = loaded.pipeline.evaluation
     for column in read:
-        if column.shape and column.name in sliced:
-            raise ConfigError(f"slices: column {column.name!r} holds several values per row", where=where)
+        if column.shape and column.name in judged.columns:
+            key = "item" if column.name == judged.item else "slices"
+            raise ConfigError(f"{key}: column {column.name!r} holds several values per row", where=where)
         if column.shape and column.role not in ("feature", "passthrough", "ignore"):
             raise ConfigError(
                 f"column {column.name!r} holds {'lists' if column.is_list else 'vectors'}, and a {column.role} is one value",

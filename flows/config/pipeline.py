@@ -40,7 +40,7 @@ from headway.tasks.table import ALL_METRICS, TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.export.metadata import FORMATS, NEEDED, Format
 from tfcore.export.serving_limits import ServingLimits
-from tfcore.models.config import ModelConfig
+from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, PreprocessConfig, TransformConfig
 
@@ -93,6 +93,17 @@ class EvaluationConfig(Frozen):
         description="metrics of your own: module:function of a file beside the pipeline, and whether higher or lower is "
         "better; neither: reported and not compared. A list means neither",
     )
+
+    item: str | None = Field(
+        default=None,
+        description="with ndcg_at: the column that names the ranked item; a candidate then has to beat popularity and the "
+        "mean label of an item as well, and item_coverage is reported",
+    )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of one value per row that the evaluation reads."""
+        return tuple(dict.fromkeys([*slice_columns(self.slices), *([self.item] if self.item else [])]))
 
     @field_validator("slices", mode="before")
     @classmethod
@@ -223,6 +234,10 @@ class Pipeline(Frozen):
             raise ValueError("columns is empty; list some, or say 'columns: auto'")
         if self.split.mode == "time" and not self.source.has_spans:
             raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
+        if self.evaluation.item is not None and self.ndcg_at is None:
+            raise ValueError(
+                "evaluation.item names what is ranked, and nothing is: set evaluation.ndcg_at or training.ranking"
+            )
         groups = [name for name, config in self.column_configs().items() if config.role == "group"]
         if len(groups) == 1 and self.split.mode == "hash" and not self.split.key:
             # a query in two splits would be judged by what was learnt of it
@@ -362,7 +377,7 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     elif isinstance(store, dict):
         raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in store.items()}
     loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
-    own = "put the module beside the pipeline, or name a built-in model: mlp, wide_deep, dcn, tabm"
+    own = f"put the module beside the pipeline, or name a built-in model: {', '.join(BUILT_IN)}"
     beside = "put the module with the function beside the pipeline"
     for what, module, fix in (
         (f"model.name: {loaded.pipeline.model.name!r}", loaded.module_file, own),

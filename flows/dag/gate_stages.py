@@ -12,6 +12,7 @@ from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
 from headway.evaluation.gate import Candidate, Champion, GateRequest, Repeat, trained_on
 from headway.messages import counted, metrics_line
+from headway.metrics.ranking import ITEM_BASELINES
 from headway.registry.registry import Version
 
 
@@ -178,6 +179,7 @@ class GateSteps(ModelSteps):
                 reference=champions.get("reference"),
                 label=label_facts(parameters, self.statistics.get()),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
+                to_beat=tuple(name for name in ITEM_BASELINES if name in candidate.get().get("baselines", {})),
                 eval=tuple(self.parts["eval"]),
                 split=self._split_digest(),
                 slices=slices,

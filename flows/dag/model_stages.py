@@ -187,11 +187,12 @@ class ModelSteps(DataSteps):
         return searched(found["columns"].get("train", []), strengths, self._sliceable())
 
     def _kept(self) -> tuple[str, ...]:
-        """Return the columns that predictions keep: those of slices and clusters, the group, and keys that are stored."""
+        """Return the columns that predictions keep: those of slices and clusters, the group, the item, stored keys."""
         keys = [c.name for c in self.columns.read if c.role in ("key", "group", "passthrough") and not c.shape]
         stored = [name for name in keys if name in self.columns.stored]
         sliced = slice_columns((*self._slices(), *self._searched()))
-        return tuple(sorted({*sliced, *self._clusters().stored, *stored}))
+        item = [name for name in (self.pipeline.evaluation.item,) if name]
+        return tuple(sorted({*sliced, *self._clusters().stored, *stored, *item}))
 
     def _clusters(self) -> ClusterSources:
         """Where rows that belong together may be found out; nowhere with a group column, or in a plan that cannot know."""
@@ -218,6 +219,7 @@ class ModelSteps(DataSteps):
         key = {
             "config": config.model_dump(mode="json", include={"batch_size"}),
             "columns": list(kept),
+            **({"item": config.item} if self._item_rows(identity) else {}),
             **(self._module() if "train" in identity else {}),
             "model": identity,
             "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key(split)},
@@ -230,9 +232,14 @@ class ModelSteps(DataSteps):
                 "transform": self._parameters(),
                 "columns": list(kept),
                 "batch_size": config.batch_size,
+                **({"item": config.item, "train": self._examples("train")} if self._item_rows(identity) else {}),
             }
 
         return self._call(EVALUATE, title, key, request)
+
+    def _item_rows(self, identity: dict[str, Any]) -> bool:
+        """Whether the baselines of the item are computed beside a model: beside a training's, not a version's."""
+        return self.pipeline.evaluation.item is not None and "train" in identity
 
     def _importance(self) -> None:
         """How much each column matters to the trained model, where the config asks for it."""
@@ -310,8 +317,8 @@ class ModelSteps(DataSteps):
 
     def _ranked(self) -> dict[str, Any]:
         """Return the part of the evaluation's request and key that a ranking model adds."""
-        at = self.pipeline.ndcg_at
-        return {} if at is None else {"ndcg_at": at}
+        at, item = self.pipeline.ndcg_at, self.pipeline.evaluation.item
+        return {} if at is None else {"ndcg_at": at} | ({} if item is None else {"item": item})
 
     def _evaluate_seeds(self) -> None:
         """Evaluate every training, and choose the one to export: the median by the primary metric, of two the lower.

@@ -17,7 +17,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError, HeadwayError, StoreError
 from headway.evaluation.gate import Parts, trained_on
-from headway.metrics.ranking import RANKED
+from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Version
 from headway.registry.standing import best_champion
 from headway.schema.columns import LABEL, Column
@@ -53,6 +53,7 @@ def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
     Several tasks are several possibilities: the names have to fit one of them together.
     """
     pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
+    items = pipeline.evaluation.item is not None
     if ranked and all(task_of(task).wide for task in tasks):
         raise ConfigError(
             f"ndcg_at needs an order, and the predictions of a {tasks[0]} task have none",
@@ -68,14 +69,14 @@ def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
     problems: list[ConfigError] = []
     for task in tasks:
         try:
-            pipeline.gate.check(task, ranked=ranked, own=loaded.own_metrics, where=f"{loaded.file}: gate")
+            pipeline.gate.check(task, ranked=ranked, items=items, own=loaded.own_metrics, where=f"{loaded.file}: gate")
         except ConfigError as error:
             problems.append(error)
     if len(problems) < len(tasks):
         return
     if len({str(problem) for problem in problems}) == 1:
         raise problems[0]
-    ranking = RANKED if ranked else ()
+    ranking = (*(RANKED if ranked else ()), *((COVERAGE,) if ranked and items else ()))
     either = " or ".join(f"{task} ({', '.join((*task_of(task).metric_names, *ranking))})" for task in tasks)
     gate = pipeline.gate
     named = sorted({*gate.thresholds, *(gate.tolerance or {})} | ({gate.primary} if gate.primary else set()))

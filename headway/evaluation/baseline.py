@@ -60,6 +60,8 @@ def beats(
     samples: int,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
+    others: Floats | None = None,
+    name: str = "constant",
 ) -> Beaten | None:
     """Whether the candidate beats the constant; None when nothing can be said.
 
@@ -70,30 +72,34 @@ def beats(
     `metrics` is better beyond chance: a class of 95% leaves accuracy no room, and one outlier can decide an RMSE. Where a
     metric cannot be compared (`uncompared`: fewer than 20 rows, groups, or rows of a class) its value alone counts. A
     metric without a value on these rows is passed over; the next one that has a value stands in for the primary one.
+
+    Args:
+        others: the predictions of another baseline, in the constant's place.
+        name: of the baseline, for the sentence.
     """
 
     def against(metric: Metric) -> _Against | None:
-        predicted = constant_predictions(task, facts, metric, len(rows))
+        predicted = constant_predictions(task, facts, metric, len(rows)) if others is None else others
         if predicted is None:
             return None
         difference = paired(rows, predicted, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]
         if difference.difference is None:
             return None
         interval = None if uncompared(metric, rows) else difference.interval(confidence)
-        return _Against(metric, difference, upward(metric, interval), units(metric, rows))
+        return _Against(metric, difference, upward(metric, interval), units(metric, rows), name)
 
     comparable = filter(None, map(against, metrics))  # each only where needed
     first = next(comparable, None)
     if first is None:
         return None
     if first.gain > 0 and (first.interval is None or first.units < ENOUGH_ROWS or first.interval[0] > 0):
-        return Beaten(passed=True, reason=f"the candidate beats the constant baseline: {first}")
+        return Beaten(passed=True, reason=f"the candidate beats the {name} baseline: {first}")
     if first.interval is None or first.interval[1] >= 0:
         for other in comparable:
             if (other.gain if other.interval is None else other.interval[0]) > 0:
-                text = f"the candidate beats the constant baseline: {other}; {first.values}"
+                text = f"the candidate beats the {name} baseline: {other}; {first.values}"
                 return Beaten(passed=True, reason=text)
-    return Beaten(passed=False, reason=f"the candidate does not beat the constant baseline: {first}")
+    return Beaten(passed=False, reason=f"the candidate does not beat the {name} baseline: {first}")
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,8 @@ class _Against:
     interval: tuple[float, float] | None
     """With up for good."""
     units: int
+    name: str = "constant"
+    """Of the baseline."""
 
     @property
     def gain(self) -> float:
@@ -113,7 +121,7 @@ class _Against:
 
     @property
     def values(self) -> str:
-        return f"{self.paired.metric} is {number(self.paired.candidate)} (constant {number(self.paired.champion)})"
+        return f"{self.paired.metric} is {number(self.paired.candidate)} ({self.name} {number(self.paired.champion)})"
 
     def __str__(self) -> str:
         if self.interval is None:

@@ -53,6 +53,7 @@ from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.messages import listed, number, some
 from headway.metrics.base import Rows
 from headway.monitor import Monitor
+from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 
 __all__ = [
@@ -67,7 +68,7 @@ __all__ = [
     "newer",
     "trained_on",
 ]
-VERSION = 4
+VERSION = 5
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
 def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, Any]:
     """The verdict as JSON: verdict, promote, reasons, metrics (of candidate, champion, reference and baselines), thresholds,
     comparisons and the settings used."""
-    request.config.check(request.task, ranked=request.ranked, own=request.metrics)
+    request.config.check(request.task, ranked=request.ranked, items=request.item is not None, own=request.metrics)
     return _Decision(request, monitor or Monitor()).verdict()
 
 
@@ -106,7 +107,7 @@ class _Decision:
     def __init__(self, request: GateRequest, monitor: Monitor):
         self.request, self.config, self.monitor = request, request.config, monitor
         self.task = task_of(request.task)
-        self.judging = {m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics)}
+        self.judging = {m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics, request.item)}
         self.rows = read_predictions(request.candidate.predictions, request.columns)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
         self.findings = _Findings()
@@ -141,6 +142,7 @@ class _Decision:
         if not broken:
             findings.block("reject", *without_value(self.tolerances, self.metrics["candidate"], first=champion is None))
             self._constant()
+            self._others()
         if self.thresholds and all(check["passed"] for check in self.thresholds):
             findings.notes.append("every threshold is met: " + ", ".join(met(check) for check in self.thresholds))
         if self.seeds:
@@ -183,6 +185,27 @@ class _Decision:
             self.findings.notes.append(beaten.reason)
         else:
             self.findings.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")
+
+    def _others(self) -> None:
+        """The baselines that a candidate has to beat on the primary metric, beside the constant."""
+        request, config = self.request, self.config
+        for name in request.to_beat if config.baseline else ():
+            beaten = beats(
+                self.task,
+                request.label or LabelFacts(),
+                self._arrays(self.rows),
+                metrics=[self.judging[self.primary]],
+                confidence=config.confidence,
+                samples=config.bootstrap,
+                seed=request.seed,
+                check=self.monitor.check,
+                others=self._arrays(read_predictions(request.baselines[name])).prediction,
+                name=name,
+            )
+            if beaten is not None and beaten.passed:
+                self.findings.notes.append(beaten.reason)
+            elif beaten is not None:
+                self.findings.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")
 
     def _against(self, champion: Champion) -> None:
         """The comparison with the champion and with the best of the last ones."""
@@ -339,7 +362,8 @@ class _Decision:
 
     def _facts(self) -> dict[str, Any]:
         request, champion, reference = self.request, self.request.champion, self.request.reference
-        ranked = {"ndcg_at": request.ndcg_at} if request.ranked else {}
+        ranked: dict[str, Any] = {"ndcg_at": request.ndcg_at} if request.ranked else {}
+        ranked |= {"item": request.item} if request.item else {}
         return {
             "format": 1,
             "task": request.task,
@@ -384,5 +408,6 @@ class _Decision:
             check_same_rows(self.rows, table, f"the baseline {name}'s", str(path))
             baselines[name] = self._measured(table)
             value = baselines[name][self.primary]
-            self.findings.notes.append(f"the baseline {name} has {self.primary} {number(value)}")
+            if name not in self.request.to_beat or not self.config.baseline:  # else it has a sentence of its own
+                self.findings.notes.append(f"the baseline {name} has {self.primary} {number(value)}")
         return baselines

@@ -25,7 +25,7 @@ from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.margins import parse_tolerance
 from headway.evaluation.slices import slice_columns
 from headway.messages import some
-from headway.metrics.ranking import RANKED
+from headway.metrics.ranking import COVERAGE, RANKED
 from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import suggest
 from headway.tasks.base import LabelFacts, Task
@@ -123,15 +123,23 @@ class GateConfig(Frozen):
         return self
 
     def check(
-        self, task: Task | str, *, ranked: bool = False, own: Sequence[MetricSpec] = (), where: str = "gate"
+        self,
+        task: Task | str,
+        *,
+        ranked: bool = False,
+        items: bool = False,
+        own: Sequence[MetricSpec] = (),
+        where: str = "gate",
     ) -> None:
         """ConfigError when a metric that is named does not exist for this task.
 
         Args:
             ranked: whether the order within groups is judged.
+            items: whether a column names the item of a row.
             own: metrics of the user's own.
         """
-        task, ranking = task_of(task), RANKED if ranked else ()
+        task = task_of(task)
+        ranking = (*(RANKED if ranked else ()), *((COVERAGE,) if ranked and items else ()))
         reported = tuple(spec.name for spec in own)
         directed = tuple(spec.name for spec in own if spec.better != "neither")
         for key, names, metrics in (
@@ -146,6 +154,9 @@ class GateConfig(Frozen):
                         where=f"{where}.{key}",
                         fix="set training.ranking or evaluation.ndcg_at, and give a column role: group",
                     )
+                if name == COVERAGE and name not in metrics:
+                    fix = "set evaluation.item to the column that names the ranked item, beside ndcg_at"
+                    raise ConfigError(f"{name} counts items, and none are named", where=f"{where}.{key}", fix=fix)
                 if name in reported and name not in metrics:
                     fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
                     problem = f"it is not said whether more or less of {name} is better"
@@ -240,8 +251,9 @@ class GateRequest(Frozen):
     reference: Champion | None = Field(default=None, description="the best of the last champions, if another than it")
     label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
     baselines: dict[str, Path] = Field(
-        default={}, description="predictions of other baselines by name, over the same rows; shown, never decisive"
+        default={}, description="predictions of other baselines by name, over the same rows; shown"
     )
+    to_beat: tuple[str, ...] = Field(default=(), description="of those, the ones that a candidate has to beat")
     eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
     split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()
@@ -250,6 +262,7 @@ class GateRequest(Frozen):
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
     clusters: ClusterSources = Field(default=ClusterSources(), description="looked at where there is no group")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
+    item: str | None = Field(default=None, description="the column that names the item of a row")
     seed: int = 0
     force: bool = False
 
@@ -262,8 +275,8 @@ class GateRequest(Frozen):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the predictions that are read."""
-        group = (self.group,) if self.group else ()
-        return tuple(dict.fromkeys((*slice_columns(self.slices), *self.clusters.stored, *group)))
+        single = (name for name in (self.group, self.item) if name)
+        return tuple(dict.fromkeys((*slice_columns(self.slices), *self.clusters.stored, *single)))
 
     @property
     def ranked(self) -> bool:

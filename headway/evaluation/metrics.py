@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from headway.errors import DataError
 from headway.metrics.base import Metric, Rows
-from headway.metrics.ranking import RANKED, GroupMetric, codes_of
+from headway.metrics.ranking import RANKED, GroupMetric, ItemCoverage, codes_of
 from headway.metrics.user_metric import MetricSpec
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
@@ -44,14 +44,19 @@ def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
     return {metric.name: metric.on(rows) for metric in metrics}
 
 
-def metrics_of(task: Task | str, ndcg_at: int | None = None, own: Sequence[MetricSpec] = ()) -> tuple[Metric, ...]:
+def metrics_of(
+    task: Task | str, ndcg_at: int | None = None, own: Sequence[MetricSpec] = (), item: str | None = None
+) -> tuple[Metric, ...]:
     """The task's metrics, then the user's own; with `ndcg_at` also those of the order within groups, by their first so
-    many ranks.
+    many ranks, and where a column names the item, of the items shown.
 
     Raises:
         ConfigError: a metric of the user's own cannot be loaded.
     """
-    ranking = () if ndcg_at is None else tuple(GroupMetric(name, ndcg_at) for name in RANKED)
+    ranking: tuple[Metric, ...] = ()
+    if ndcg_at is not None:
+        ranking = tuple(GroupMetric(name, ndcg_at) for name in RANKED)
+        ranking += () if item is None else (ItemCoverage(item, ndcg_at),)
     return (*task_of(task).metrics, *ranking, *(spec.load() for spec in own))
 
 

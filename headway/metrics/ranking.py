@@ -1,15 +1,16 @@
-"""How well scores order the rows of each group: NDCG@k and MRR, in NumPy.
+"""How well scores order the rows of each group: NDCG@k, MRR, recall@k, and how many items they show; in NumPy.
 
     groups = ranked(label, score, weight, codes, k=10)
-    groups.mean()                       # {"ndcg": 0.83, "mrr": 0.71}
+    groups.mean()                       # {"ndcg": 0.83, "mrr": 0.71, "recall_at_k": 0.64}
     codes_of(table.column("query"))     # int64 [rows], NO_GROUP where there is none
 
 NDCG@k is the sum of (2^label - 1) / log2(1 + rank) over the first k ranks by score, over that of the best order (Jarvelin and
 Kekalainen, "Cumulated gain-based evaluation of IR techniques", 2002, with the gains of Burges, 2010). MRR is 1 / the rank of
-the first row whose label is above 0. Of equal scores NDCG is the mean over all their orders (McSherry and Najork, "Computing
-information retrieval performance measures efficiently in the presence of tied scores", 2008), and their rank in MRR the mean
-one, so that no order of the input helps. A group in which no label is above 0 has neither; one row a group says nothing, but
-counts. A group counts by the mean weight of its rows; rows of weight 0 are not there.
+the first row whose label is above 0, recall@k the share of such rows that are within the first k ranks. Of equal scores NDCG and
+recall are the mean over all their orders (McSherry and Najork, "Computing information retrieval performance measures
+efficiently in the presence of tied scores", 2008), and their rank in MRR is the mean one, so that no order of the input helps. A
+group in which no label is above 0 has none of the three; one row a group says nothing, but counts. A group counts by the mean
+weight of its rows; rows of weight 0 are not there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from numpy.typing import NDArray
 from headway.metrics.base import Draws, Floats, Metric, Replicate, Rows
 from headway.tabular.list_arrays import run_starts
 
-RANKED: tuple[str, ...] = ("ndcg", "mrr")
+RANKED: tuple[str, ...] = ("ndcg", "mrr", "recall_at_k")
+COVERAGE = "item_coverage"
+ITEM_BASELINES = ("popularity", "item_mean")
+"""Orders by the item alone, which a ranking model has to beat; `tfcore.evaluation.item_baselines`."""
 NDCG_AT = 10
 """The first so many ranks count where nobody says."""
 NO_GROUP = int(np.iinfo(np.int64).max)
@@ -51,7 +55,7 @@ class Ranked:
 
 
 class GroupMetric(Metric):
-    """`ndcg` or `mrr`: the mean over the groups of rows, judged by their first `k` ranks."""
+    """`ndcg`, `mrr` or `recall_at_k`: the mean over the groups of rows, judged by their first `k` ranks."""
 
     higher_is_better, unit, within = True, "groups", (0.0, 1.0)
 
@@ -93,6 +97,53 @@ class GroupMetric(Metric):
         return found
 
 
+class ItemCoverage(Metric):
+    """`item_coverage`: of all items among the rows, the share that some group has within its first `k` ranks.
+
+    A model that shows everyone the same few items has a low one. Its interval is that of the groups as they are drawn: with
+    fewer different groups there are fewer items, so that it lies below the value. Rows of equal scores come in a random
+    order, always the same.
+
+    Args:
+        item: the column that names the item of a row.
+    """
+
+    name, higher_is_better, unit, reads_columns = COVERAGE, True, "groups", True
+
+    def __init__(self, item: str, k: int):
+        self.item, self.k = item, k
+
+    def _shown(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Return (the rows within the first ranks, the items of those, how many items there are)."""
+        if rows.groups is None or rows.columns is None:
+            raise ValueError(f"{self.name} needs groups and the column {self.item!r}")
+        at = np.flatnonzero((rows.groups != NO_GROUP) & (rows.weight > 0) & np.isfinite(rows.prediction))
+        _, items = np.unique(rows.columns[self.item][at].astype(str), return_inverse=True)
+        mixed = np.random.Philox(key=0).random_raw(len(rows))[at]
+        order = np.lexsort((mixed, -rows.prediction[at], rows.groups[at]))
+        starts = np.flatnonzero(run_starts(rows.groups[at][order]))
+        place = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+        first = order[place < self.k]
+        return at[first], items.reshape(-1)[first], int(items.max(initial=-1)) + 1
+
+    def value(self, rows: Rows) -> float | None:
+        _, items, count = self._shown(rows)
+        return len(np.unique(items)) / count if count else None
+
+    def replicated(self, rows: Rows) -> Replicate:
+        shown, items, count = self._shown(rows)
+        order = np.argsort(items, kind="stable")
+        starts = np.flatnonzero(run_starts(items[order]))
+
+        def replicate(draws: Draws) -> Floats:
+            if not count:
+                return np.full(len(draws.weights), np.nan)
+            drawn = np.add.reduceat(draws.weights[:, shown[order]], starts, axis=1) > 0
+            return drawn.sum(1) / count
+
+        return replicate
+
+
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     """A number from 0 up for each value of a column, NO_GROUP for null; [rows]."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -122,17 +173,19 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
         shared = (np.bincount(of_run, discounts, len(first)) / size)[of_run]
         rank = 1.0 + (np.bincount(of_run, place, len(first)) / size)[of_run]
         dcg = np.bincount(group[order], gain[order] * shared, groups)
-        ideal, place = _ordered(group, label)
-        best = np.bincount(group[ideal], gain[ideal] * _discounts(place, k), groups)
+        ideal, ideal_place = _ordered(group, label)
+        best = np.bincount(group[ideal], gain[ideal] * _discounts(ideal_place, k), groups)
         ndcg = dcg / best
         relevant = label[order] > 0
+        within = (np.bincount(of_run, place < k, len(first)) / size)[of_run]
+        recall = np.bincount(group[order], relevant * within, groups) / np.bincount(group[order], relevant, groups)
         nearest = np.full(groups, np.inf)
         np.minimum.at(nearest, group[order][relevant], rank[relevant])
     sound = np.bincount(group, ~np.isfinite(score), groups) == 0
     judged = np.isfinite(nearest)
     mean_weight = np.bincount(group, weight[rows], groups) / np.maximum(np.bincount(group, minlength=groups), 1)
-    values = {"ndcg": np.where(sound, ndcg, np.nan), "mrr": np.where(sound, 1.0 / nearest, np.nan)}
-    assert tuple(values) == RANKED
+    each = zip(RANKED, (ndcg, 1.0 / nearest, recall), strict=True)
+    values = {name: np.where(sound, value, np.nan) for name, value in each}
     return Ranked({name: value[judged] for name, value in values.items()}, mean_weight[judged], rows[at[judged]])
 
 

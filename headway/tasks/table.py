@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from headway.metrics.ranking import RANKED
+from headway.metrics.ranking import COVERAGE, RANKED
 from headway.schema.columns import suggest
 from headway.tasks.base import Task
 from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
@@ -77,11 +77,15 @@ TaskOrAuto = Annotated[
 """As configs hold it: `auto` leaves it to the label."""
 
 _TASKS = (*_BY_NAME.values(), task_of(_QUANTILES))
-ALL_METRICS: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name in task.metric_names), *RANKED)
+ALL_METRICS: tuple[str, ...] = (
+    *dict.fromkeys(name for task in _TASKS for name in task.metric_names),
+    *RANKED,
+    COVERAGE,
+)
 """Every metric that some task reports."""
-ALL_COMPARED: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name in task.compared), *RANKED)
+ALL_COMPARED: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name in task.compared), *RANKED, COVERAGE)
 """Every metric that models can be compared by."""
 HIGHER_IS_BETTER = frozenset(
-    {*RANKED} | {metric.name for task in _TASKS for metric in task.metrics if metric.higher_is_better}
+    {*RANKED, COVERAGE} | {metric.name for task in _TASKS for metric in task.metrics if metric.higher_is_better}
 )
 """Of every other compared metric less is better."""

@@ -1,8 +1,13 @@
 """A pipeline that learns the order within groups, as it is typed."""
 
+import importlib
 import json
+import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from flows.config.pipeline import read_pipeline
@@ -61,3 +66,53 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
     (tmp_path / "pipeline.yaml").write_text(text)
     said = headway("train", tmp_path, check=2).stderr
     assert "training.ranking" in said and "needs a column with role: group" in said and "Traceback" not in said
+
+
+MOVIELENS = Path(__file__).parents[2] / "examples" / "movielens"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The example's modules generate and prepare."""
+    monkeypatch.syspath_prepend(str(MOVIELENS))
+    for name in ("generate", "prepare"):  # another example has a prepare too
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield importlib.import_module("generate"), importlib.import_module("prepare")
+    for name in ("generate", "prepare"):
+        sys.modules.pop(name, None)
+
+
+def test_the_examples_rows_know_of_a_user_what_was_rated_before_them(example, tmp_path):
+    generate, prepare = example
+    generate.write(tmp_path / "ml-100k", users=30, movies=60)
+    rows = prepare.table(tmp_path / "ml-100k")
+    ratings = [tuple(map(int, line.split())) for line in (tmp_path / "ml-100k" / "u.data").read_text().splitlines()]
+    assert rows.num_rows == len(ratings) and set(rows.column("rating").to_pylist()) <= {1, 2, 3, 4, 5}
+    for row in rows.slice(0, 300).to_pylist():
+        past = {
+            m: r for u, m, r, t in ratings if u == row["user_id"] and t < np.datetime64(row["time"], "s").astype(int)
+        }
+        assert all(past[movie] >= 4 for movie in row["liked"]) and all(past[movie] < 4 for movie in row["disliked"])
+        assert len(row["liked"]) == min(50, sum(rating >= 4 for rating in past.values()))
+    (tmp_path / "ml-100k" / "u.user").write_text("1|24|M\n")
+    with pytest.raises(SystemExit, match=r"u\.user:1: 5 fields are expected, and it has 3.*grouplens"):
+        prepare.table(tmp_path / "ml-100k")
+    with pytest.raises(SystemExit, match=r"is missing: fetch ml-100k\.zip"):
+        prepare.table(tmp_path)
+
+
+@pytest.mark.slow
+def test_two_towers_find_the_taste_in_histories_and_beat_popularity_and_the_items_mean(headway, tmp_path, example):
+    generate, prepare = example
+    generate.write(tmp_path / "ml-100k", users=300, movies=120)
+    rows = prepare.table(tmp_path / "ml-100k")
+    months = rows.column("time").to_numpy().astype("datetime64[M]")
+    (tmp_path / "data").mkdir()
+    for month in np.unique(months):
+        pq.write_table(rows.filter(months == month), tmp_path / "data" / f"{month}.parquet")
+    shutil.copy(MOVIELENS / "pipeline.yaml", tmp_path)
+    window = ("--window", str(len(np.unique(months))))
+    first = json.loads(headway("run", tmp_path, *window, "--json", check=0).stdout)
+    ndcg = {name: metrics["ndcg"] for name, metrics in (first["baselines"] | {"model": first["metrics"]}).items()}
+    assert first["state"] == "promoted" and ndcg["popularity"] < ndcg["item_mean"] < ndcg["model"] - 0.03, ndcg
+    assert 0 < first["metrics"]["item_coverage"] <= 1 and 0 < first["metrics"]["recall_at_k"] < 1

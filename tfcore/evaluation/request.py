@@ -47,4 +47,6 @@ class EvaluateRequest(Frozen):
     columns: tuple[str, ...] = Field(
         default=(), description="stored columns that the predictions keep: those of slices, the group, keys"
     )
+    item: str | None = Field(default=None, description="the column that names the item of a row, for its baselines")
+    train: tuple[Examples, ...] = Field(default=(), description="the train rows, for the item's baselines")
     batch_size: int = Field(default=4096, ge=1)

@@ -5,9 +5,10 @@
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
 prediction (a probability, probabilities, or the number; float64), and the columns that are asked for: numbers as they are
 stored, texts as UTF-8. Beside a training's model `out/predictions-linear.parquet` has those of the linear baseline that it left,
-the same columns. `out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is
-computed from these files (`headway.evaluation.results.stage`), so that another metric needs no other pass. Memory holds a few
-batches, and at the end label, weight and prediction.
+the same columns; with `item`, `-popularity` and `-item_mean` are those of `tfcore.evaluation.item_baselines`.
+`out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is computed from
+these files (`headway.evaluation.results.stage`), so that another metric needs no other pass. Memory holds a few batches, and at
+the end label, weight and prediction.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -28,12 +28,15 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
 from headway.messages import counted
+from headway.metrics.ranking import ITEM_BASELINES
 from headway.monitor import Monitor
 from headway.schema.columns import suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.data.source import Feed
+from tfcore.evaluation.item_baselines import ItemCounts
+from tfcore.evaluation.kept_column import kept_column
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.graph.retrace import RetraceGuard
@@ -49,7 +52,7 @@ __all__ = ["VERSION", "predict"]
 
 PREDICTIONS, EXPECTED = "predictions.parquet", "expected.npy"
 PREDICTION = "prediction"
-LINEAR = f"predictions-{NAME}.parquet"
+BASELINES = (NAME, *ITEM_BASELINES)
 EXPECTED_ROWS = 2000
 PARQUET_ROWS = 131_072
 MOST_REFUSED = 100
@@ -100,14 +103,14 @@ def _predict(
             rows, expected = _write(request, scorer, shards, out, monitor)
     except Incompatible as error:
         monitor.log(f"the model cannot score these rows: {error}")
-        for name in (PREDICTIONS, LINEAR):
+        for name in (PREDICTIONS, *map(_file, BASELINES)):
             (out / name).unlink(missing_ok=True)
         return {"incompatible": str(error)}
     np.save(out / EXPECTED, expected, allow_pickle=False)
     seconds = time.monotonic() - began
     return {
         "predictions": PREDICTIONS,
-        "baselines": {NAME: LINEAR} if (out / LINEAR).exists() else {},
+        "baselines": {name: _file(name) for name in BASELINES if (out / _file(name)).exists()},
         "rows": rows,
         "metrics": _metrics(task, out / PREDICTIONS),
         "seconds": round(seconds, 3),
@@ -147,6 +150,18 @@ def _linear(request: EvaluateRequest) -> LinearModel | None:
     if not isinstance(request.model, TrainedModel) or not (request.model.path / FILE).exists():
         return None
     return LinearModel.load(request.model.path / FILE)
+
+
+def _file(baseline: str) -> str:
+    return f"predictions-{baseline}.parquet"
+
+
+def _items(request: EvaluateRequest, stager: Stager | None) -> ItemCounts | None:
+    """The items of the train rows, for baselines beside a training's model."""
+    if request.item is None or not request.train or not isinstance(request.model, TrainedModel):
+        return None
+    shards = shards_of(request.train, stager)
+    return ItemCounts.of(shards, labeler(shards, request.transform), request.item)
 
 
 class _Files(contextlib.ExitStack):
@@ -192,7 +207,7 @@ def _write(
     )
     first: list[NDArray[np.float32]] = []
     rows = kept = 0
-    linear = _linear(request)
+    linear, items = _linear(request), _items(request, shards.stager)
     with _Files(out) as files:
         for batch in safe(dataset, shards):
             monitor.check()
@@ -201,10 +216,12 @@ def _write(
             valid = int(np.count_nonzero(batch["valid"]))
             table = _table(label_task(request.transform.label), batch, scores, request.columns, rows, valid)
             files.write(PREDICTIONS, table)
+            others = {} if items is None else items.predictions(table.column(request.item).combine_chunks())
             if linear is not None:
-                predicted = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
-                place = table.schema.get_field_index(PREDICTION)
-                files.write(LINEAR, table.set_column(place, PREDICTION, _predictions(predicted)))
+                others[NAME] = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+            place = table.schema.get_field_index(PREDICTION)
+            for name, predicted in others.items():
+                files.write(_file(name), table.set_column(place, PREDICTION, _predictions(predicted)))
             if kept < EXPECTED_ROWS:
                 first.append(scores.predictions[: min(valid, EXPECTED_ROWS - kept)])
                 kept += len(first[-1])
@@ -239,12 +256,3 @@ def _predictions(values: NDArray[np.float64]) -> pa.Array:
     if values.ndim == 1:
         return pa.array(values)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
-
-
-def kept_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
-    """Convert raw values to what predictions keep: numbers as they are, bytes as UTF-8 (invalid ones escaped), null as null."""
-    if values.dtype != object:
-        return pa.array(values, mask=~present)
-    encoded = pa.array(values, pa.binary(), mask=~present).dictionary_encode()
-    words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
-    return pc.take(pa.array(words, pa.string()), encoded.indices)

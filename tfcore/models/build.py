@@ -1,4 +1,4 @@
-"""Keras models from a config: the built-in `mlp`, `wide_deep`, `dcn` and `tabm`, or a function of the user's module.
+"""Keras models from a config: one of `tfcore.models.config.BUILT_IN`, or a function of the user's module.
 
     model = build(ModelConfig(name="mlp"), layout, seed=0)
     model({"numeric": float32 [rows, n], "categorical": int32 [rows, m]})    # float32 [rows, outputs]
@@ -28,10 +28,11 @@ from tfcore.heads.table import label_head
 from tfcore.models.config import ModelConfig
 from tfcore.models.cross_network import CrossNetwork
 from tfcore.models.inputs import Layout, features, inputs_of, l2
-from tfcore.models.layers import HashDropout
+from tfcore.models.layers import HashDropout, Shift
 from tfcore.models.linear_path import linear_parts
 from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members
 from tfcore.models.precision import computing_in
+from tfcore.models.towers.two_towers import two_towers
 from tfcore.models.user_model import user_model
 
 WEIGHTS = "weights"
@@ -85,6 +86,11 @@ def seeded(seed: int) -> Iterator[None]:
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
     """Hidden layers, with `linear` or as wide_deep added to a linear model over every input (and crosses of categories)."""
     inputs = inputs_of(layout)
+    if config.name == "two_towers":
+        total = Shift(initializer=_bias(config, layout), dtype="float32", name="output")(
+            two_towers(inputs, config, layout, seed)
+        )
+        return keras.Model(inputs, _output(total, layout), name=config.name)
     total = _hidden(features(inputs, config, layout, seed), config, layout, seed, step)
     if config.linear or config.name == "wide_deep":
         parts = linear_parts(inputs, config, layout, seed)

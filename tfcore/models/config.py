@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Grown
 
-BUILT_IN = ("mlp", "wide_deep", "dcn", "tabm")
+BUILT_IN = ("mlp", "wide_deep", "dcn", "tabm", "two_towers")
 TABM_BINS = 16
 Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
@@ -34,11 +34,13 @@ class ModelConfig(Grown):
             "cross_layers",
             "cross_rank",
             "images",
+            "item",
         ),
     )
 
     name: str = Field(
-        default="mlp", description="mlp, wide_deep, dcn, tabm, or module:function of a file beside the pipeline"
+        default="mlp",
+        description="mlp, wide_deep, dcn, tabm, two_towers, or module:function of a file beside the pipeline",
     )
     hidden: tuple[int, ...] = Field(default=(100, 70, 50, 25), description="units of the hidden layers")
     embedding: int = Field(default=8, ge=1, le=4096, description="width of every categorical column's embedding")
@@ -80,6 +82,9 @@ class ModelConfig(Grown):
     members: int = Field(default=8, ge=1, le=256, description="tabm: networks in the ensemble")
     cross_layers: int = Field(default=2, ge=1, le=16, description="dcn: cross layers")
     cross_rank: int = Field(default=0, ge=0, description="dcn: rank of a cross layer's matrix; 0: full")
+    item: tuple[str, ...] = Field(
+        default=(), description="two_towers: the columns of the item; all others are the user's, or the query's"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="handed to the user's function as they are")
 
     @field_validator("name")
@@ -102,13 +107,24 @@ class ModelConfig(Grown):
     def _fits_its_name(self) -> ModelConfig:
         if self.crosses and self.name != "wide_deep":
             raise ValueError(f"crosses: only wide_deep has them, not {self.name}")
-        for field, name in (("members", "tabm"), ("cross_layers", "dcn"), ("cross_rank", "dcn")):
+        for field, name in (
+            ("members", "tabm"),
+            ("cross_layers", "dcn"),
+            ("cross_rank", "dcn"),
+            ("item", "two_towers"),
+        ):
             if not self.user_defined and self.name != name and getattr(self, field) != default_of(field):
                 raise ValueError(f"{field}: only {name} has it, not {self.name}")
         if self.most_ids is not None and not (self.linear or self.name == "wide_deep" or self.user_defined):
             raise ValueError(
                 "most_ids: without a linear part no part of the model would see the other columns; set linear: true"
             )
+        if self.name == "two_towers":
+            if not self.item:
+                raise ValueError("item: two_towers needs the columns of the item, such as item: [movie_id, genres]")
+            for field in ("linear", "soft_clip", "most_ids", "bins", "dropout"):
+                if getattr(self, field) != default_of(field):
+                    raise ValueError(f"{field}: two_towers does not have it")
         if self.name == "tabm" and not self.hidden:
             raise ValueError("hidden: the members of tabm are told apart by hidden layers; give it one or more")
         for cross in self.crosses:

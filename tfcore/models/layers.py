@@ -120,6 +120,32 @@ def _u32(value: int) -> tf.Tensor:
 
 
 @keras.saving.register_keras_serializable("headway")
+class Shift(keras.layers.Layer):
+    """Adds one trained number per output.
+
+    Args:
+        initializer: of the numbers.
+    """
+
+    def __init__(self, initializer: Any = "zeros", **keywords: Any):
+        super().__init__(**keywords)
+        self.initializer = keras.initializers.get(initializer)
+
+    def build(self, input_shape: Any) -> None:
+        self.bias = self.add_weight(name="bias", shape=(input_shape[-1],), initializer=self.initializer)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        return inputs + self.bias
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"initializer": keras.initializers.serialize(self.initializer)}
+
+
+@keras.saving.register_keras_serializable("headway")
 class SoftClip(keras.layers.Layer):
     """x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
 
@@ -234,11 +260,14 @@ class ListEmbedding(_Embeddings):
 
     Args:
         lengths: slots of each column, which lie one behind the other; -1 in a slot is no id.
+        power: of the number of ids that the sum of a list's embeddings is divided by; 1: their mean.
     """
 
-    def __init__(self, sizes: Sequence[int], lengths: Sequence[int], width: int, **keywords: Any):
+    def __init__(
+        self, sizes: Sequence[int], lengths: Sequence[int], width: int, *, power: float = 1.0, **keywords: Any
+    ):
         super().__init__(sizes, width, **keywords)
-        self.offsets, self.lengths = np.repeat(self.starts, lengths), tuple(lengths)
+        self.offsets, self.lengths, self.power = np.repeat(self.starts, lengths), tuple(lengths), power
 
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, slots] -> [rows, columns, width]."""
@@ -249,14 +278,17 @@ class ListEmbedding(_Embeddings):
         for values, weights in zip(
             tf.split(vectors * weight, self.lengths, 1), tf.split(weight, self.lengths, 1), strict=True
         ):
-            means.append(tf.math.divide_no_nan(tf.reduce_sum(values, 1), tf.reduce_sum(weights, 1)))
+            count = tf.reduce_sum(weights, 1)
+            if self.power != 1.0:  # at least one id, whose power has a gradient
+                count = tf.pow(tf.maximum(count, 1.0), self.power)
+            means.append(tf.math.divide_no_nan(tf.reduce_sum(values, 1), count))
         return tf.cast(tf.stack(means, 1), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.lengths), self.width)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"lengths": list(self.lengths)}
+        return super().get_config() | {"lengths": list(self.lengths), "power": self.power}
 
 
 @keras.saving.register_keras_serializable("headway")

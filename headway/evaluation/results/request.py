@@ -33,6 +33,7 @@ class MeasureRequest(Frozen):
     group: str | None = Field(default=None, description="column whose equal values belong together")
     clusters: ClusterSources = Field(default=ClusterSources(), description="looked at where there is no group")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
+    item: str | None = Field(default=None, description="the column that names the item of a row")
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     threshold: ThresholdRule | None = Field(default=None, description="how a binary model's threshold is chosen")
     given_threshold: float | None = Field(default=None, description="the threshold, where other rows chose it")
@@ -42,6 +43,6 @@ class MeasureRequest(Frozen):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the predictions that are read."""
-        group = (self.group,) if self.group else ()
-        named = (*slice_columns(self.slices), *slice_columns(self.searched), *self.clusters.stored, *group)
+        single = (name for name in (self.group, self.item) if name)
+        named = (*slice_columns(self.slices), *slice_columns(self.searched), *self.clusters.stored, *single)
         return tuple(dict.fromkeys(named))

@@ -59,7 +59,7 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
 def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
     """The result of `measure` for a predictions table."""
     task = task_of(request.task)
-    metrics = metrics_of(task, request.ndcg_at, request.metrics)
+    metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item)
     rows = _rows(request, task, table, metrics)
     baselines = _baselines(request, task, metrics, table, rows, monitor)
     clusters = None
@@ -96,7 +96,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
 def _rows(request: MeasureRequest, task: Task, table: pa.Table, metrics: Sequence[Metric]) -> Rows:
     read: tuple[str, ...] = ()
     if any(metric.reads_columns for metric in metrics):
-        read = (*slice_columns(request.slices), *((request.group,) if request.group else ()))
+        read = (*slice_columns(request.slices), *(name for name in (request.group, request.item) if name))
     return rows_of(table, task, request.group, columns=read)
 
 

@@ -1,4 +1,4 @@
-"""NDCG and MRR of groups: by their definitions, and in the gate."""
+"""NDCG, MRR, recall and coverage of groups: by their definitions, and in the gate."""
 
 import itertools
 import json
@@ -13,20 +13,22 @@ from hypothesis import strategies as st
 from headway.errors import ConfigError
 from headway.evaluation.gate import GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
-from headway.metrics.ranking import NO_GROUP, codes_of, ranked
+from headway.metrics.base import Draws
+from headway.metrics.ranking import NO_GROUP, RANKED, ItemCoverage, codes_of, ranked
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import paired_arrays, results_of
 
 
 def by_definition(label, score, k):
-    """(mean ndcg over all orders of equal scores, mrr with mean ranks) of one group."""
+    """(ndcg and recall, mean over all orders of equal scores; mrr with mean ranks) of one group."""
     best = sum((2.0**y - 1) / np.log2(2 + r) for r, y in enumerate(sorted(label, reverse=True)[:k]))
-    found = []
+    found, hits = [], []
     for order in itertools.permutations(range(len(label))):
         if all(score[a] >= score[b] for a, b in itertools.pairwise(order)):
             found.append(sum((2.0 ** label[i] - 1) / np.log2(2 + r) for r, i in enumerate(order[:k])) / best)
+            hits.append(sum(label[i] > 0 for i in order[:k]) / sum(y > 0 for y in label))
     rank = min(sum(s > score[i] for s in score) + (1 + score.count(score[i])) / 2 for i, y in enumerate(label) if y > 0)
-    return np.mean(found), 1 / rank
+    return np.mean(found), 1 / rank, np.mean(hits)
 
 
 GROUPS = st.lists(
@@ -45,7 +47,7 @@ def test_the_metrics_are_their_definitions_however_rows_lie(groups, k, random):
     found = ranked(label.astype(float), score, np.ones(len(rows)), codes, k=k)
     judged = [group for group in groups if any(y > 0 for y, _ in group)]
     expected = [by_definition([y for y, _ in group], [s for _, s in group], k) for group in judged]
-    for at, name in enumerate(("ndcg", "mrr")):
+    for at, name in enumerate(RANKED):
         np.testing.assert_allclose(found.values[name], [one[at] for one in expected], rtol=1e-9, atol=1e-12)
     means = found.mean()
     assert (means["ndcg"] is None) == (not judged)
@@ -61,12 +63,25 @@ def test_weights_and_what_is_no_number():
     assert found.mean()["mrr"] == pytest.approx((2 * 1 + 1 * 0.5) / 3)
     assert ranked(label, score, np.float64([2, 2, 0, 1, 7]), codes).mean()["mrr"] == 1  # a row of weight 0 is not there
     spoilt = ranked(label, np.where(codes == 1, np.nan, score), weight, codes)
-    assert spoilt.mean() == {"ndcg": None, "mrr": None} and spoilt.values["mrr"][0] == 1
+    assert spoilt.mean() == dict.fromkeys(RANKED) and spoilt.values["mrr"][0] == 1
     negative = ranked(np.float64([1, -1, 0, 1, 5]), score, weight, codes).mean()
     assert negative["ndcg"] is None and negative["mrr"] == pytest.approx(2.5 / 3)
     none = ranked(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
-    assert none.mean() == {"ndcg": None, "mrr": None}
+    assert none.mean() == dict.fromkeys(RANKED)
     assert codes_of(pa.chunked_array([["b", None], ["a", "b"]])).tolist() == [0, NO_GROUP, 1, 0]
+
+
+def test_coverage_is_the_share_of_items_that_some_group_is_shown_and_tells_apart_who_shows_the_same():
+    items = np.array(list("abcdabcd"), object)
+    label, codes, same = np.zeros(8), np.repeat([0, 1], 4), np.float64([4, 3, 2, 1] * 2)
+    rows = task_of("regression").rows(label, same, groups=codes, columns={"movie": items})
+    coverage = ItemCoverage("movie", 2)
+    assert coverage.on(rows) == 0.5 and coverage.on(rows.predicted(-same)) == 0.5
+    assert coverage.on(rows.predicted(np.where(codes == 0, same, -same))) == 1.0
+    assert coverage.on(rows.at(np.arange(4))) == 0.5
+    counts = np.repeat([[1, 1], [2, 0], [0, 2]], 4, axis=1)
+    apart = rows.predicted(np.where(codes == 0, same, -same))
+    assert coverage.replicated(apart)(Draws(counts)).tolist() == [1.0, 0.5, 0.5]
 
 
 def models(groups=300, seed=0, noise=(0.5, 0.5)):
@@ -139,3 +154,31 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
         decide(GateRequest.model_validate(base | {"ndcg_at": None}))
     with pytest.raises(ValueError, match="needs a column with role: group"):
         GateRequest.model_validate(base | {"group": None})
+
+
+def test_a_candidate_has_to_beat_every_order_by_the_item_alone(tmp_path):
+    label, codes, weak, strong = models(noise=(3.0, 0.2))
+    paths = {name: tmp_path / f"{name}.parquet" for name in ("weak", "strong")}
+    for name, score in (("weak", weak), ("strong", strong)):
+        written(paths[name], label, score, codes)
+
+    def verdict(candidate, other, **config):
+        request = {
+            "task": "binary",
+            "candidate": {"model": "x", "predictions": paths[candidate]},
+            "baselines": {"item_mean": paths[other]},
+            "to_beat": ["item_mean"],
+            "group": "query",
+            "ndcg_at": 3,
+            "item": "half",
+            "config": config,
+        }
+        return decide(GateRequest.model_validate(request))
+
+    assert verdict("strong", "weak", thresholds={"item_coverage": {"min": 0.5}})["promote"]
+    lost = verdict("weak", "strong")
+    assert lost["verdict"] == "reject" and "does not beat the item_mean baseline: ndcg is" in lost["reasons"][0]
+    assert verdict("weak", "strong", baseline=False)["promote"]
+    assert lost["metrics"]["baselines"]["item_mean"]["recall_at_k"] > lost["metrics"]["candidate"]["recall_at_k"]
+    with pytest.raises(ConfigError, match=r"set evaluation\.item"):
+        GateConfig.model_validate({"primary": "item_coverage"}).check("binary", ranked=True)

@@ -38,10 +38,11 @@ def rows(layout, count=6, seed=0):
     }
 
 
+ANY_TASK = [name for name in BUILT_IN if name != "two_towers"]
 SMALL = {"hidden": (8, 4), "embedding": 3}
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", ANY_TASK)
 @pytest.mark.parametrize(
     ("kind", "width"),
     [
@@ -59,7 +60,7 @@ def test_built_in_models_give_one_output_for_each_row(name, kind, width):
     assert model(rows(kind)).shape == (6, width)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", ANY_TASK)
 def test_the_initial_weights_are_a_function_of_the_seed(name):
     def weights(seed):
         keras.random.normal([3])  # what was drawn before must not matter
@@ -87,7 +88,7 @@ def test_outputs_begin_at_what_the_label_is_on_average():
     assert np.allclose(build(ModelConfig(**SMALL), kind, seed=0)(nothing), 2000, atol=1)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", ANY_TASK)
 def test_a_linear_path_begins_at_the_base_rate_and_has_the_penalty_of_its_weights(name):
     kind = layout(numeric=64, counts=(90, 10))  # 66 inputs: it learns 32 / 66 * 10 times as fast
     config = ModelConfig(name=name, linear=True, soft_clip=4.0, l2=0.5, linear_l2=0.1, **SMALL)
@@ -215,7 +216,7 @@ def with_everything(task="binary"):
     return kind, given
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", ANY_TASK)
 def test_keras_saves_and_loads_a_built_in_model(tmp_path, name):
     kind, given = with_everything()
     knobs, step = KnobVariables(["dropout"]), tf.Variable(0, dtype=tf.int64)
@@ -241,7 +242,7 @@ def test_keras_saves_and_loads_a_built_in_model(tmp_path, name):
     [
         HashDropout(0.3, seed=5, salt=2, step=tf.Variable(0, dtype=tf.int64), name="d"),
         OffsetEmbedding(np.array([5, 7]), 3, seed=4, initial="zeros"),
-        ListEmbedding((5, 7), (2, 3), 3, seed=4),
+        ListEmbedding((5, 7), (2, 3), 3, seed=4, power=0.5),
         Cross([(0, 1), (1, 0)], (5, 7), 10, name="c"),
     ],
     ids=lambda layer: type(layer).__name__,

@@ -105,6 +105,9 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     if model.user_defined or facts.images or facts.rows >= REGULARIZED:
         return model
     rows, chosen = facts.rows, dict[str, Any]()
+    if model.name == "two_towers":  # a product of embeddings: what few rows can tell
+        chosen = {"hidden": (), "linear_l2": _rounded(1.0 / rows), "l2": _rounded(5.0 / rows + 3000.0 / rows**2)}
+        return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
     hidden = ENSEMBLE_HIDDEN if model.name == "tabm" else model.hidden
     chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
