@@ -14,7 +14,7 @@ from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.packed_inputs import Group, pack
 from tfcore.export.signatures import Tensor, tensor_names
 from tfcore.ops.example_parser import columns_of
-from tfcore.transform.raw_column import RawColumn, raw_columns
+from tfcore.transform.raw_column import DTYPES, RawColumn, raw_columns
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -60,6 +60,20 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
                 length = companions["length"][_place(groups["length"], name + LENGTH)]
             raw[column.name] = _shaped(column, tensors[name], present, length, rows)
     return {column.name: raw[column.name] for column in columns}
+
+
+def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> dict[str, RawColumn]:
+    """The given columns and all others of `columns`: null, or where they cannot be null 0 or an empty text or list."""
+    one = next(iter(given.values()))
+    rows = tf.shape(one.values if one.lengths is None else one.lengths)[0]
+
+    def blank(column: Column) -> RawColumn:
+        present = tf.zeros([rows], tf.bool) if column.nullable else None
+        if column.is_list:
+            return RawColumn(tf.zeros([0], DTYPES[column.type]), present, None, tf.zeros([rows], tf.int64))
+        return RawColumn(tf.zeros([rows, *column.shape], DTYPES[column.type]), present)
+
+    return {column.name: given.get(column.name) or blank(column) for column in columns}
 
 
 def _kind(group: Group) -> str:

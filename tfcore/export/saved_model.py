@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
@@ -32,11 +33,12 @@ from tfcore.export.metadata import Format, ModelMetadata, describe_model, write_
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts, model_card
 from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
-from tfcore.export.request_columns import of_examples, of_tensors
+from tfcore.export.request_columns import of_examples, of_tensors, with_blanks
 from tfcore.export.signatures import (
     Signature,
     Tensor,
     describe,
+    describe_towers,
     nullable_inputs,
     output_names,
     tensor_names,
@@ -48,6 +50,8 @@ from tfcore.heads.base import Head
 from tfcore.heads.table import head_of, label_head
 from tfcore.models.build import build, load_weights
 from tfcore.models.config import ModelConfig
+from tfcore.models.towers.item_index import FILE as ITEMS
+from tfcore.models.towers.item_index import ItemIndex
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
@@ -83,6 +87,7 @@ class Served(tf.Module):
         variables: Sequence[tf.Variable],
         task: Head | Task | str = "regression",
         classes: Sequence[str | int] | None = None,
+        index: ItemIndex | None = None,
     ):
         super().__init__(name="served")
         self.transform = transform
@@ -90,6 +95,7 @@ class Served(tf.Module):
         self._predict = predict
         self._columns = tuple(columns)
         self._head = head_of(task, classes)
+        self._index = index
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
         """A tf.function for each signature; it takes and gives the tensors as `tfcore.export.packed_inputs` packs them."""
@@ -97,15 +103,23 @@ class Served(tf.Module):
             "transform": lambda _, columns: self._transformed(columns),
             "classify": lambda tensors, columns: self._classified(tensors, columns),
         }
+        users = self._columns
+        if (index := self._index) is not None:
+            users = tuple(column for column in self._columns if column.name not in index.item)
+            answers["embed"] = lambda _, columns: index.embed(self.transform(columns))
+            answers["top_k"] = lambda tensors, columns: index.top_k(
+                self.transform(with_blanks(columns, self._columns)), tensors["k"]
+            )
 
         def function(name: str) -> Any:
             inputs = signatures[name].inputs
+            asked = users if name == "top_k" else self._columns
             answer = answers.get(name, lambda _, columns: self.predict(columns))
             if name == "serve_examples":
                 spec = {"examples": tf.TensorSpec([None], tf.string, name="examples")}
                 return _named_function(lambda t: self.predict(of_examples(t["examples"], self._columns)), spec)
             return _named_function(
-                lambda tensors: answer(tensors, of_tensors(tensors, self._columns, inputs)), packed_specs(inputs)
+                lambda tensors: answer(tensors, of_tensors(tensors, asked, inputs)), packed_specs(inputs)
             )
 
         return {name: function(name) for name in signatures}
@@ -166,21 +180,31 @@ def save(
     classes: Sequence[str | int] | None = None,
     progress: Callable[[str], None] = lambda step: None,
     images: Mapping[str, bytes] | None = None,
+    index: ItemIndex | None = None,
 ) -> dict[str, Signature]:
     """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
 
     Args:
         progress: told what is done next.
         images: of columns that hold images, what stands for one; see `tfcore.export.warm_up.black_image`.
+        index: of a model of two towers: for the signatures `embed` and `top_k`.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
     """
     served = Served(
-        transform=transform, predict=predict, columns=columns, variables=variables, task=task, classes=classes
+        transform=transform,
+        predict=predict,
+        columns=columns,
+        variables=variables,
+        task=task,
+        classes=classes,
+        index=index,
     )
     progress("tracing the transform")
     signatures = describe(columns, task, classes, served.transformed())
+    if index is not None:
+        signatures |= describe_towers(columns, index.item, index.width, index.texts)
     functions = served.functions(signatures)
     concrete = {}
     for name, function in functions.items():
@@ -256,6 +280,10 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     monitor.check()
     path = out / "saved_model"
     predict = predictor(model, label_head(label))
+    index = None
+    if (items := request.trained / ITEMS).exists():
+        with np.load(items, allow_pickle=False) as rows:
+            index = ItemIndex(model, request.model, request.transform, dict(rows))
     signatures = save(
         path,
         transform=transform_of(request.transform, request.preprocess),
@@ -270,6 +298,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
             for fitted in request.transform.fitted
             if fitted.pixels is not None
         },
+        index=index,
     )
     formats = None
     if request.formats:

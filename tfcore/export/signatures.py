@@ -18,6 +18,9 @@ The signatures, frozen by a golden test:
   (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
   default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none. Its
   other inputs are those of `serving_nullable`.
+- `embed` and `top_k`, of a model of two towers: its vectors of a row, `user` and `item`, float32 [rows, n]; and of a row's user
+  the `k` (int32, one number, default 10) best items of the index of train items, `items` [rows, k], with `scores`, the products
+  of the vectors. `embed` has the inputs of `serving_nullable`, `top_k` those that are not the item's.
 - `transform`: the inputs of `serving_nullable`, the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can, with a part of its hash: "arr delay (min)" becomes
@@ -130,3 +133,24 @@ def describe(
         )
         signatures["classify"] = Signature(inputs=(*inputs, argument), outputs=tuple(map(_tensor, classify.outputs)))
     return signatures
+
+
+def describe_towers(columns: Sequence[Column], item: Sequence[str], width: int, texts: bool) -> dict[str, Signature]:
+    """The signatures `embed` and `top_k` of a model of two towers.
+
+    Args:
+        item: the columns of the item.
+        width: numbers in a vector.
+        texts: whether items are named by texts; else by integers.
+    """
+    vectors = tuple(Tensor(name=side, dtype="float32", shape=(None, width)) for side in ("user", "item"))
+    users = nullable_inputs([column for column in columns if column.name not in item])
+    best = (
+        Tensor(name="items", dtype="string" if texts else "int64", shape=(None, None)),
+        Tensor(name="scores", dtype="float32", shape=(None, None)),
+    )
+    k = Tensor(name="k", dtype="int32", shape=(), default=10)
+    return {
+        "embed": Signature(inputs=nullable_inputs(columns), outputs=vectors),
+        "top_k": Signature(inputs=(*users, k), outputs=best),
+    }

@@ -1,7 +1,8 @@
 """Writes a training's output and computes its result.
 
 write(session, out)          # {"steps": 2000, "final_loss": 0.41, ...}; weights, model.json, history.json, best/;
-                             # and linear.npz, a linear model of the same rows, where that is cheap
+                             # and linear.npz, a linear model of the same rows, where that is cheap;
+                             # of two towers items.npz, the items of the train rows
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.messages import counted
 from tfcore.models import build
 from tfcore.models.linear import FILE as LINEAR
+from tfcore.models.towers.item_index import FILE as ITEMS
 from tfcore.train.callbacks.early_stopping import EarlyStopping
 from tfcore.train.callbacks.history import History
 from tfcore.train.callbacks.trial import Trial
@@ -71,6 +75,8 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
         result["best_checkpoints"] = [_keep(checkpoint, out) for checkpoint in session.checkpoints.best()]
     if request.trial is None and (linear := session.data.linear_baseline()) is not None:
         linear.save(out / LINEAR)
+    if (items := session.data.items(request.model)) is not None:
+        np.savez(out / ITEMS, **items)  # type: ignore[arg-type]
     model = {
         "model": request.model.model_dump(mode="json"),
         "seed": request.seed,

@@ -46,7 +46,9 @@ from tfcore.data.stream import live_stacks
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.heads.table import label_head, label_task
+from tfcore.models.config import ModelConfig
 from tfcore.models.linear import LinearModel, cheap
+from tfcore.models.towers.item_index import collect
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.sampling import class_rates
@@ -336,19 +338,27 @@ class TrainingData:
             **rows, sizes=sizes, task=layout.label.task, classes=len(layout.label.classes or ()) or 1
         )
 
-    def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Return all train rows with the holdout's and without class weights, in the order of the manifests."""
-        if self._kept is not None and self._as_they_are:  # another look would trace the transform anew
-            return {name: self._kept[name].numpy() for name in names}
+    def items(self, model: ModelConfig) -> dict[str, NDArray[Any]] | None:
+        """The items of the train rows, of a model of two towers; None where there is no index of them."""
+        if model.name != "two_towers" or self._live is not None:
+            return None
+        return collect(self._batches([*self._parameters.inputs()]), model, self._parameters)
+
+    def _batches(self, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         dataset = evaluation_dataset(
             self._shards,
             self._transform,
             labeler(self._shards, self._parameters),
             batch=min(HOLDOUT_BATCH, self._shards.total),
         )
-        batches = [
-            {name: rows[name].numpy()[rows["valid"].numpy()] for name in names} for rows in safe(dataset, self._shards)
-        ]
+        for rows in safe(dataset, self._shards):
+            yield {name: rows[name].numpy()[rows["valid"].numpy()] for name in names}
+
+    def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Return all train rows with the holdout's and without class weights, in the order of the manifests."""
+        if self._kept is not None and self._as_they_are:  # another look would trace the transform anew
+            return {name: self._kept[name].numpy() for name in names}
+        batches = list(self._batches(names))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
 

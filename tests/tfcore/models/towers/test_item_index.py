@@ -1,0 +1,93 @@
+"""The signatures `embed` and `top_k` of an exported model of two towers, from a table to a loaded SavedModel."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tfcore.export.saved_model import ExportRequest, export
+from tfcore.models.config import ModelConfig
+from tfcore.models.towers.item_index import FILE
+from tfcore.testing import write_examples
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
+
+MODEL = ModelConfig(name="two_towers", item=("movie", "genres", "price"), embedding=3, hidden=())
+COLUMNS = (
+    Column(name="age", type="float32", nullable=False),
+    Column(name="liked", type="bytes", nullable=False, shape=(None,)),
+    Column(name="movie", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="genres", type="bytes", nullable=False, shape=(None,)),
+    Column(name="price", type="float32", nullable=True),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+MOVIES = [f"m{number}".encode() for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """(the loaded model, its description, a row of each movie)"""
+    folder, rng = tmp_path_factory.mktemp("towers"), np.random.default_rng(0)
+    movie, genre = rng.integers(0, 12, 2000), np.arange(12) % 3
+    taste = rng.integers(0, 3, 2000)
+    columns = {
+        "age": pa.array(rng.normal(size=2000).astype(np.float32)),
+        "liked": pa.array([[MOVIES[t], MOVIES[t + 3]] for t in taste], pa.list_(pa.binary())),
+        "movie": pa.array([MOVIES[m] for m in movie], pa.binary()),
+        "genres": pa.array([[f"g{genre[m]}".encode()] for m in movie], pa.list_(pa.binary())),
+        "price": pa.array((movie / 4).astype(np.float32), mask=movie == 5),
+        "label": pa.array((genre[movie] == taste).astype(np.int64)),
+    }
+    examples = write_examples(folder / "examples", {"train": pa.table(columns)}, COLUMNS)
+    transform = examples.fit(task="binary")
+    request = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=transform,
+        model=MODEL,
+        training=TrainingConfig(steps=200, batch_size=128, learning_rate=0.05, jit="off"),
+    )
+    train(request, folder / "trained", Monitor())
+    export(ExportRequest(trained=folder / "trained", transform=transform, model=MODEL), folder, Monitor())
+    described = json.loads((folder / "saved_model" / "assets.extra" / "signatures.json").read_text())
+    with np.load(folder / "trained" / FILE) as items:
+        assert sorted(items["ids"].tolist()) == list(range(12))
+    return tf.saved_model.load(folder / "saved_model"), described, genre
+
+
+def user(taste, rows=1):
+    liked = tf.constant([[MOVIES[taste], MOVIES[taste + 3]]] * rows)
+    return {"age": tf.fill([rows], 0.5), "liked": liked, "liked__length": tf.fill([rows], tf.constant(2, tf.int64))}
+
+
+def of_all_movies(taste, genre):
+    return user(taste, 12) | {
+        "movie": tf.constant(MOVIES),
+        "genres": tf.constant([[f"g{g}".encode()] for g in genre]),
+        "genres__length": tf.fill([12], tf.constant(1, tf.int64)),
+        "price": tf.range(12.0) / 4,
+        "price__present": tf.range(12) != 5,
+    }
+
+
+@pytest.mark.parametrize("taste", [0, 2])
+def test_top_k_gives_the_items_that_the_model_scores_highest_and_their_products(world, taste):
+    model, described, genre = world
+    assert not {tensor["column"] for tensor in described["top_k"]["inputs"]} & {"movie", "genres", "price"}
+    best = model.signatures["top_k"](**user(taste), k=tf.constant(12))
+    given = of_all_movies(taste, genre)
+    logits = model.signatures["serving_nullable"](**given)["logit"].numpy()
+    assert best["items"].numpy()[0].tolist() == [MOVIES[place] for place in np.argsort(-logits)]
+    assert all(genre[MOVIES.index(name)] == taste for name in best["items"].numpy()[0, :4])
+    vectors = model.signatures["embed"](**given)
+    products = (vectors["user"] * vectors["item"]).numpy().sum(1)
+    np.testing.assert_allclose(best["scores"].numpy()[0], np.sort(products)[::-1], rtol=1e-4, atol=1e-5)
+
+
+def test_top_k_of_more_items_than_there_are_is_refused(world):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="k must be from 1 to 12"):
+        world[0].signatures["top_k"](**user(0), k=tf.constant(13))
