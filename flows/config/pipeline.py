@@ -34,7 +34,7 @@ from headway.sources.config import SourceConfig
 from headway.storage.filesystem import is_remote
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store
-from headway.tabular.label import LabelConfig
+from headway.tabular.label import ONE_LABEL, LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import ALL_METRICS, TaskOrAuto
 from headway.validation.config import ValidateConfig
@@ -210,6 +210,13 @@ class Pipeline(Frozen):
     )
     tracking: TrackingConfig = Field(default_factory=TrackingConfig, description="MLflow, beside the store")
     seed: int = Field(default=0, ge=0, lt=2**31)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_label(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "labels" in value:
+            raise ValueError(f"labels: {ONE_LABEL}")
+        return value
 
     @field_validator("columns", mode="before")
     @classmethod

@@ -19,6 +19,11 @@ from headway.schema.columns import LABEL, Column, column_yaml
 from headway.tabular.expressions import Expression, parse
 from headway.tabular.list_arrays import decoded, is_list
 
+ONE_LABEL = (
+    "a model has one label; write a pipeline for each (with another name and schema file; they can read the same source), "
+    "such as label: arr_delay > 15 in one and label: arr_delay in the other"
+)
+
 
 class LabelConfig(Frozen):
     """The config of the label: its column or expression, and what happens to rows without one (`missing`)."""
@@ -32,6 +37,11 @@ class LabelConfig(Frozen):
     def _from_text(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"column": value} if value.isidentifier() else {"expression": value}
+        several = isinstance(value, list) or (
+            isinstance(value, dict) and len(value) > 1 and not {"column", "expression", "missing"} & value.keys()
+        )
+        if several:
+            raise ValueError(f"names several labels: {', '.join(map(str, value))}; {ONE_LABEL}")
         return value
 
     @model_validator(mode="after")

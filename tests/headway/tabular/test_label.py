@@ -95,3 +95,11 @@ def test_a_label_of_several_values_a_row_says_what_to_do():
     with pytest.raises(ConfigError, match="several values per row") as caught:
         label("y").stored(columns)
     assert "columns: {y: {shape: scalar}}" in caught.value.fix
+
+
+@pytest.mark.parametrize("value", [["late", "delay"], {"late": {"task": "binary"}, "delay": {"task": "regression"}}])
+def test_several_labels_are_refused_with_what_to_write(value):
+    with pytest.raises(
+        ValueError, match="names several labels: late, delay; a model has one label; write a pipeline for each"
+    ):
+        LabelConfig.model_validate(value)
