@@ -4,8 +4,8 @@
     result = run_dag(run_spec, planner)       # only looks up what would run
 
 An `Executor` blocks: locally it runs a step, under Prefect it submits the same step as a task and waits, in a plan it only
-looks for the output. Nothing in here knows which. The steps themselves stand in `flows.dag.data_stages`,
-`flows.dag.model_stages` and `flows.dag.gate_stages`.
+looks for the output. Nothing in here knows which. The steps themselves stand in `flows.dag.data_stages`, `train_stages`,
+`evaluate_stages`, `export_stages` and `gate_stages`, each on top of the one before.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.dag.model_stages import ModelSteps
+from flows.dag.export_stages import ExportSteps
 from flows.dag.references import best_version, check_metrics, data_of, label_facts, trained_parts
 from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
@@ -35,7 +35,7 @@ class Judge:
         return key | {"worth": self.version.facts.get("worth"), "repeats": [out.fingerprint for _, out in self.repeats]}
 
 
-class GateSteps(ModelSteps):
+class GateSteps(ExportSteps):
     """The steps that compare a model with the champion and with the best of the last champions."""
 
     def _task(self) -> str | None:

@@ -33,7 +33,7 @@ gate: {tolerance: {accuracy: 0.01}, primary: accuracy}
 def made_up(monkeypatch):
     """Results are made up here: of them there is no table to show, and no size to choose settings by."""
     monkeypatch.setattr("flows.dag.data_stages.column_table", lambda *_: [])
-    monkeypatch.setattr("flows.dag.model_stages.ModelSteps._resolve", lambda *_: None)
+    monkeypatch.setattr("flows.dag.train_stages.TrainSteps._resolve", lambda *_: None)
 
 
 class Predicted:

@@ -1,0 +1,239 @@
+"""The DAG's evaluation: one pass of a model over the eval rows, and what its predictions amount to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.dag.references import label_facts
+from flows.dag.run_spec import EVALUATE, IMPORTANCE, MEASURE
+from flows.dag.step import Output
+from flows.dag.train_stages import Training, TrainSteps
+from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.results.worst_slices import searched
+from headway.evaluation.slices import choose, slice_columns
+from headway.registry.registry import Version
+from headway.tasks.table import HIGHER_IS_BETTER
+
+
+class EvaluateSteps(TrainSteps):
+    """The steps that evaluate models, trained and published."""
+
+    measured: Output
+    """What the candidate's predictions amount to."""
+
+    @property
+    def candidate(self) -> Output:
+        """The trained model's predictions of the eval rows."""
+        assert self.training_of.scored is not None
+        return self.training_of.scored
+
+    def _slices(self) -> tuple[str, ...]:
+        """The slices that the pipeline names, or a handful that is chosen; none in a plan that cannot know them yet."""
+        named, found = self.pipeline.evaluation.slices, self.statistics.result
+        if named is not None or found is None or self.validated.result is None:
+            return named or ()
+        return choose(
+            found["columns"].get("train", []),
+            self.validated.result.get("strengths", {}),
+            eligible=self._sliceable(),
+            rows=found["rows"].get("eval", 0),
+            least=self.pipeline.gate.slice_min_rows,
+        )
+
+    def _sliceable(self) -> list[str]:
+        """Return the columns that slices can be made of without being named."""
+        single = [column for column in self.columns.read if not column.shape and not column.temporal]
+        return [c.name for c in single if c.name in self.columns.stored and c.meaning != "identifier"]
+
+    def _searched(self) -> tuple[str, ...]:
+        """Return where the worst slices are looked for; nowhere in a plan that cannot know."""
+        found = self.statistics.result
+        if found is None or self.validated.result is None:
+            return ()
+        strengths = self.validated.result.get("strengths", {})
+        return searched(found["columns"].get("train", []), strengths, self._sliceable())
+
+    def _kept(self) -> tuple[str, ...]:
+        """Return the columns that predictions keep: those of slices and clusters, the group, the item, stored keys."""
+        keys = [c.name for c in self.columns.read if c.role in ("key", "group", "passthrough") and not c.shape]
+        stored = [name for name in keys if name in self.columns.stored]
+        sliced = slice_columns((*self._slices(), *self._searched()))
+        item = [name for name in (self.pipeline.evaluation.item,) if name]
+        return tuple(sorted({*sliced, *self._clusters().stored, *stored, *item}))
+
+    def _clusters(self) -> ClusterSources:
+        """Where rows that belong together may be found out; nowhere with a group column, or in a plan that cannot know."""
+        if self.columns.of_role("group") is not None or self.statistics.result is None:
+            return ClusterSources()
+        stored = [c for c in self.columns.read if c.name in self.columns.stored and not c.shape]
+        times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")
+        repeated = repeating(self.statistics.result["columns"].get("train", []))
+        keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]
+        parts = self.parts["eval"]
+        return ClusterSources(
+            columns=tuple(sorted(keys)[:MOST_KEYS]),
+            time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
+            by_day=bool(times) and times[0].role == "time",
+            spans=tuple(
+                (span, out.get()["splits"][part]["rows"])
+                for (span, part), (out, _) in zip(parts, self._of("eval"), strict=True)
+            ),
+        )
+
+    def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
+        """The one pass of a model over a split; what is said of it is computed from the predictions that this keeps."""
+        config, kept = self.pipeline.evaluation, self._kept()
+        key = {
+            "config": config.model_dump(mode="json", include={"batch_size"}),
+            "columns": list(kept),
+            **({"item": config.item} if self._item_rows(identity) else {}),
+            **(self._module() if "train" in identity else {}),
+            "model": identity,
+            "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key(split)},
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "model": model,
+                "examples": self._examples(split),
+                "transform": self._parameters(),
+                "columns": list(kept),
+                "batch_size": config.batch_size,
+                **({"item": config.item, "train": self._examples("train")} if self._item_rows(identity) else {}),
+            }
+
+        return self._call(EVALUATE, title, key, request)
+
+    def _item_rows(self, identity: dict[str, Any]) -> bool:
+        """Whether the baselines of the item are computed beside a model: beside a training's, not a version's."""
+        return self.pipeline.evaluation.item is not None and "train" in identity
+
+    def _importance(self) -> None:
+        """How much each column matters to the trained model, where the config asks for it."""
+        rows = self.pipeline.evaluation.importance
+        if rows is None:
+            return
+        inputs = {"transform": self.transform.fingerprint, "train": self.trained.fingerprint}
+        key = {
+            "config": {"rows": rows},
+            "seed": self.training_of.seed,
+            **self._module(),
+            "inputs": inputs | {"examples": self._examples_key("eval")},
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "model": self._model_of(self.training_of),
+                "transform": self._parameters(),
+                "examples": self._examples("eval"),
+                "rows": rows,
+                "seed": self.training_of.seed,
+            }
+
+        self._call(IMPORTANCE, "importance", key, request)
+
+    def _measure(self, title: str, scored: Output, beside: Mapping[str, Output], given: float | None = None) -> Output:
+        """Measure predictions.
+
+        Args:
+            beside: the predictions of other models on the same rows, by name.
+            given: the threshold, where other rows chose it.
+        """
+        config, group = self.pipeline.evaluation, self.columns.of_role("group")
+        settings = {
+            "config": config.model_dump(mode="json", include={"slice_min_rows", "threshold"}),
+            "slices": list(self._slices()),
+            "searched": list(self._searched()),
+            "clusters": self._clusters().model_dump(mode="json"),
+            "group": group.name if group else None,
+            "confidence": self.pipeline.gate.confidence,
+            "given_threshold": given,
+            "seed": self.run_spec.chosen_seed,
+            **self._ranked(),
+        }
+        key = {
+            **settings,
+            **self._own_metrics(),
+            "inputs": {
+                "predictions": scored.fingerprint,
+                "statistics": self.statistics.fingerprint,
+                "beside": {name: output.fingerprint for name, output in beside.items()},
+            },
+        }
+
+        def request() -> MeasureRequest:
+            parameters = self.transform.get()["parameters"]
+            others = {name: scored.path / file for name, file in scored.get().get("baselines", {}).items()}
+            for name, output in beside.items():
+                if not output.get().get("incompatible"):
+                    others[name] = output.path / output.get()["predictions"]
+            return MeasureRequest.model_validate(
+                {name: value for name, value in settings.items() if name != "config"}
+                | settings["config"]
+                | {
+                    "task": parameters["label"]["task"],
+                    "predictions": scored.path / scored.get()["predictions"],
+                    "baselines": others,
+                    "label": label_facts(parameters, self.statistics.get()),
+                    "classes": parameters["label"].get("classes") or (),
+                    "metrics": self.run_spec.loaded.own_metrics,
+                }
+            )
+
+        return self._call(MEASURE, title, key, request)
+
+    def _ranked(self) -> dict[str, Any]:
+        """Return the part of the evaluation's request and key that a ranking model adds."""
+        at, item = self.pipeline.ndcg_at, self.pipeline.evaluation.item
+        return {} if at is None else {"ndcg_at": at} | ({} if item is None else {"item": item})
+
+    def _evaluate_seeds(self) -> None:
+        """Evaluate every training, and choose the one to export: the median by the primary metric, of two the lower.
+
+        The best would owe its place to the eval rows, and the first may be an outlier that its mean does not show.
+        """
+        trainings = [self.training_of, *self.others]
+        for training in trainings:
+            training.scored = self._evaluate_trained("evaluate" + self._suffix(training.seed), training)
+        if self.others and all(t.scored is not None and t.scored.result is not None for t in trainings):
+            trainings = self._by_quality(trainings)
+            self.training_of = trainings.pop((len(trainings) - 1) // 2)
+            self.others = sorted(trainings, key=lambda training: training.seed)
+
+    def _by_quality(self, trainings: Sequence[Training]) -> list[Training]:
+        """The worst first; those without a value before all."""
+        task = self.transform.get()["parameters"]["label"]["task"]
+        metric = self.pipeline.gate.primary_metric(task, ranked=self.pipeline.ndcg_at is not None)
+        own = {spec.name for spec in self.run_spec.loaded.own_metrics if spec.better == "higher"}
+        sign = 1 if metric in own or metric in HIGHER_IS_BETTER else -1
+
+        def quality(training: Training) -> tuple[float, int]:
+            assert training.scored is not None
+            metrics = training.scored.get()["metrics"]
+            if metric not in metrics:  # one of evaluation.metrics
+                measured = self._measure("measure" + self._suffix(training.seed), training.scored, {})
+                metrics = {} if measured.result is None else measured.result["metrics"]  # None in a plan
+            value = metrics.get(metric)
+            return (-math.inf if value is None else sign * value), training.seed
+
+        return sorted(trainings, key=quality)
+
+    def _evaluate_trained(self, title: str, training: Training, split: str = "eval") -> Output:
+        return self._evaluate(title, self._model_of(training), {"train": training.output.fingerprint}, split)
+
+    def _model_of(self, training: Training) -> dict[str, Any]:
+        """Return the part of the request of a stage that loads a trained model."""
+        config = self.model.model_dump(mode="json")
+        return {"kind": "trained", "path": training.output.path, "config": config, **self._code(training.seed)}
+
+    def _note_other_rows(self, champion: Version) -> None:
+        """Add a note if eval rows are drawn in another way than for the champion."""
+        before = champion.facts.get("split")
+        if before and before != self._split_digest():
+            self.run_result.notes.append(
+                f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
+                "hashes, changed since): metrics of that run and of this one are of different rows"
+            )

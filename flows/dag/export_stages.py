@@ -1,0 +1,135 @@
+"""The DAG's last stages: export of a trained model, its replay in a fresh process, and the facts of a version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.dag.evaluate_stages import EvaluateSteps
+from flows.dag.references import data_of, trained_parts
+from flows.dag.run_spec import ALREADY, EXPORT, REPLAY
+from flows.dag.step import Output
+from flows.dag.train_stages import Training
+from headway.registry.registry import Version
+from headway.registry.standing import standing_of
+from headway.storage.fingerprint import fingerprint
+from tfcore.transform.parameters import TransformParameters
+
+
+class ExportSteps(EvaluateSteps):
+    """The steps that export and replay a model."""
+
+    exported: list[tuple[Training, Output]]
+    """The exports of the other seeds."""
+
+    def _export_seeds(self) -> Output:
+        """Export the chosen training, and with a promotion the others: later candidates are compared with the mean of all."""
+        export = self.run_result.export = self._export(self.training_of)
+        others = self.others if (self.run_result.verdict or {}).get("promote") else []
+        self.exported = [(training, self._export(training)) for training in others]
+        return export
+
+    def _export(self, training: Training) -> Output:
+        card = self._card(training)
+        formats = self.pipeline.export.formats
+        key = {
+            "config": {"formats": list(formats)} if formats else {},
+            **self._module(),
+            "card": fingerprint(card),
+            "inputs": {"train": training.output.fingerprint, "transform": self.transform.fingerprint},
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "trained": training.output.path,
+                "transform": self._parameters(),
+                "model": self.model.model_dump(mode="json"),
+                **self._code(training.seed),
+                "card": card,
+                "formats": formats,
+            }
+
+        return self._call(EXPORT, "export" + self._suffix(training.seed), key, request)
+
+    def _card(self, training: Training) -> dict[str, Any]:
+        """Return the run's facts for the model card: a `tfcore.export.model_card.CardFacts`."""
+        assert training.scored is not None
+        evaluated = self.measured if training is self.training_of else training.scored
+        evaluation, verdict = evaluated.result or {}, self.run_result.verdict
+        kept = ("verdict", "reasons", "champion", "comparisons", "metrics")
+        return {
+            "model": self.pipeline.name,
+            "label": self.pipeline.label.column or self.pipeline.label.expression or "",
+            "spans": list(self.window),
+            "train_rows": (self.statistics.result or {}).get("rows", {}).get("train"),
+            "eval_rows": evaluation.get("rows"),
+            "seed": training.seed,
+            "metrics": evaluation.get("metrics") or {},
+            "intervals": evaluation.get("intervals") or {},
+            "threshold": evaluation.get("threshold"),
+            "verdict": None if verdict is None else {name: verdict[name] for name in kept if name in verdict},
+        }
+
+    def _replay(self, export: Output) -> None:
+        key = {
+            "config": self.pipeline.export.model_dump(mode="json"),
+            "inputs": {"export": export.fingerprint, "candidate": self.candidate.fingerprint},
+        }
+
+        def request() -> dict[str, Any]:
+            parameters = self.transform.get()["parameters"]
+            return {
+                "saved_model": export.path / export.get()["saved_model"],
+                "examples": self._examples("eval"),
+                "predictions": self.candidate.path / self.candidate.get()["predictions"],
+                "columns": TransformParameters.model_validate(parameters).raw,
+                "task": parameters["label"]["task"],
+                "rows": self.pipeline.export.replay_rows,
+                "limits": self.pipeline.export.limits.model_dump(mode="json"),
+                "formats": export.get().get("formats"),
+            }
+
+        self.run_result.replay = self._call(REPLAY, "replay", key, request).result
+        if export.result is not None and self.measured.result is not None:
+            self.run_result.facts = self._facts(export)
+
+    def _facts(self, export: Output) -> dict[str, Any]:
+        verdict = self.run_result.verdict or {}
+        return {
+            "pipeline": self.pipeline.name,
+            "spans": self.window,
+            "train_parts": [list(part) for part in self.parts["train"]],
+            "eval_parts": [list(part) for part in self.parts["eval"]],
+            "split": self._split_digest(),
+            "task": self.transform.get()["parameters"]["label"]["task"],
+            "train": self.trained.fingerprint,
+            "statistics": self.statistics.fingerprint,
+            "reference": self.reference,
+            "export": export.fingerprint,
+            "seed": self.training_of.seed,
+            "repeats": [
+                {"seed": t.seed, "train": t.output.fingerprint, "export": out.fingerprint} for t, out in self.exported
+            ],
+            "evaluation": self.candidate.fingerprint,
+            "worth": verdict.get("worth"),
+            "data": data_of(self.run_spec, self.parts["train"]),
+            "metrics": self.measured.get()["metrics"],
+            "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
+            "test": self.run_result.test,
+            "standing": standing_of(verdict) if "comparisons" in verdict else None,
+            "signatures": export.get()["signatures"],
+            **self._inherited(),
+        }
+
+    def _inherited(self) -> dict[str, Any]:
+        """Return what a version says of the model that its training began with."""
+        parent = self.parents[self.training_of.seed]
+        if parent is None:
+            return {}
+        parts = [list(part) for part in trained_parts(parent.version)]
+        return {"warm_start": parent.version.number, "inherited_parts": parts}
+
+    def _already(self, champion: Version) -> None:
+        reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
+        verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
+        self.run_result.verdict = verdict
+        self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

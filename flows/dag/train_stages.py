@@ -1,0 +1,146 @@
+"""The DAG's training: one step for each seed, with the settings that the train rows choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flows.dag.data_stages import DataSteps
+from flows.dag.run_spec import TRAIN
+from flows.dag.step import Output, Step
+from flows.dag.warm_start import Parent, parent_of
+from headway.storage.fingerprint import fingerprint
+from headway.user_code import files as user_files
+from tfcore.train.settings.auto import Facts, described, resolve
+from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
+from tfcore.transform.parameters import TransformParameters
+
+
+@dataclass
+class Training:
+    """A model trained with one seed."""
+
+    seed: int
+    output: Output
+    scored: Output | None = None
+    """Its evaluation on the eval rows."""
+
+
+class TrainSteps(DataSteps):
+    """The steps that train a model, once for each seed."""
+
+    training_of: Training
+    """The one that is exported."""
+    others: list[Training]
+    """Those of `gate.repeats` with other seeds."""
+    parents: dict[int, Parent | None]
+    """The model that the training of each seed begins with."""
+
+    @property
+    def trained(self) -> Output:
+        return self.training_of.output
+
+    def _module(self) -> dict[str, Any]:
+        """Return the part of the key of a stage that calls the user's model, task or loss."""
+        loaded = self.run_spec.loaded
+        files = {"module": loaded.module_file, "task": loaded.task_file, "loss": loaded.loss_file}
+        return {name: user_files.digest(file) for name, file in files.items() if file}
+
+    def _parameters(self) -> dict[str, Any]:
+        """The fitted transform; a task of the user's own is found by its file."""
+        parameters: dict[str, Any] = self.transform.get()["parameters"]
+        if (file := self.run_spec.loaded.task_file) is not None:
+            parameters = parameters | {"label": parameters["label"] | {"file": file}}
+        return parameters
+
+    def _own_metrics(self) -> dict[str, Any]:
+        """Return the part of the key of a stage that computes the user's metrics."""
+        specs = self.run_spec.loaded.own_metrics
+        return {"own_metrics": {s.name: [s.better, user_files.digest(s.file)] for s in specs}} if specs else {}
+
+    def _resolve(self) -> None:
+        """The training's and the model's settings, those left out chosen by size; in a plan that cannot know it yet they
+        stay as they are."""
+        if self.transform.result is None or self.statistics.result is None:
+            return
+        parameters = TransformParameters.model_validate(self._parameters())
+        facts = self.run_result.size = Facts(
+            rows=self.statistics.result["rows"].get("train", 0),
+            width=len(parameters.numeric) + len(parameters.categorical),
+            task=parameters.label.task,
+            images=any(fitted.pixels is not None for fitted in parameters.fitted),
+        )
+        self.training, self.model = resolve(self.pipeline.training, self.pipeline.model, facts)
+        self.run_result.training = {
+            "rows": facts.rows,
+            "training": self.training.model_dump(mode="json"),
+            "model": self.model.model_dump(mode="json"),
+            "says": described(self.training, self.model),
+        }
+
+    def _train(self) -> None:
+        """Train a model for each of `gate.repeats` seeds; only the champion where it is one of them."""
+        self.parents = {}
+        first = self.run_spec.chosen_seed
+        repeats = 1 if self.run_spec.trial else self.pipeline.gate.repeats
+        steps = {seed % 2**31: self._train_step(seed % 2**31) for seed in range(first, first + repeats)}
+        champion = None if self.run_spec.force else self.run_spec.registry.champion()
+        already = [s for s, step in steps.items() if champion and champion.facts.get("train") == step.fingerprint]
+        done = [Training(seed, self._run(steps[seed])) for seed in already[:1] or steps]
+        self.training_of, self.others = done[0], done[1:]
+
+    def _train_step(self, seed: int) -> Step:
+        training = self.training
+        key: dict[str, Any] = {
+            "config": {
+                "model": self.model.model_dump(mode="json"),
+                # a timeout changes no bit, and a warm start has a key of its own
+                "training": training.model_dump(mode="json", exclude={"worker_timeout", "warm_start"}),
+                "seed": seed,
+            },
+            **self._module(),
+            "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key("train")},
+        }
+        if training.ranking is not None:
+            key["config"]["ranking_version"] = RANKING_VERSION
+        trial = self.run_spec.trial
+        if trial is not None:
+            key["trial"] = trial.model_dump(mode="json")
+        parent, note = parent_of(self.run_spec, key, evaluation=tuple(self.parts["eval"]), split=self._split_digest())
+        self.run_result.notes += [note] if note and note not in self.run_result.notes else []
+        self.parents[seed] = parent
+        if parent is not None:
+            key["warm_start"] = parent.key
+        name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
+
+        def request() -> dict[str, Any]:
+            return {
+                "examples": self._examples("train"),
+                "transform": self._parameters(),
+                "model": self.model.model_dump(mode="json"),
+                "training": training.model_dump(mode="json"),
+                **self._code(seed),
+                "loss": self.run_spec.loaded.loss_file,
+                "checkpoints": self.run_spec.store.checkpoints / name,
+                "trial": trial,
+                "warm_start": parent.request(self.run_spec) if parent is not None else None,
+                # a study's trials are compared in its table, and nobody turns their knobs
+                "summaries": None if trial else self.run_spec.store.summaries / self.pipeline.name / name,
+                "control": None if trial else self.run_spec.loaded.control_file,
+            }
+
+        return self._step(TRAIN, "train" + self._suffix(seed), key, request)
+
+    def _suffix(self, seed: int) -> str:
+        """What the title of a step says of the seed; nothing of the run's own."""
+        return "" if seed == self.run_spec.chosen_seed else f" seed {seed}"
+
+    def _code(self, seed: int) -> dict[str, Any]:
+        """Return the part of the request of a stage that builds the model."""
+        loaded = self.run_spec.loaded
+        return {"seed": seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
+
+    def _split_digest(self) -> str:
+        """Return a digest of the settings that assign rows to splits; if it differs, so do the eval rows."""
+        hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
+        return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}))
