@@ -49,11 +49,14 @@ class EvaluateSteps(TrainSteps):
         return [c.name for c in single if c.name in self.columns.stored and c.meaning != "identifier"]
 
     def _searched(self) -> tuple[str, ...]:
-        """Return where the worst slices are looked for; nowhere in a plan that cannot know."""
+        """Return where the worst slices are looked for; nowhere in a plan that cannot know.
+
+        Without a validation, in a plan, the order is not known; of few columns the set is, so that their predictions are found.
+        """
         found = self.statistics.result
-        if found is None or self.validated.result is None:
+        if found is None:
             return ()
-        strengths = self.validated.result.get("strengths", {})
+        strengths = (self.validated.result or {}).get("strengths", {})
         return searched(found["columns"].get("train", []), strengths, self._sliceable())
 
     def _kept(self) -> tuple[str, ...]:
