@@ -42,7 +42,7 @@ class Range(Frozen):
         return f"{self.low:g} to {self.high:g}" + (", log" if self.log else "")
 
 
-Choices = Annotated[tuple[Any, ...], Field(min_length=2)]
+Choices = tuple[Any, ...]
 Space = dict[str, Range | Choices]
 
 REFUSED = {
@@ -85,6 +85,8 @@ class TuneConfig(Frozen):
             for refused, why in REFUSED.items():
                 if key == refused or key.startswith(f"{refused}."):
                     raise ValueError(f"{key}: {why}; leave it out")
+            if isinstance(values, tuple) and len(values) < 2:
+                raise ValueError(f"{key}: a list needs two choices or more; set a single value in the pipeline itself")
             if isinstance(values, tuple) and len({repr(choice) for choice in values}) < len(values):
                 raise ValueError(f"{key}: a choice stands twice")
             if isinstance(values, Range) and not all(math.isfinite(end) for end in values.ends()):

@@ -66,7 +66,7 @@ class _Dag(GateSteps):
         verdict = self.run_result.verdict = self._gate(judges)
         if verdict is None:
             tested = ["evaluate test", "measure test"] if self.parts["test"] else []
-            self.run_result.later = ["gate", *tested, "export", "replay", "promote"]
+            self.run_result.later = [*tested, "export", "replay", "promote"]
             return
         if verdict["promote"] and stand_in is None:
             self._test()

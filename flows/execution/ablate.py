@@ -96,7 +96,7 @@ def _chosen(run_spec: RunSpec, fitted: RunResult, groups: Sequence[Sequence[str]
                 where=f"{run_spec.loaded.file}: columns",
                 fix=suggest(name, features),
             )
-    chosen = [tuple(group) for group in groups] or [(name,) for name in features]
+    chosen = list(dict.fromkeys(tuple(dict.fromkeys(group)) for group in groups)) or [(name,) for name in features]
     for group in chosen:
         if set(group) >= set(features) and not parameters.derived:
             raise ConfigError(

@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import time
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -164,13 +164,17 @@ class Planner:
     def __init__(self, store: Store):
         self.store, self.tensorflow = store, False
         """Whether a step that misses needs the TensorFlow child."""
+        self._missed: set[str] = set()
+        """Fingerprints of outputs that are not there: what follows from their results is not known yet."""
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         outputs = []
         for step in steps:
             path = self.store.output(step.stage.name, step.fingerprint)
-            output = step.find(self.store) or step.output(path, None, why=explain(self.store, step))
+            output = step.find(self.store) or step.output(path, None, why=explain(self.store, step, self._missed))
             self.tensorflow |= step.stage.tensorflow and not output.hit
+            if not output.hit:
+                self._missed.add(step.fingerprint)
             outputs.append(output)
         return outputs
 
@@ -188,14 +192,33 @@ def run_stage(
     return function(validated(function, request), out, monitor, **runtime)
 
 
-def explain(store: Store, step: Step) -> str:
-    """Explain why `step` has no output: it is damaged, or the first difference from the nearest output."""
+def explain(store: Store, step: Step, missed: Collection[str] = ()) -> str:
+    """Explain why `step` has no output: it is damaged, or the first difference from the nearest output.
+
+    Args:
+        missed: fingerprints of outputs that are not there. Where the step reads one, the difference is that input: settings
+            that are chosen by its result still stand in the key as they were left out.
+    """
     if reason := store.check(step.stage.name, step.fingerprint):
         return reason
     nearest = store.nearest(step.stage.name, step.key)
     if nearest is None:
         return "never run"
+    inputs: dict[str, Any] = {name: step.key[name] for name in ("inputs", "model") if name in step.key}
+    if set(_texts(inputs)) & set(missed):
+        before: dict[str, Any] = {name: nearest.key[name] for name in inputs if name in nearest.key}
+        if difference := first_difference(before, inputs):
+            return difference
     return first_difference(nearest.key, step.key) or "never run"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a nest of dicts and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
 
 
 def validated(function: Callable[..., Any], request: Any) -> Any:

@@ -70,6 +70,10 @@ def tune(
         found = run(replace(run_spec, last="transform"), freeze=True)
         space = space_of(run_spec.loaded, found)
         check_space(run_spec.loaded, load, found, space)
+        if run_spec.loaded.pipeline.training.warm_start is not None:
+            report.note(
+                "trials begin with initial weights, without training.warm_start: the champion knows the holdout's rows"
+            )
         report.note("the pipeline's own settings, on the holdout")
         assert found.training is not None
         early = found.training["training"].get("early_stopping")
@@ -240,7 +244,7 @@ def _described(values: Range | tuple[Any, ...]) -> Any:
 def point_text(point: Mapping[str, Any]) -> str:
     """A point of the space in one line, keys by their last word."""
     return ", ".join(
-        f"{short(key)} {value if not isinstance(value, float) else number(value)}" for key, value in point.items()
+        f"{short(key)} {value if not isinstance(value, float) else f'{value:.4g}'}" for key, value in point.items()
     )
 
 

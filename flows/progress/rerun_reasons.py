@@ -37,6 +37,9 @@ _NAMES = {
     "evaluation": "the evaluation",
     "export": "the exported model",
     "split": "the split",
+    "slices": "the list of slices",
+    "searched": "the columns that are searched for the worst slices",
+    "card": "the text of the model card",
 }
 
 
@@ -49,6 +52,7 @@ def in_words(why: str | None, stage: str) -> str:
     place, _, change = why.partition(": ")
     old, arrow, new = change.partition(" -> ")
     parts = re.findall(r"[^.\[\]]+", place.removesuffix(" is new").removesuffix(" is gone"))
+    counts = re.fullmatch(r"(\d+) entries -> (\d+)", change)
     if parts[:1] == ["span"] and arrow:
         return f"span {new} is new"
     if parts[:1] == ["files"]:
@@ -57,14 +61,14 @@ def in_words(why: str | None, stage: str) -> str:
         return "Headway's code of this stage is newer"
     if parts[:1] in (["config"], ["training"], ["source"], ["label"], ["records"]):
         key = ".".join(parts).removeprefix("config.")
-        if arrow and not _DIGEST.search(change) and "{" not in change:
+        if arrow and not counts and not _DIGEST.search(change) and "{" not in change:
             return f"{key} is {new}, before {old}"
         return f"{key} changed"
-    if counts := re.fullmatch(r"(\d+) entries -> (\d+)", change):
+    if counts and parts[:1] == ["inputs"]:
         return f"the window has {counts[2]} spans in {parts[-1]}, before {counts[1]}"
     if stage in ("statistics", "splits") and parts[:1] == ["inputs"]:
         return "the spans of the window changed"
     names = [_NAMES[part] for part in (parts[-1:] if stage == "evaluate" else []) + parts if part in _NAMES]
     if names:
         return f"{names[-1] if parts[:1] in (['inputs'], ['model']) else names[0]} changed"
-    return f"{'.'.join(parts)} changed" if _DIGEST.search(change) or not arrow else why
+    return f"{'.'.join(parts)} changed" if _DIGEST.search(change) or counts or not arrow else why

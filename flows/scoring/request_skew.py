@@ -63,15 +63,20 @@ def request_skew(
         output = task_of(described.task).output if ":" not in described.task else PREDICTION
         logged = request_rows(paths, columns, keys=keys, version=version, output=output)
         names = [*keys, *(column.name for column in columns)]
-        result = predict(
-            loaded,
-            model=model,
-            input=input,
-            output=Path(scratch) / "scored",
-            monitor=monitor,
-            format=format,
-            columns=names,
-        )
+        try:
+            result = predict(
+                loaded,
+                model=model,
+                input=input,
+                output=Path(scratch) / "scored",
+                monitor=monitor,
+                format=format,
+                columns=names,
+            )
+        except ConfigError as error:
+            if error.where != "--columns":  # which nobody typed
+                raise
+            raise ConfigError(error.problem, where="--key", fix=error.fix) from None
         files = [Path(scratch) / "scored" / part["file"] for part in result["parts"]]
         replayed = _replayed(files, logged, keys, columns, output)
     found = joined_skew(logged.table, replayed, keys=keys, columns=columns, limit=limit)
@@ -113,7 +118,9 @@ def _replayed(
     tables = []
     for file in files:  # only what can be joined is kept
         table = pq.read_table(file)
-        table = table.filter(pc.is_in(table.column(keys[0]).cast(pa.string()), value_set=wanted))
+        there = pc.is_in(table.column(keys[0]).cast(pa.string()), value_set=wanted)
+        # where none can be, a row shows what keys look like
+        table = table.filter(there) if pc.any(there).as_py() else table.slice(0, 1)
         batch = pa.RecordBatch.from_arrays(
             [table.column(column.name).combine_chunks() for column in columns],
             names=[column.name for column in columns],

@@ -249,7 +249,8 @@ class _Decision:
         values += [self._measured(table)[self.primary] for _, table in self.seeds]
         known = sorted(value for value in values if value is not None)
         spread = f", which is {number(known[0])} to {number(known[-1])}" if known else ""
-        return f"of {len(values)} seeds {self.request.candidate.seed} is exported, the median by {self.primary}{spread}"
+        exported = f"seed {self.request.candidate.seed} is exported, the median of {len(values)} by {self.primary}"
+        return exported + spread
 
     def _drifted(self, champion: Champion) -> None:
         """How far the predictions are from the champion's, and whether that is too far."""

@@ -60,7 +60,7 @@ def joined_skew(
     ours, theirs, ambiguous = _joined(logged, replayed, keys)
     if not len(ours):
         raise DataError(
-            f"none of {counted(len(logged), 'logged row')} has a key of the {len(replayed):,} rows of the data: logged "
+            f"none of {counted(len(logged), 'logged row')} has a key of the data's rows: logged "
             f"{_example(logged, keys)}, in the data {_example(replayed, keys)}",
             fix="name data that hold these rows, and the columns that tell them apart (--key)",
         )

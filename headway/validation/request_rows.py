@@ -74,14 +74,14 @@ def request_rows(
             predictions.append(_prediction(None if predicted is None else predicted[at], output))
     if not instances:
         problem = (
-            "no logged row has a key"
+            f"no logged row has a key ({', '.join(keys)})"
             if unfit
             else f"no row was answered by version {version}"
             if others
             else "is empty"
         )
         fix = 'send "keys" with the requests, one for each row; or log rows with the key\'s columns'
-        raise DataError(f"{problem} ({', '.join(keys)})", where=str(paths[0]) if paths else "requests", fix=fix)
+        raise DataError(problem, where=str(paths[0]) if paths else "requests", fix=fix)
     read_as = [column.model_copy(update={"nullable": True}) for column in columns]
     coerced = coerce(_batch(instances, read_as), read_as)
     fitting = list(range(len(instances))) if coerced.fitting_rows is None else coerced.fitting_rows.tolist()
@@ -95,13 +95,13 @@ def request_rows(
 
 def _entries(paths: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in paths:
-        with path.open(encoding="utf-8") as lines:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
                 try:
-                    entry = json.loads(line)
-                except ValueError as error:
+                    entry = json.loads(line.decode("utf-8"))
+                except ValueError as error:  # bytes that are not UTF-8 among them
                     raise DataError(f"is not JSON: {error}", where=f"{path}: line {number}") from None
                 if not isinstance(entry, dict):
                     raise DataError("is not an object", where=f"{path}: line {number}")
@@ -124,7 +124,10 @@ def _batch(instances: Sequence[dict[str, Any]], columns: Sequence[Column]) -> pa
     arrays = []
     for column in columns:
         values = [row.get(column.name) for row in instances]
+        nested = any(isinstance(value, dict | list) for value in values)
         try:
+            if nested:
+                raise pa.ArrowTypeError("an object or a list")
             arrays.append(
                 pa.array(values) if any(v is not None for v in values) else pa.nulls(len(values), column.arrow)
             )

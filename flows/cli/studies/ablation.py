@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of
 from flows.cli.options import Columns, PipelinePath, RunOptions
+from headway.errors import ConfigError
 from headway.messages import number, signed
 
 
@@ -26,6 +27,9 @@ def ablate(
 
     groups: list[tuple[str, ...]] = [(name,) for name in (columns or "").split(",") if name]
     groups += [tuple(name for name in together.split(",") if name) for together in group]
+    if () in groups or (columns is not None and not any(columns.split(","))):
+        where = "--group" if () in groups else "--columns"
+        raise ConfigError("names no column", where=where, fix=f"{where} carrier,origin; neither: each feature alone")
     run_spec = run_spec_of(pipeline, options)
 
     def load(overrides: Any) -> Any:

@@ -113,4 +113,4 @@ def _number(value: float | None) -> str:
 def _setting(value: Any) -> str:
     if isinstance(value, list):
         return "-".join(map(str, value)) or "none"
-    return number(value) if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)  # what was drawn: to be copied

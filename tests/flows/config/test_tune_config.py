@@ -29,7 +29,7 @@ def test_a_space_is_ranges_and_choices():
         ({"training": ["auto", {}]}, "training: a space varies keys"),
         ({"training.class_weights": [None, "balanced"]}, "training.class_weights: it weighs the holdout's rows too"),
         ({"training.early_stopping.holdout": [0.1, 0.2]}, "training.early_stopping.holdout: trials would be judged on"),
-        ({"training.batch_size": [64]}, "at least 2"),
+        ({"training.batch_size": [64]}, "training.batch_size: a list needs two choices or more"),
         ({"training.batch_size": [64, 64]}, "training.batch_size: a choice stands twice"),
         ({"model.dropout": {"low": 0.5, "high": 0.1}}, "low 0.5 is not below high 0.1"),
         ({"model.l2": {"low": 0, "high": 0.1, "log": True}}, "low 0 has no logarithm"),

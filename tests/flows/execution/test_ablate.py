@@ -35,6 +35,7 @@ def test_columns_are_sorted_by_the_harm_of_leaving_them_out(typed, project):
 
     done = typed("ablate", project, "--columns", "orign", check=2)
     assert "'orign' is not a feature" in done.stderr and "did you mean 'origin'" in done.stderr
+    assert "names no column" in typed("ablate", project, "--group", "", check=2).stderr
 
 
 def test_harm_is_a_loss_that_rises_and_a_score_that_falls():

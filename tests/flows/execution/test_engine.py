@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from flows.dag.step import Stage, Step
-from flows.execution.engine import Engine
+from flows.execution.engine import Engine, Planner
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
 from headway.storage.store import Store
@@ -106,3 +106,20 @@ def test_an_output_that_is_damaged_again_at_once_is_reported(run):
     with pytest.raises(StoreError, match="it was made anew in this run, and is damaged again") as caught:
         engine.call_many([Step(Stage("two", "stages:second"), "two", {"n": 3}, lambda: {"of": path})])
     assert "check the disk" in caught.value.fix
+
+
+def test_a_plan_does_not_blame_settings_that_follow_from_outputs_not_made_yet(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "stages", SimpleNamespace(first=first, second=second, many=None))
+    store = Store(tmp_path / "store")
+    store.create()
+
+    def walk(executor, rows, hidden):
+        one = Step(Stage("one", "stages:first"), "one", {"rows": rows}, dict)
+        [made] = executor.call_many([one])
+        key = {"config": {"hidden": hidden}, "inputs": {"one": made.fingerprint}}
+        [two] = executor.call_many([Step(Stage("two", "stages:second"), "two", key, lambda: {"of": made.path})])
+        return two.why
+
+    walk(Engine(store, child=None, monitor_for=lambda title: Lines()), 1, [16])
+    assert walk(Planner(store), 2, "auto").startswith("inputs.one: ")  # "auto" is chosen by rows that nobody counted
+    assert walk(Planner(store), 1, [8]) == "config.hidden[0]: 16 -> 8"

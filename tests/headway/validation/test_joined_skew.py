@@ -156,3 +156,17 @@ def test_requests_are_read_with_their_keys_from_either_place(tmp_path):
 def test_what_is_no_log_is_told_with_its_line(tmp_path, entry, message):
     with pytest.raises(DataError, match=message):
         request_rows(write(tmp_path / "log", entry), COLUMNS, keys=("id",), version=3, output="probability")
+
+
+def test_a_file_that_is_not_text_is_told_by_its_line(tmp_path):
+    path = tmp_path / "log.parquet"
+    path.write_bytes(b"PAR1\xff\xfe")
+    with pytest.raises(DataError, match="is not JSON: 'utf-8' codec") as caught:
+        request_rows([path], COLUMNS, keys=("id",), version=3, output="probability")
+    assert caught.value.where == f"{path}: line 1"
+
+
+def test_an_object_where_a_number_belongs_is_a_row_that_does_not_fit(tmp_path):
+    path = write(tmp_path / "log", {"instances": [{"hour": 3}, {"hour": {"a": 1}}], "keys": ["x", "y"]})
+    read = request_rows(path, COLUMNS[:2], keys=("id",), version=3, output="probability")
+    assert (read.table["id"].to_pylist(), read.unfit) == (["x"], 1)
