@@ -242,8 +242,9 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str])
             )
     group = named_for(read, "group")
     if (ranking := loaded.pipeline.training.ranking) is not None:
-        augment = loaded.pipeline.training.augment
-        ranking.check(loaded.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
+        augment, task = loaded.pipeline.training.augment, loaded.pipeline.task
+        known = None if task == "auto" or ":" in task else task  # else the training checks it, once labels are counted
+        ranking.check(known, group=group, mixup=bool(augment and augment.mixup))
     if loaded.pipeline.evaluation.ndcg_at is not None:
         at = f"{loaded.file}: evaluation.ndcg_at"
         if group is None:

@@ -74,6 +74,10 @@ def tune(
             report.note(
                 "trials begin with initial weights, without training.warm_start: the champion knows the holdout's rows"
             )
+        if run_spec.loaded.pipeline.training.ranking is not None:
+            report.note(
+                "trials are judged by the loss of single rows, which says little of their order: the gate judges that"
+            )
         report.note("the pipeline's own settings, on the holdout")
         assert found.training is not None
         early = found.training["training"].get("early_stopping")

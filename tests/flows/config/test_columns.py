@@ -7,6 +7,7 @@ import pytest
 
 from flows.config.columns import resolve
 from flows.config.pipeline import read_pipeline
+from headway.errors import ConfigError
 from headway.sources.discovery.spans import files
 
 ROWS = 200
@@ -92,3 +93,11 @@ def test_a_schema_that_does_not_list_them_is_completed_once(resolved, tmp_path):
 @pytest.mark.parametrize("more", ["split: {key: a}", "columns: {a: group, b: }", "split: {mode: column, column: c}"])
 def test_a_split_with_a_key_or_a_column_hashes_no_others(resolved, more):
     assert resolved(more).hashed == () and resolved(more).schema.split == ()
+
+
+@pytest.mark.parametrize("task", ["", "task: auto", "task: binary"])
+def test_a_ranking_needs_no_task_in_the_pipeline(resolved, task):
+    columns = resolved(f"columns: {{'*': auto, id: {{role: group}}}}\ntraining: {{ranking: {{share: 0.5}}}}\n{task}")
+    assert columns.of_role("group").name == "id"
+    with pytest.raises(ConfigError, match="a multiclass task have no order"):
+        resolved("columns: {'*': auto, id: {role: group}}\ntraining: {ranking: {share: 0.5}}\ntask: multiclass")
