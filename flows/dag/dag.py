@@ -53,7 +53,9 @@ class _Dag(GateSteps):
         trained = self.trained.fingerprint
         if champion is not None and not self.run_spec.force and champion.facts.get("train") == trained:
             self._already(champion)
-            return
+            if self.run_spec.last != "evaluate":  # there is nothing to promote, but there is a model to look at
+                return
+            champion = None  # it is the candidate: it is not compared with itself
         self._evaluate_seeds()
         if champion is not None:
             self._note_other_rows(champion)

@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     """Yield (title, rows) of each table that has rows; curves of many points are left to the JSON."""
-    percent = f"{result['confidence']:.4g}".replace("0.", "", 1).ljust(2, "0")
+    percent = f"{100 * result['confidence']:.4g}"
     drawn = f"; {result['drawn_by']}" if result.get("drawn_by") else ""
     yield f"metrics on {counted(result['rows'], 'row')}, with {percent}% intervals{drawn}", metric_rows(result)
     if (threshold := result.get("threshold")) is not None:

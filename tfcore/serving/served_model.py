@@ -149,4 +149,4 @@ def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
 def _reason(error: tf.errors.OpError) -> str:
     """Extract TensorFlow's reason from the error, without the places in the graph."""
     text = why(error).rpartition("<stack traces unavailable> ")[2].rpartition("assertion failed: ")[2]
-    return text.strip("[] ")
+    return text.strip("[] ").replace("] [", " ")  # an Assert prints each of its values in brackets

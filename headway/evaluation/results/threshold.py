@@ -35,6 +35,14 @@ class Costs(Frozen):
     false_positive: float = Field(ge=0, allow_inf_nan=False)
     false_negative: float = Field(ge=0, allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _some(self) -> Costs:
+        if not self.false_positive + self.false_negative > 0:
+            raise ValueError(
+                "one of the costs has to be more than 0: where nothing costs anything, no threshold is best"
+            )
+        return self
+
 
 class ThresholdRule(Frozen):
     """How the threshold is chosen: exactly one of these."""

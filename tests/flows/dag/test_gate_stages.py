@@ -101,11 +101,11 @@ def run(tmp_path):
         pq.write_table(pa.table(dict(zip("xzy", rows, strict=True))), tmp_path / "data" / f"2024-0{span}.parquet")
     known = {}
 
-    def go(until, share, seed=0, meanwhile=lambda registry: None, **overrides):
+    def go(until, share, seed=0, meanwhile=lambda registry: None, last=None, **overrides):
         loaded = read_pipeline(tmp_path, {key.replace("__", "."): value for key, value in overrides.items()})
         store = loaded.open_store()
         store.create()
-        run_spec = RunSpec(loaded=loaded, store=store, until=until, seed=seed)
+        run_spec = RunSpec(loaded=loaded, store=store, until=until, seed=seed, last=last)
         executor = Predicted(tmp_path / "outputs", share)
         executor.known = known
         end = run_dag(run_spec, executor, freeze=False)
@@ -151,6 +151,16 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     assert "(version 1, the best of the last champions) to 0.882" in third.verdict["reasons"][0]
     third, titles, registry = run("2024-03", 0.118, gate__reference_champions=1)
     assert "evaluate reference 1" not in titles and third.verdict["promote"] and registry.champion().number == 3
+
+
+def test_the_champion_is_evaluated_anew_when_asked_and_not_beside_itself(run):
+    run("2024-01", 0.10)
+    again, titles, _ = run("2024-01", 0.10)
+    assert again.evaluation is None and "measure" not in titles, "a run has nothing to promote"
+    asked, titles, _ = run("2024-01", 0.10, last="evaluate")
+    assert asked.verdict["verdict"] == "already champion" and titles[-1] == "measure"
+    assert asked.evaluation["metrics"]["accuracy"] == pytest.approx(0.9)
+    assert asked.evaluation["baselines"].keys() == {"constant"} and "evaluate champion 1" not in titles
 
 
 def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):

@@ -118,6 +118,9 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     first = next(iter(found.values()))[0]
     assert first == {"metric": "loss", "value": "0.25", "interval": "0.24 to 0.26", "constant": "0.4"}
     assert found["by origin"][0] == {"origin": "EWR", "rows": 700, "loss": "0.2", "auc": "0.91"}
+    assert next(evaluation_tables(EVALUATION | {"confidence": 0.975}))[0].endswith(
+        "97.5% intervals; rows of one house are drawn together"
+    )
     none = EVALUATION | {"worst_slices": {"tried": 40, "columns": 3, "significant": 0, "slices": []}, "threshold": None}
     assert any(title.startswith("no slice has a loss above") for title, _ in evaluation_tables(none))
     (artifact, _) = artifacts_of(_output("measure", EVALUATION))

@@ -155,7 +155,7 @@ def test_decisions_classes_and_regressions(served_once, direct):
     assert set(result) == {"setosa", "virginica", "versicolor"} and sum(result.values()) == pytest.approx(1, abs=1e-5)
     best = sorted(result, key=result.get, reverse=True)[:2]
     assert top[1]["outputs"]["classes"] == [best, best]
-    assert far[0] == 400 and "top_k must be from 1 to 3" in far[1]["error"]
+    assert far[0] == 400 and "top_k must be from 1 to 3, not 9;" in far[1]["error"]
 
     price, plain = asked(
         served_once, ("/v1/models/prices:regress", {"examples": [example]}),

@@ -76,7 +76,10 @@ def test_without_positives_without_rows_and_out_of_reach_there_is_none():
     assert not (negative.prediction >= nothing).any()
 
 
-@pytest.mark.parametrize("given", ["f2", {}, {"recall": 0.9, "f1": True}, {"recall": 1.2}, {"cost": 3}, True, 7])
+FREE = {"cost": {"false_positive": 0, "false_negative": 0}}
+
+
+@pytest.mark.parametrize("given", ["f2", {}, {"recall": 0.9, "f1": True}, {"recall": 1.2}, {"cost": 3}, FREE, True, 7])
 def test_other_rules_are_refused(given):
     with pytest.raises(ValidationError):
         RULE(given)
