@@ -146,10 +146,18 @@ class ExportConfig(Grown):
         for name in names if isinstance(names, list | tuple) else ():
             if name not in FORMATS:
                 raise ValueError(f"{name!r} is not a format; {suggest(str(name), [*FORMATS])}")
-            missing = [package for package in NEEDED.get(name, ()) if find_spec(package) is None]
-            if missing:
-                raise ValueError(f"{name} needs {' and '.join(missing)}: pip install 'headway[onnx]'")
         return tuple(dict.fromkeys(names)) if isinstance(names, list | tuple) else names
+
+    def check_installed(self, where: str) -> None:
+        """Check that the converters are here; only a run that exports needs them, so that a server can do without.
+
+        Raises:
+            ConfigError: one is missing.
+        """
+        for name in self.formats:
+            if missing := [package for package in NEEDED.get(name, ()) if find_spec(package) is None]:
+                fix = "pip install 'headway[onnx]'"
+                raise ConfigError(f"{name} needs {' and '.join(missing)}", where=f"{where}: export.formats", fix=fix)
 
 
 class TrackingConfig(Frozen):

@@ -24,6 +24,8 @@ def run_dag(run_spec: RunSpec, executor: Executor, *, freeze: bool = True) -> Ru
     Raises:
         ConfigError, DataError: with the place and the fix; what was done before is kept.
     """
+    if run_spec.last in (None, "replay"):
+        run_spec.loaded.pipeline.export.check_installed(str(run_spec.loaded.file))
     dag = _Dag(run_spec, executor, freeze)
     for stage in dag.stages():
         if stage == run_spec.last:

@@ -59,6 +59,9 @@ AUTO_MOST_WIDTH = 64
 LEAST_BIN = 0.001
 """Bins are wider than this share of the standard deviation: a rounding error in a narrower one would be seen in predictions."""
 _SEPARATORS, _LOOKED_AT = ("|", ";", ","), 1000
+_IMAGE_FILES = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM")
+_LEAST_PIXELS = 100
+"""Shorter values are rather digests and keys."""
 
 
 class Category(Frozen):
@@ -244,7 +247,7 @@ def fit_parameters(
             fitted.append(fitted_column)
     if not fitted:
         raise DataError(
-            "no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes)
+            "no feature is left to learn from", where="columns", fix="; ".join(["name feature columns", *notes])
         )
     parameters = TransformParameters(
         fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task), parts=tuple(parts)
@@ -273,6 +276,8 @@ def _fit_column(
             )
         looks = column.type == "bytes" and stats.distinct > MANY_WORDS and stats.distinct > stats.values * MOSTLY
         if not column.shape and (column.meaning == "identifier" or looks):
+            if (images := _as_images(column, stats)) is not None:
+                return None, f"column {column.name!r} is left out: {images}"
             return None, (
                 f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.values:,} look "
                 f"like an identifier; give it a transform to use it ({_use(column)}){_as_list(column, stats)}"
@@ -323,6 +328,27 @@ def _use(column: Column) -> str:
     """The config line that makes an identifier a feature."""
     transform = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
     return column_yaml(column.name, transform)
+
+
+def _as_images(column: Column, stats: ColumnStatistics) -> str | None:
+    """What to write of bytes that are image files, or pixels of a square; None of any others."""
+    if column.type != "bytes" or not stats.complete or stats.longest is None:
+        return None
+    values = [value for value, _ in stats.top(_LOOKED_AT)]
+    if all(value.startswith(_IMAGE_FILES) for value in values):
+        setting = column_yaml(column.name, "{image: {height: 96, width: 96}}")
+        return f"it holds image files; say the size that the model shall see ({setting})"
+    binary = any(b"\0" in value or value.decode("utf-8", "replace").encode() != value for value in values)
+    if stats.shortest != stats.longest or stats.longest < _LEAST_PIXELS or not binary:
+        return None
+    for channels in (1, 3):
+        side = math.isqrt(stats.longest // channels)
+        if side * side * channels == stats.longest:
+            image = f"{{image: {{height: {side}, width: {side}, channels: {channels}}}}}"
+            return (
+                f"each value has {stats.longest} bytes; if they are pixels, say so ({column_yaml(column.name, image)})"
+            )
+    return None
 
 
 def _as_list(column: Column, stats: ColumnStatistics) -> str:

@@ -1,10 +1,14 @@
-"""The other formats of an export are checked when the pipeline is read, long before a model is there."""
+"""The other formats of an export: names are checked when the pipeline is read, converters when a run begins that exports."""
 
 import pytest
 from pydantic import ValidationError
 
 from flows.config import pipeline
 from flows.config.pipeline import ExportConfig
+from flows.dag.dag import run_dag
+from flows.dag.run_spec import RunSpec
+from flows.execution.engine import Planner
+from headway.errors import HeadwayError
 
 
 def test_known_formats_are_taken_once_and_none_change_no_fingerprint():
@@ -18,8 +22,17 @@ def test_an_unknown_format_is_refused():
         ExportConfig(formats=["tflit"])
 
 
-def test_a_format_whose_converter_is_missing_is_refused_with_what_to_install(monkeypatch):
+def test_a_missing_converter_stops_runs_that_export_and_no_other_command(monkeypatch, tmp_path):
     monkeypatch.setattr(pipeline, "find_spec", lambda package: None)
-    with pytest.raises(ValidationError, match=r"onnx needs tf2onnx and onnxruntime: pip install 'headway\[onnx\]'"):
-        ExportConfig(formats=["onnx"])
-    assert ExportConfig(formats=["tflite"]).formats == ("tflite",)
+    ExportConfig(formats=["tflite"]).check_installed("pipeline.yaml")
+    (tmp_path / "pipeline.yaml").write_text(
+        "name: toy\nsource: {format: csv, path: no.csv}\nlabel: y\nexport: {formats: [onnx]}"
+    )
+    loaded = pipeline.read_pipeline(tmp_path)  # as serve, compare and rollback read it
+    for last, found in ((None, "onnx needs"), ("replay", "onnx needs"), ("train", "no.csv")):
+        with pytest.raises(HeadwayError) as refused:
+            run_dag(RunSpec(loaded, loaded.open_store(), last=last), Planner(loaded.open_store()))
+        assert found in str(refused.value)
+        if last != "train":
+            assert "pipeline.yaml: export.formats" in str(refused.value)
+            assert "pip install 'headway[onnx]'" in str(refused.value)

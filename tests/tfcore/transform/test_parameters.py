@@ -264,3 +264,23 @@ def test_standardizing_reads_no_points_off_the_sketches_of_many_columns(monkeypa
     batch = pa.RecordBatch.from_arrays([*arrays, pa.array(r.integers(0, 2, 5000))], names=[*names, "label"])
     parameters, _ = _fit(batch, columns)
     assert len(parameters.fitted) == 600 and sum(asked) < 10 * 600
+
+
+def test_bytes_that_are_images_or_pixels_have_a_note_with_the_size_to_write():
+    r = np.random.default_rng(0)
+    pixels = [bytes(each) for each in r.integers(0, 256, (2000, 784), np.uint8)]
+    colours = [bytes(each) for each in r.integers(0, 256, (2000, 10 * 10 * 3), np.uint8)]
+    files = [b"\x89PNG\r\n" + bytes(each) for each in r.integers(0, 256, (2000, 20), np.uint8)]
+    digests = [bytes(each) for each in r.integers(0, 256, (2000, 64), np.uint8)]
+    words = [f"{i:0256d}".encode() for i in range(2000)]
+    told = {
+        "s: {image: {height: 28, width: 28, channels: 1}}": pixels,
+        "s: {image: {height: 10, width: 10, channels: 3}}": colours,
+        "s: {image: {height: 96, width: 96}}": files,
+        "2,000 look like an identifier": digests,
+        "2,000 distinct values in 2,000 look like an identifier": words,
+    }
+    for expected, values in told.items():
+        _, notes = _fit(_batch().set_column(2, "s", pa.array(values, pa.binary()).dictionary_encode()))
+        [note] = [note for note in notes if "'s'" in note]
+        assert expected in note and ("hash" in note) == ("identifier" in expected)
