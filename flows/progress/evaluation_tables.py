@@ -30,11 +30,14 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
             yield f"by {column}", [{column: value, **_slice(metrics)} for value, metrics in values.items()]
     if (worst := result.get("worst_slices")) is not None:
         looked = f"{counted(worst['tried'], 'slice')} of {counted(worst['columns'], 'column')} looked at"
+        loss = worst.get("metric", "loss")
         if worst["slices"]:
-            title = f"slices with a loss above that of all other rows, beyond chance: {worst['significant']} ({looked})"
+            title = (
+                f"slices with a {loss} above that of all other rows, beyond chance: {worst['significant']} ({looked})"
+            )
             yield title, [{name: _cell(value) for name, value in each.items()} for each in worst["slices"]]
         else:
-            yield f"no slice has a loss above that of all other rows beyond chance ({looked})", []
+            yield f"no slice has a {loss} above that of all other rows beyond chance ({looked})", []
     titles = {table.name: table.title for table in task_of(result["task"]).tables} if ":" not in result["task"] else {}
     for name, columns in result.get("tables", {}).items():
         if columns and name not in CURVES:

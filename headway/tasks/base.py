@@ -84,6 +84,11 @@ class Task:
         """The metrics by which models can be compared: those with a better direction, higher or lower."""
         return tuple(metric.name for metric in self.metrics if metric.higher_is_better is not None)
 
+    @property
+    def row_loss(self) -> Metric:
+        """The metric by which slices of rows are compared with each other."""
+        return self.metrics[0]
+
     def metric(self, name: str) -> Metric:
         """Return the task's metric of that name; KeyError where there is none."""
         for metric in self.metrics:

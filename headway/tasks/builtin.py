@@ -10,7 +10,7 @@ import numpy as np
 from headway.metrics import classification as classes
 from headway.metrics import regression as numbers
 from headway.metrics import tables
-from headway.metrics.base import Floats
+from headway.metrics.base import Floats, Metric
 from headway.tasks.base import Classify, LabelFacts, Output, Task, refuse, shares_of
 
 SHARE, AUC_SHARE = "5% of gain", "2% of gain"
@@ -128,6 +128,11 @@ class Count(Regression):
         numbers.BIAS,
     )
     primary, tolerances = "deviance", {"deviance": SHARE, "bias": 0.1}
+
+    @property
+    def row_loss(self) -> Metric:
+        """The deviance: the Poisson loss of a perfect prediction still depends on how large the count is."""
+        return numbers.DEVIANCE
 
     def check_label(self, label: Floats, prediction: Floats) -> None:
         refuse(~(label >= 0), label, "label", "a count is not negative")

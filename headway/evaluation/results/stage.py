@@ -30,7 +30,7 @@ from headway.monitor import Monitor
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
-VERSION = 1
+VERSION = 2
 METRICS = "metrics.json"
 MOST_INTERVALS = 200
 """Slices of one column with intervals: the largest."""
@@ -84,7 +84,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
         "worst_slices": worst(
             table,
             rows,
-            next(iter(task.metrics)),
+            task.row_loss,
             request.searched,
             min_rows=request.slice_min_rows,
             confidence=request.confidence,

@@ -128,8 +128,10 @@ def worst(
         i for i, (cut, value, of) in enumerate(found) if adjusted[i] < 1 - confidence and _worse(cut, value, of, means)
     ]
     sure.sort(key=lambda i: float(found[i][2].others[found[i][1]] - found[i][2].loss[found[i][1]]))
-    described = [_described(rows, *found[i], float(adjusted[i])) for i in sure[:MOST_SHOWN]]
-    return {"tried": len(found), "columns": len(cuts), "significant": len(sure), "slices": described}
+    name = loss.name if loss is not None else "loss"
+    described = [_described(name, rows, *found[i], float(adjusted[i])) for i in sure[:MOST_SHOWN]]
+    sizes = {"tried": len(found), "columns": len(cuts), "significant": len(sure)}
+    return {"metric": name, **sizes, "slices": described}
 
 
 class _Measure:
@@ -210,14 +212,14 @@ def _worse(cut: _Cut, value: int, of: _Means, means: Mapping[str, _Means]) -> bo
     return all(of.loss[value] - means[part.name].loss[at] > _MORE * error for part, at in ends)
 
 
-def _described(rows: Rows, cut: _Cut, value: int, of: _Means, p: float) -> dict[str, Any]:
+def _described(name: str, rows: Rows, cut: _Cut, value: int, of: _Means, p: float) -> dict[str, Any]:
     at = np.flatnonzero(cut.codes == value)
     described = {
         "slice": cut.name,
         "value": cut.values[value],
         "rows": int(of.rows[value]),
-        "loss": float(of.loss[value]),
-        "loss_of_others": float(of.others[value]),
+        name: float(of.loss[value]),
+        f"{name}_of_others": float(of.others[value]),
         "p_adjusted": p,
     }
     if rows.prediction.ndim == 1:

@@ -107,3 +107,17 @@ def test_twenty_columns_of_a_million_rows_take_seconds():
     names = [f"c{i}" if i % 2 else f"c{i}: 5" for i in range(20)]
     assert worst(table, rows, LOSS, names, min_rows=100)["tried"] > 1000
     assert time.process_time() - started < 30
+
+
+def test_counts_that_are_predicted_as_well_as_can_be_have_no_worst_slice():
+    r, task = np.random.default_rng(0), task_of("count")
+    rate = np.repeat([1.0, 3.0, 9.0], 1000)
+    table = pa.table({"size": np.repeat(["few", "some", "many"], 1000)})
+    counts = r.poisson(rate).astype(float)
+    assert worst(table, task.rows(counts, rate), task.row_loss, ["size"], min_rows=100)["slices"] == []
+    doubled = np.where(rate == 9.0, 18.0, rate)
+    found = worst(table, task.rows(counts, doubled), task.row_loss, ["size"], min_rows=100)
+    [first] = found["slices"]
+    assert (
+        first["value"] == "many" and first["deviance"] > first["deviance_of_others"] and found["metric"] == "deviance"
+    )
