@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headway.evaluation.results.threshold import AS_CONFIGURED
 from headway.messages import counted, number, some
 from headway.metrics.tables import CURVES
 from headway.tasks.table import task_of
@@ -24,10 +25,13 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     if (threshold := result.get("threshold")) is not None:
         chosen = f"{number(threshold['value'])}, chosen on {threshold['chosen_on']}"
         none = threshold["value"] is None
-        yield f"threshold for {threshold['rule']}: {threshold['chosen_on'] if none else chosen}", metric_rows(threshold)
+        rule = threshold["rule"] if threshold["rule"] == AS_CONFIGURED else f"for {threshold['rule']}"
+        yield f"threshold {rule}: {threshold['chosen_on'] if none else chosen}", metric_rows(threshold)
     for column, values in result.get("by_slice", {}).items():
         if values:
             yield f"by {column}", [{column: value, **_slice(metrics)} for value, metrics in values.items()]
+        else:
+            yield f"by {column}: no value has as many rows as evaluation.slice_min_rows asks for", []
     if (worst := result.get("worst_slices")) is not None:
         looked = f"{counted(worst['tried'], 'slice')} of {counted(worst['columns'], 'column')} looked at"
         loss = worst.get("metric", "loss")

@@ -27,6 +27,8 @@ from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of
 
 FOLDS = 5
+AS_CONFIGURED = "as configured"
+"""The rule of a threshold that the config names."""
 
 
 class Costs(Frozen):
@@ -77,7 +79,7 @@ class ThresholdRule(Frozen):
             return f"a recall of {number(self.recall)}"
         if self.precision is not None:
             return f"a precision of {number(self.precision)}"
-        return "the largest F1" if self.f1 else "as configured"
+        return "the largest F1" if self.f1 else AS_CONFIGURED
 
 
 def choose(rule: ThresholdRule, rows: Rows) -> float | None:
@@ -143,7 +145,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
     metrics: tuple[Metric, ...] = (PRECISION, RECALL, F1, ACCURACY, FLAGGED)
     if rule.cost is not None:
         metrics = (*metrics, _cost(rule.cost))
-    chosen_on = "the eval rows" if given is not None else "no rows: the config names it"
+    chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
     if fixed is not None:
         return Decided(threshold, _flagged(rows, np.full(len(rows), threshold)), chosen_on, metrics)
     codes, units = (np.arange(len(rows)), len(rows)) if rows.groups is None else resampling_units(rows.groups)

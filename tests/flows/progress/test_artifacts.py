@@ -121,6 +121,10 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     assert next(evaluation_tables(EVALUATION | {"confidence": 0.975}))[0].endswith(
         "97.5% intervals; rows of one house are drawn together"
     )
+    fixed = {"rule": "as configured", "value": 0.3, "chosen_on": "no rows: the config names it"}
+    titles = [title for title, _ in evaluation_tables(EVALUATION | {"threshold": fixed, "by_slice": {"size": {}}})]
+    assert "threshold as configured: 0.3, chosen on no rows: the config names it" in titles
+    assert "by size: no value has as many rows as evaluation.slice_min_rows asks for" in titles
     none = EVALUATION | {"worst_slices": {"tried": 40, "columns": 3, "significant": 0, "slices": []}, "threshold": None}
     assert any(title.startswith("no slice has a loss above") for title, _ in evaluation_tables(none))
     (artifact, _) = artifacts_of(_output("measure", EVALUATION))

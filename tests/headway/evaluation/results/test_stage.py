@@ -76,6 +76,8 @@ def test_the_result_is_json_and_has_every_part(measured):
 def test_a_threshold_of_other_rows_is_taken_and_one_that_nothing_reaches_is_said(measured):
     tested = measured(threshold={"recall": 0.8}, given_threshold=0.42)["threshold"]
     assert (tested["value"], tested["chosen_on"]) == (0.42, "the eval rows")
+    fixed = measured(threshold=0.3, given_threshold=0.3)["threshold"]
+    assert (fixed["value"], fixed["chosen_on"]) == (0.3, "no rows: the config names it")
     one = table().set_column(1, "label", pa.array(np.zeros(ROWS, int)))
     pq.write_table(one, measured.folder / "one.parquet")
     none = measured(threshold="f1", predictions=measured.folder / "one.parquet")["threshold"]
