@@ -54,7 +54,9 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
 def importance_table(result: Mapping[str, Any]) -> tuple[str, Rows]:
     """Return (title, rows) of how much each column matters, the most important first."""
     title = f"how much worse {result['metric']} ({number(result['value'])}) is without a column, "
-    title += f"on {counted(result['rows'], 'row')}, with 95% intervals"
+    title += f"on {counted(result['rows'], 'row')}"
+    if any(each["interval"] is not None for each in result["columns"]):  # a metric of the user's own has none
+        title += ", with 95% intervals"
     rows = [
         {
             "column": each["column"],

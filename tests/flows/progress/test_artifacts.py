@@ -135,7 +135,9 @@ def test_importance_is_a_table():
     columns = [{"column": "dist", "permuted": 0.2, "interval": [0.1, 0.3], "missing": None}]
     result = {"rows": 900, "metric": "auc", "value": 0.9, "columns": columns}
     [artifact] = artifacts_of(_output("importance", result))
-    assert "how much worse auc (0.9) is without a column, on 900 rows" in artifact.description
+    assert "how much worse auc (0.9) is without a column, on 900 rows, with 95% intervals" in artifact.description
+    own = {**result, "columns": [{**columns[0], "interval": None}]}  # of a metric of the user's own
+    assert artifacts_of(_output("importance", own))[0].description.endswith("900 rows")
     assert artifact.table == [{"column": "dist", "permuted": "0.2", "interval": "0.1 to 0.3", "missing": ""}]
 
 

@@ -132,7 +132,10 @@ def _explicit(config: Config, chosen: dict[str, Any] | None = None) -> Config:
 
 def described(training: TrainingConfig, model: ModelConfig) -> str:
     """The resolved values in one line, as a plan and a run show them."""
-    length = counted(training.steps, "step") if training.steps is not None else f"{training.epochs or 3.0:g} epochs"
+    epochs = training.epochs or 3.0
+    length = f"{epochs:g} epoch" + "s" * (epochs != 1)
+    if training.steps is not None:
+        length = counted(training.steps, "step")
     rate = training.learning_rate
     warm = f" after {counted(rate.warmup_steps, 'step')} of warm-up" if rate.warmup_steps else ""
     early = training.early_stopping

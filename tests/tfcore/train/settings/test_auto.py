@@ -141,3 +141,8 @@ def test_auto_stands_for_a_key_that_is_left_out():
 def test_model_settings_that_came_later_are_not_written_out_while_they_have_their_default():
     assert not {*ModelConfig.newer} & ModelConfig().model_dump(mode="json").keys()
     assert ModelConfig(linear=True, l2=0.5).model_dump(mode="json").items() >= {"linear": True, "l2": 0.5}.items()
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(1, "1 epoch of"), (0.5, "0.5 epochs of"), (None, "3 epochs of")])
+def test_epochs_are_counted_in_words(epochs, said):
+    assert said in described(TrainingConfig(epochs=epochs), ModelConfig())
