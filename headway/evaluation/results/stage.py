@@ -30,7 +30,7 @@ from headway.monitor import Monitor
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
-VERSION = 2
+VERSION = 3
 METRICS = "metrics.json"
 MOST_INTERVALS = 200
 """Slices of one column with intervals: the largest."""
