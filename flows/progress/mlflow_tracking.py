@@ -9,11 +9,11 @@ server that cannot be reached costs a note, never a run. MLflow's registry gets 
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
@@ -59,41 +59,58 @@ def track(
         record: the run, as it is kept in runs/<run>.json.
         history: gives the points of the training, each {"step", "loss", "holdout_loss", ...}.
     """
-    with _server(loaded, note) as server:
-        if server is None:
-            return
+
+    def tell(server: _Server) -> None:
         run_id = server.run(record, history())
         if record.get("version") is not None and record["state"] != "already champion":
             server.link(registry, record["version"], run_id)
         server.point(registry)
 
+    _with_server(loaded, note, tell)
+
 
 def follow(loaded: LoadedPipeline, registry: Registry, *, note: Note) -> None:
     """Point MLflow's aliases where the registry's point, champion among them."""
-    with _server(loaded, note) as server:
-        if server is not None:
-            server.point(registry)
+    _with_server(loaded, note, lambda server: server.point(registry))
 
 
-@contextlib.contextmanager
-def _server(loaded: LoadedPipeline, note: Note) -> Iterator[_Server | None]:
+def _with_server(loaded: LoadedPipeline, note: Note, tell: Callable[[_Server], None]) -> None:
     """Whatever goes wrong with the server is a note."""
     uri = uri_of(loaded)
     if uri is None:
-        yield None
         return
     unset = [name for name in _SETTINGS if name not in os.environ]
     os.environ.update({name: _SETTINGS[name] for name in unset})
     try:
         from mlflow import MlflowClient  # an extra, and seconds to import
 
-        yield _Server(MlflowClient(tracking_uri=uri, registry_uri=uri), loaded)
+        _check_database(uri)
+        tell(_Server(MlflowClient(tracking_uri=uri, registry_uri=uri), loaded))
     except Exception as error:
         text = str(error).strip().splitlines() or [type(error).__name__]
         note(redact(f"MLflow at {uri} was not told of this run: {text[0][:300]}"))
     finally:
         for name in unset:
             os.environ.pop(name, None)
+
+
+def _check_database(uri: str) -> None:
+    """Raise where a database cannot be opened: MLflow itself would try for minutes.
+
+    A folder that is not there yet is MLflow's to make.
+    """
+    if not uri.startswith(("sqlite:", "postgresql", "mysql", "mssql")):
+        return
+    from sqlalchemy import create_engine, make_url
+
+    url = make_url(uri)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or ".").parent.is_dir():
+        return
+    engine = create_engine(url)
+    try:
+        engine.connect().close()
+    finally:
+        engine.dispose()
 
 
 class _Server:

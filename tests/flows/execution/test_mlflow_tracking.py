@@ -162,3 +162,14 @@ def test_a_pipeline_that_names_a_server_needs_mlflow(project, monkeypatch):
     monkeypatch.setattr(mlflow_tracking.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="tracking needs MLflow, which is not installed"):
         mlflow_tracking.check(make("http://127.0.0.1:9"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("uri", ["nonsense://x", "sqlite:////proc/mlflow.db"])
+def test_an_address_that_mlflow_cannot_use_costs_a_note_at_once(project, uri):
+    pytest.importorskip("mlflow")
+    make, registry = project
+    notes, began = [], time.monotonic()
+    follow(make(uri), registry, note=notes.append)
+    assert len(notes) == 1 and notes[0].startswith(f"MLflow at {uri} was not told of this run: ")
+    assert time.monotonic() - began < 30  # mostly the import
