@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -49,7 +49,7 @@ def tune(
             report.note("the whole pipeline with the best settings")
             tuned = replace(run_spec, loaded=load(best["overrides"]))
             record = execute(tuned, report, wait_seconds=options.wait)
-    text = "\n".join(_text(result))
+    text = "\n".join(_text(result, str(pipeline)))
     exit_code = 0
     if promote:
         result["run"] = record
@@ -57,10 +57,12 @@ def tune(
         exit_code = 0 if done else 4
         if record is not None:
             text += "\n" + summary_text(record, tuned)
+        else:
+            text += "\nno run was begun: the pipeline's own settings are the best"
     return answer(options, result, text, exit_code)
 
 
-def _text(result: dict[str, Any]) -> Iterator[str]:
+def _text(result: dict[str, Any], pipeline: str) -> Iterator[str]:
     from flows.execution.tune import short
     from flows.progress.tables import text_table
 
@@ -103,7 +105,8 @@ def _text(result: dict[str, Any]) -> Iterator[str]:
         yield "no trial is better than the pipeline's own settings; nothing is written"
         return
     yield f"best: trial {best['number']}, {_number(best['loss'])} ({_number(base['loss'])} with the pipeline's own settings)"
-    yield f"written to {result['overlay']}; headway run --set @{Path(result['overlay']).name} takes it through the gate"
+    run = "headway run" if pipeline == "." else f"headway run {pipeline}"
+    yield f"written to {result['overlay']}; {run} --set @{os.path.relpath(result['overlay'])} takes it through the gate"
 
 
 def _number(value: float | None) -> str:

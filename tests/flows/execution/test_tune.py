@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from flows.cli.studies.tuning import _text
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 
@@ -83,3 +84,17 @@ def test_a_mistake_in_the_space_ends_before_a_training(typed, project):
     assert "training.lerning_rate" in done.stderr and "did you mean 'learning_rate'" in done.stderr
     assert not _trains(project)
     assert "--trials 20" in typed("tune", project, "--trials", "0", check=2).stderr
+
+
+def test_what_to_type_next_works_from_the_folder_that_tune_was_typed_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    best = {"number": 0, "loss": 0.1}
+    result = {
+        "pipeline": "p",
+        "holdout": 0.2,
+        "trials": [],
+        "best": best,
+        "overlay": str(tmp_path / "own" / "tuned.yaml"),
+    }
+    result["base"] = {"loss": 0.2, "steps": 1, "training_seconds": 1.0}
+    assert "; headway run own --set @own/tuned.yaml takes it" in list(_text(result, "own"))[-1]
