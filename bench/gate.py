@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -182,7 +182,7 @@ def _losses(found: Comparison) -> dict[str, float]:
     return losses
 
 
-def _visible(found: list[Comparison], truth: dict[str, float]) -> list[str]:
+def _visible(found: Sequence[Comparison], truth: dict[str, float]) -> list[str]:
     """The tests whose true loss is one that the gate says it blocks in 95% of all cases."""
     seen: dict[str, list[float]] = {}
     for one in found:

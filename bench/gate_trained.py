@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from common import header, raw_flights
-from gate import POWER, Random, _losses, _name, _tests
+from gate import Random, _losses, _name, _tests, _visible
 
 from flows.config.pipeline import read_pipeline
 from flows.dag.dag import run_dag
@@ -189,7 +189,7 @@ def cell(
         drawn = np.random.default_rng(number).permutation(len(ours[0]))
         found = [judged(ours, theirs, drawn[i * rows : (i + 1) * rows], facts, i) for i in range(samples)]
         hits = [any(test.failed for test in _tests(one)) for one in found]
-        visible = name != "equal" and bool(_seen(found, truth))
+        visible = name != "equal" and bool(_visible(found, truth))
         stated, stated_blocked = stated + visible * len(hits), stated_blocked + visible * sum(hits)
         blocked += hits
         for one in found:
@@ -199,23 +199,6 @@ def cell(
     by = ", ".join(sorted(counts, key=lambda test: -counts[test])[:2])
     share = stated_blocked / stated if stated else float("nan")
     return Judged(name, rows, float(np.mean(blocked)), by, stated, len(blocked), share)
-
-
-def _seen(found: Sequence[Comparison], truth: dict[str, float]) -> list[str]:
-    """The tests whose true loss is one that the gate says it blocks in 95% of all cases, as bench/gate.py counts them."""
-    needed: dict[str, list[float]] = {}
-    for one in found:
-        for tests in (one.overall, one.slices):
-            confidence = 1 - (1 - one.confidence) / (len(tests) if tests is one.slices else 1)
-            for test in tests:
-                least = test.measured.detectable(confidence, test.margin.value, POWER)
-                needed.setdefault(_name(test), []).append(np.inf if least is None else least)
-    # the spread is itself estimated: what it says in nine of ten samples
-    return [
-        name
-        for name, values in needed.items()
-        if len(values) == len(found) and truth.get(name, -np.inf) >= np.quantile(values, 0.9)
-    ]
 
 
 def table(cells: Sequence[Judged]) -> list[str]:

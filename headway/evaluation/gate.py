@@ -116,6 +116,7 @@ class _Decision:
         self.comparisons: dict[str, Any] = {"overall": [], "slices": [], "left_out": [], "reference": []}
         self.thresholds = check_thresholds(self.config.thresholds, self.metrics["candidate"])
         self.outcome: str | None = None
+        self.read: dict[Path, pa.Table] = {}
         self.seeds = self._seeds(self.request.candidate.repeats)
         self.drift: dict[str, Any] | None = None
         self.decay: list[dict[str, Any]] = []
@@ -237,6 +238,13 @@ class _Decision:
             data = "its data are not newer" if dated else "it is not known whether its data are newer"
             findings.block("keep champion", f"{self.primary} is not better than with {name}, and {data}: {name} stays")
 
+    def _scored(self, champion: Champion) -> pa.Table:
+        """The predictions of a champion, or of the reference, read once."""
+        assert champion.predictions is not None
+        if champion.predictions not in self.read:
+            self.read[champion.predictions] = read_predictions(champion.predictions, self.request.columns)
+        return self.read[champion.predictions]
+
     def _seeds(self, repeats: Sequence[Repeat]) -> list[tuple[Repeat, pa.Table]]:
         """The predictions of trainings with other seeds."""
         tables = [(repeat, read_predictions(repeat.predictions, self.request.columns)) for repeat in repeats]
@@ -254,7 +262,7 @@ class _Decision:
 
     def _drifted(self, champion: Champion) -> None:
         """How far the predictions are from the champion's, and whether that is too far."""
-        theirs = rows_of(read_predictions(champion.predictions, ()), self.task).prediction  # type: ignore[arg-type]
+        theirs = self._arrays(self._scored(champion)).prediction
         drift = prediction_drift(self.task, self._arrays(self.rows), theirs)
         limit, sentence = self.config.prediction_drift, drift.sentence(f"version {champion.version}")
         self.drift = drift.as_json(limit)
@@ -267,7 +275,7 @@ class _Decision:
         """Whether the champion has become worse since its promotion."""
         if champion.worth is None:
             return
-        today = self._worth(read_predictions(champion.predictions, self.request.columns))  # type: ignore[arg-type]
+        today = self._worth(self._scored(champion))
         confidence = self.config.confidence
         for decay in decayed(champion.worth, today, self.tolerances, self.judging, confidence=confidence):
             self.decay.append(decay.as_json())
@@ -297,7 +305,7 @@ class _Decision:
             self.findings.notes.append(f"{why[1]}; it is left out")
             return
         compared = self._compare(reference, ())
-        self.metrics["reference"] = self._measured(read_predictions(reference.predictions, ()))  # type: ignore[arg-type]
+        self.metrics["reference"] = self._measured(self._scored(reference))
         self.comparisons["reference"] = [metric.as_json() for metric in compared.overall]
         failures = compared.failures(name)
         self.findings.block("reject", *failures)
@@ -307,7 +315,7 @@ class _Decision:
     def _compare(
         self, champion: Champion, slices: tuple[str, ...], seeds: Sequence[tuple[Repeat, pa.Table]] = ()
     ) -> Comparison:
-        theirs = read_predictions(champion.predictions, self.request.columns)  # type: ignore[arg-type]
+        theirs = self._scored(champion)
         check_same_rows(self.rows, theirs, f"version {champion.version}'s", str(champion.predictions))
         if champion is self.request.champion:
             self.metrics["champion"] = self._measured(theirs)
@@ -344,7 +352,7 @@ class _Decision:
         spans = trained_on(champion.train, champion.split, request.eval, request.split)
         if spans:
             return "not comparable", f"{name} was trained on evaluation rows of this run (spans {some(spans, 5)})"
-        if broken := unusable(read_predictions(champion.predictions, ()), self.task):
+        if broken := unusable(self._scored(champion), self.task):
             return "not comparable", f"{name} gives {broken}"
         return None
 

@@ -257,6 +257,16 @@ def test_groups_and_seed_reach_the_bootstrap(files, tmp_path):
         decide(request(files, "same", group="nothing"))
 
 
+def test_the_best_of_the_last_champions_is_measured_by_groups_too(files, tmp_path):
+    days = {}
+    for name in ("good", "same"):
+        days[name] = tmp_path / f"{name}.parquet"
+        pq.write_table(pq.read_table(files[name]).append_column("day", pa.array(np.arange(N) % 200)), days[name])
+    best = Champion(version=2, model="older", predictions=days["same"], train=(("2013-01", "all"),))
+    verdict = decide(request(days, "same", group="day", reference=best))
+    assert verdict["comparisons"]["reference"] and verdict["metrics"]["reference"]["auc"] is not None
+
+
 def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
     many = {}
     for name in ("good", "worse"):
