@@ -8,15 +8,16 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest
 HEADWAY := $(VENV)/bin/headway
 FLIGHTS := examples/flights
 DIGITS := examples/digits
+OWN_STEP := examples/own-step
 STAMP := $(VENV)/.installed
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo digits quick test chaos gpu flink check format bench ops up down golden clean
+.PHONY: help setup demo digits own-step quick test chaos browser gpu flink check format bench dist versions ops up down golden clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 setup: $(STAMP) ## make .venv with the tested versions
 
@@ -35,15 +36,26 @@ digits: $(STAMP) ## scikit-learn's 1,797 images of digits: from PNG files to a p
 	@$(PYTHON) $(DIGITS)/prepare.py
 	@$(PYTHON) -P -m flows.cli run $(DIGITS)
 
+own-step: $(STAMP) ## a model with a loss and a training step of its own, on real flights
+	@$(PYTHON) $(OWN_STEP)/prepare.py
+	@$(PYTHON) -P -m flows.cli run $(OWN_STEP)
+
 # Three processes for two cores: tests that wait for servers, processes and locks leave a core free.
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
 	$(PYTEST) -n 3 --dist loadfile --quick
 
 test: $(STAMP) ## the tests
-	$(PYTEST) -n 3 --dist loadfile -m "not chaos and not flink"
+	$(PYTEST) -n 3 --dist loadfile -m "not chaos and not flink and not browser"
 
 chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
 	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos
+
+$(STAMP)-browser: $(STAMP)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@touch $@
+
+browser: $(STAMP)-browser ## pages in a headless Chromium, which has to be installed
+	$(PYTEST) -n 2 --dist loadfile --no-skips -m browser
 
 gpu: $(STAMP) ## what needs a GPU, and whole pipelines on one
 	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTEST) -n 3 --dist loadfile --gpu tests/tfcore/test_gpu.py tests/flows/test_end_to_end.py \
@@ -91,6 +103,17 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py
 
+$(STAMP)-dist: $(STAMP)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dist]'
+	@touch $@
+
+dist: $(STAMP)-dist ## wheel and sdist in dist/, installed and tried in a new environment
+	$(PYTHON) infra/dist.py
+
+versions: $(STAMP)-dist ## the quick tests and a pipeline with the lowest and the newest versions that are allowed
+	$(PYTHON) infra/dist.py --lowest --tests
+	$(PYTHON) infra/dist.py --tests
+
 golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden
 
@@ -102,4 +125,4 @@ down: $(STAMP) ## stop what `make up` started
 	@$(PYTHON) -P -m flows.orchestration.local_server stop
 
 clean: ## remove stores and data that the examples made
-	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store $(DIGITS)/data $(DIGITS)/store .headway
+	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store $(DIGITS)/data $(DIGITS)/store $(OWN_STEP)/data $(OWN_STEP)/store .headway

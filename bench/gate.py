@@ -1,7 +1,7 @@
 """How often the gate is wrong: simulated models with known regressions, judged by the gate's own functions.
 
     nice python bench/gate.py                     # about two minutes
-    nice python bench/gate.py --task regression
+    nice python bench/gate.py --task regression       # or quantiles
     nice python bench/gate.py --seeds             # how far apart trainings are that differ by their seed alone
 
 A champion and a candidate know the truth but for noise of their own (what a seed does). The candidate has one thing wrong. Each
@@ -18,6 +18,7 @@ import argparse
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.comparison import Compared, Comparison, compare
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.metrics import measure
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
@@ -38,6 +40,10 @@ EFFECTS = np.array([0.0, 0.5, -0.5, 0.3, -0.3, 0.6, -0.6, 0.8])
 SEED_NOISE = 0.15
 INTERCEPTS = {0.2: -1.95, 0.01: -5.75}
 SLICES = ("kind", "x0: 4")
+LEVELS, SPREAD = (0.1, 0.5, 0.9), 1.5
+QUANTILES = f"quantiles({', '.join(map(str, LEVELS))})"
+AT = np.array([NormalDist().inv_cdf(level) for level in LEVELS])
+"""Of a standard normal."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,17 @@ class World:
     def label(self, r: Random) -> Floats:
         if self.task == "binary":
             return (r.random(len(self.kind)) < probability(self.score())).astype(float)
-        return self.score() + 1.5 * r.normal(size=len(self.kind))
+        return self.score() + SPREAD * r.normal(size=len(self.kind))
 
-    def predicted(self, score: Floats, r: Random) -> Floats:
-        """What a model says that has learnt `score`, with the noise of its seed."""
+    def predicted(self, score: Floats, r: Random, spread: float = 1.0) -> Floats:
+        """What a model says that has learnt `score`, with the noise of its seed.
+
+        Args:
+            spread: of quantiles, how far apart they are, in right distances.
+        """
         score = score + SEED_NOISE * r.normal(size=len(score))
+        if self.task == QUANTILES:
+            return score[:, None] + spread * np.hypot(SPREAD, SEED_NOISE) * AT
         return probability(score) if self.task == "binary" else score
 
     def without(self, column: int) -> Floats:
@@ -113,6 +125,8 @@ REGRESSIONS: dict[str, Callable[[World, Random], Floats]] = {
     "shifted output": lambda world, r: world.score() + (0.3 if world.task == "binary" else 0.1),
     "stale": stale,
 }
+NARROW = {"narrow": 0.85, "wide": 1.15}
+"""Of quantiles: right medians, and the others too near or too far."""
 
 
 def judged(task: str, name: str, rows: int, rate: float, seed: int, *, samples: int = 60) -> Comparison:
@@ -120,20 +134,31 @@ def judged(task: str, name: str, rows: int, rate: float, seed: int, *, samples: 
     r = np.random.default_rng(seed)
     world = World.draw(task, rows, rate, r)
     label = world.label(r)
-    models = [world.predicted(score, r) for score in (REGRESSIONS[name](world, r), world.score())]
+    worse = REGRESSIONS["equal" if name in NARROW else name](world, r)
+    models = [world.predicted(worse, r, NARROW.get(name, 1.0)), world.predicted(world.score(), r)]
     columns = {"label": label, "kind": world.kind, "x0": world.x[:, 0]}
     positive = int(label.sum()) if task == "binary" else 0
     return compare(
         task_of(task),
-        *(pa.table(columns | {"prediction": model}) for model in models),
+        *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
         config=GateConfig(bootstrap=samples),
         metrics={metric.name: metric for metric in task_of(task).metrics},
         tolerances=task_of(task).tolerances,
-        label=LabelFacts(counts=(rows - positive, positive), mean=float(label.mean()), median=float(np.median(label))),
+        label=LabelFacts(
+            counts=(rows - positive, positive),
+            mean=float(label.mean()),
+            median=float(np.median(label)),
+            quantiles=tuple(np.quantile(label, LEVELS)),
+        ),
         slices=SLICES,
         seed=seed,
         monitor=Monitor(),
     )
+
+
+def _cells(prediction: Floats) -> pa.Array:
+    flat = pa.array(prediction.ravel())
+    return flat if prediction.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, prediction.shape[1])
 
 
 @dataclass(frozen=True)
@@ -153,7 +178,7 @@ def study(
     task: str, rate: float, sizes: tuple[int, ...], repetitions: int, *, names: tuple[str, ...] = ()
 ) -> list[Cell]:
     cells = []
-    for name in names or tuple(REGRESSIONS):
+    for name in names or (*REGRESSIONS, *(NARROW if task == QUANTILES else ())):
         truth = _losses(judged(task, name, TRUTH_ROWS, rate, seed=10_000, samples=50))
         for rows in sizes:
             found = [judged(task, name, rows, rate, seed) for seed in range(repetitions)]
@@ -229,6 +254,12 @@ def seeds() -> None:
     for name, drawn in (("columns add up", _additive), ("columns interact", _interacting)):
         apart = _seeds_apart(drawn)
         print(f"| 20,000 rows, 20% positives, {name} | {apart[0]:.1%} | {apart[1]:.1%} | {apart[2]:.3f} |")
+    print("\n| the same of quantiles | loss, of its gain | miscoverage |\n| --- | --- | --- |")
+    for interact, name in ((False, "columns add up"), (True, "columns interact")):
+        for rows in (2000, 20_000):
+            loss, miscoverage = _quantile_seeds_apart(rows, interact)
+            levels = ", ".join(map(str, LEVELS))
+            print(f"| {rows:,} rows, levels {levels}, {name} | {loss:.1%} | {miscoverage:.4f} |")
 
 
 def _additive(rows: int, r: Random) -> tuple[Floats, Floats]:
@@ -260,11 +291,57 @@ def _seeds_apart(drawn: Callable[[int, Random], tuple[Floats, Floats]]) -> Float
     return np.sqrt(2) * np.array([loss.std(ddof=1) / gain, auc.std(ddof=1) / (auc.mean() - 0.5), bias.std(ddof=1)])
 
 
+def _quantile_seeds_apart(rows: int, interact: bool, seeds: int = 8) -> tuple[float, float]:
+    """The standard deviation of the difference of two seeds: of the loss, in shares of its gain, and of the miscoverage."""
+    r = np.random.default_rng(0)
+    drawn = [_number(each, interact, r) for each in (rows, TRUTH_ROWS)]
+    inputs, labels = zip(*drawn, strict=True)
+    constant = np.broadcast_to(np.quantile(labels[0], LEVELS), (TRUTH_ROWS, len(LEVELS)))
+    predictions = [constant] + [_quantile_net(inputs[0], labels[0], inputs[1], seed) for seed in range(seeds)]
+    figures = [measure(QUANTILES, labels[1], prediction) for prediction in predictions]
+    loss, miscoverage = (np.array([each[name] for each in figures[1:]]) for name in ("loss", "miscoverage"))
+    gain = figures[0]["loss"] - loss.mean()
+    return float(np.sqrt(2) * loss.std(ddof=1) / gain), float(np.sqrt(2) * miscoverage.std(ddof=1))
+
+
+def _number(rows: int, interact: bool, r: Random) -> tuple[Floats, Floats]:
+    """Inputs, and labels that spread more where a column is large."""
+    x = r.normal(size=(rows, 10))
+    score = x[:, :4] @ SLOPES + (x[:, 1] * x[:, 2] + np.sin(2 * x[:, 3]) if interact else 0)
+    return x, score + SPREAD * np.exp(0.3 * x[:, 4]) * r.normal(size=rows)
+
+
+def _quantile_net(x: Floats, label: Floats, asked: Floats, seed: int, *, hidden: int = 32, epochs: int = 8) -> Floats:
+    """The quantiles that a plain net learns: one layer of ReLU, the quantile loss, Adam, batches of 256. [rows, levels]"""
+    r = np.random.default_rng(seed)
+    sizes = ((x.shape[1], hidden), (hidden, len(LEVELS)))
+    weights = [part for size in sizes for part in (r.normal(size=size) * np.sqrt(2 / size[0]), np.zeros(size[1]))]
+    moments = [[np.zeros_like(weight), np.zeros_like(weight)] for weight in weights]
+    levels = np.asarray(LEVELS)
+    steps = [
+        at
+        for _ in range(epochs * max(1, 20_000 // len(x)))
+        for at in np.array_split(r.permutation(len(x)), -(-len(x) // 256))
+    ]
+    for step, at in enumerate(steps, 1):
+        layer = np.maximum(x[at] @ weights[0] + weights[1], 0)
+        output = layer @ weights[2] + weights[3]
+        slope = ((label[at][:, None] < output) - levels) / len(at)  # of the quantile loss
+        back = (slope @ weights[2].T) * (layer > 0)
+        gradients = (x[at].T @ back, back.sum(0), layer.T @ slope, slope.sum(0))
+        rate = 0.01 * np.cos(np.pi / 2 * (step - 1) / len(steps))
+        for weight, gradient, (first, second) in zip(weights, gradients, moments, strict=True):
+            first += 0.1 * (gradient - first)
+            second += 0.001 * (gradient**2 - second)
+            weight -= rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    return np.sort(np.maximum(asked @ weights[0] + weights[1], 0) @ weights[2] + weights[3], axis=1)
+
+
 def main() -> None:
     from common import header
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=("binary", "regression"), default="binary")
+    parser.add_argument("--task", choices=("binary", "regression", "quantiles"), default="binary")
     parser.add_argument("--rate", type=float, choices=tuple(INTERCEPTS), default=0.2, help="share of positives")
     parser.add_argument("--rows", type=int, nargs="+", default=[4000, 16_000])
     parser.add_argument("--repetitions", type=int, default=40)
@@ -274,7 +351,8 @@ def main() -> None:
     if options.seeds:
         seeds()
         return
-    cells = study(options.task, options.rate, tuple(options.rows), options.repetitions)
+    task = QUANTILES if options.task == "quantiles" else options.task
+    cells = study(task, options.rate, tuple(options.rows), options.repetitions)
     print("\n".join(table(cells)))
     equal, stated = verdicts(cells)
     print(f"\nequal models blocked: {equal:.1%} (at most 5%); stated regressions blocked: {stated:.1%} (at least 95%)")

@@ -5,8 +5,8 @@
 
 Groups of 200 to 1,000 items with labels 0 to 4, float32. Loss and gradient of one batch in a tf.function, best time of
 several; and the peak of resident memory above what the process had before it. Every case runs in a process of its own; all
-of them give the same values, which is checked. The twin pads every group to the largest; under XLA it is given that size.
-Required of the op: 10x the twin in speed and in memory, for both kinds.
+of them give the same values, which is checked. Under XLA every group is padded to the largest, whose size it is given.
+Required of the op: 10x what XLA makes of matrices of pairs, in speed and in memory, for both kinds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> None:
             if case != "op":
                 speed, memory = found["seconds"] / op["seconds"], found["megabytes"] / op["megabytes"]
                 line += f"   the op: {speed:6.1f}x the speed, {memory:6.1f}x less memory"
-            if case == "twin":
+            if case == "xla":
                 line += f"   required: {REQUIRED:.0f}x"
             print(line, flush=True)
 

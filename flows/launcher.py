@@ -22,6 +22,15 @@ from typing import Any
 from flows.orchestration.processes import enlist, outlive_reader
 from headway.process_tuning import uncollected
 
+# not in the deployment: --job-variable env=... would replace them there
+for _name, _value in {
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}.items():
+    os.environ.setdefault(_name, _value)
+
 _FLOW_RUN = __name__ == "__main__" and sys.argv[1:2] == ["prefect.engine"]
 
 if _FLOW_RUN:

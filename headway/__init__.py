@@ -1,16 +1,30 @@
 """The base package: config, sources, schema, statistics, records, store, registry, gate. No TensorFlow, Beam or Prefect.
 
-`headway.run`, `plan`, `predict` and `command` call the command line from Python; see `headway.api`.
+`headway.open` opens a pipeline from Python (`flows.api`, imported when it is asked for). `headway.run`, `plan`, `predict` and
+`command` call the command line in a process of its own; see `headway.api`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["command", "plan", "predict", "run"]
+if TYPE_CHECKING:
+    from flows.api import Pipeline, Run, Table, Version, open
+    from headway.api import command, plan, predict, run
+
+__all__ = ["Pipeline", "Run", "Table", "Version", "command", "open", "plan", "predict", "run"]
+_COMMANDS = ("command", "plan", "predict", "run")
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name in _COMMANDS:
         from headway import api
 
         return getattr(api, name)
+    if name in __all__:
+        from flows import api as pipelines
+
+        return getattr(pipelines, name)
     raise AttributeError(f"module 'headway' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -32,7 +32,8 @@ def command(name: str, *arguments: str | Path, progress: Callable[[str], None] |
     Args:
         name: such as "run"; `headway --help` lists them.
         arguments: what the command takes without a name; mostly the folder of pipeline.yaml.
-        progress: takes each line of progress; None: it goes to `sys.stderr`.
+        progress: takes each line that the command prints beside its answer, such as a warning; None: it goes to `sys.stderr`.
+            `headway.open(...).run(progress=...)` has the progress of stages.
         options: the command's options, such as until="2013-03" and dry_run=True. A list repeats an option; a mapping
             repeats it as KEY=VALUE.
 

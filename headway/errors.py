@@ -8,6 +8,7 @@ The command line prints `str(error)` and exits with `error.exit_code`; a traceba
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from headway.redaction import redact
 
@@ -35,7 +36,7 @@ class HeadwayError(Exception):
         text = f"{self.where}: {self.problem}" if self.where else self.problem
         return redact(f"{text}\n  fix: {self.fix}" if self.fix else text)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         # Beam and Prefect pickle exceptions; keyword-only arguments need this.
         return functools.partial(type(self), self.problem, where=self.where, fix=self.fix), ()
 
@@ -74,6 +75,12 @@ class Locked(StoreError):
     exit_code = 6
 
 
+class LimitExceeded(HeadwayError):
+    """A stage went past a limit of time or memory that the pipeline sets, and was stopped."""
+
+    exit_code = 7
+
+
 class Cancelled(HeadwayError):
     """The user or the scheduler asked to stop; what was done is kept."""
 
@@ -84,6 +91,6 @@ class Pruned(Cancelled):
     """A trial of a study was ended early, because others were better."""
 
 
-_ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, Cancelled, Pruned)
+_ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, LimitExceeded, Cancelled, Pruned)
 KINDS: dict[str, type[HeadwayError]] = {kind.__name__: kind for kind in _ALL}
 """By name, so that an error crosses a process boundary as JSON and is raised as the same kind."""

@@ -8,6 +8,8 @@ number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
 duration(102_700)     # '29 h'
+size(306_188)         # '306 kB'
+window_text(["2013-01", "2013-02"])       # '2013-01 to 2013-02'
 now()                 # '2026-11-22T11:24:00.123Z'
 """
 
@@ -74,10 +76,33 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86400:,.0f} days"
 
 
+def size(count: int) -> str:
+    """A number of bytes in the unit that a person would say, of a thousand each."""
+    value, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return (
+        counted(count, "byte") if unit == "bytes" else f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+    )
+
+
+def window_text(spans: Sequence[str] | None) -> str:
+    """The first and the last of some spans."""
+    return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
+
+
 def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
     """The most important metrics with those of the baselines: `auc 0.91 (constant 0.5)`."""
     usual = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
     first = (*usual, *(name for name in metrics or () if ":" in name))  # those of the user's own
+    further: dict[str, str] = {}  # the first of each further label
+    for name in metrics or ():
+        label, _, metric = name.rpartition("/")
+        if label and metric in ("auc", "accuracy", "rmse", "deviance", "miscoverage"):
+            further.setdefault(label, name)
+    first += (*further.values(),)
 
     def beside(name: str) -> str:
         values = {who: metrics[name] for who, metrics in (baselines or {}).items() if metrics.get(name) is not None}

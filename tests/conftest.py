@@ -38,6 +38,8 @@ LONG = [
     "infra/test_flink.py",
     "flows/test_end_to_end.py",
     "flows/test_retrain.py",
+    "flows/test_deployed.py",
+    "flows/production/test_leave_alone.py",
     "beam_jobs/ingest/test_width.py",
     "flows/test_bucket_runs.py",
     "tfcore/ops/test_pairwise_loss.py",
@@ -58,7 +60,7 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
-QUICK = ["headway", "flows/config", "flows/dag", "flows/progress"]
+QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "flows/report"]
 NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY = {"tensorflow", "apache_beam", "prefect"}
@@ -116,7 +118,7 @@ def pytest_collection_modifyitems(config, items):
         left = [
             item
             for item in items
-            if NEEDS & set(item.fixturenames) or item.get_closest_marker("slow") or item.get_closest_marker("chaos")
+            if NEEDS & set(item.fixturenames) or any(map(item.get_closest_marker, ("slow", "chaos", "browser")))
         ]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
@@ -200,11 +202,14 @@ def warm_child():
 def typed(monkeypatch, warm_child):
     """The same without a process, where that is not what the test is about: it spares a second of imports a command, and
     the start of a TensorFlow process."""
-    for caller in ("run", "study"):
-        monkeypatch.setattr(f"flows.execution.{caller}.Child", warm_child.lent)
+    for caller in ("execution.run", "execution.studies.study", "production.champion_watch"):
+        monkeypatch.setattr(f"flows.{caller}.Child", warm_child.lent)
 
     def run(*arguments, check=None, env=None):
         out, err = io.StringIO(), io.StringIO()
+        if (absl := sys.modules.get("absl.logging")) is not None:
+            # Prefect closes the log handlers that it finds, and absl's closes its stream: pytest's, while stderr is another
+            absl.get_absl_handler().python_handler.stream = sys.__stderr__
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with monkeypatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             for name, value in (env or {}).items():
@@ -221,6 +226,56 @@ def typed(monkeypatch, warm_child):
         return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A headless Chromium of this machine: HEADWAY_CHROMIUM, or one on the path."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'headway[browser]'")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("HEADWAY_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("there is no Chromium on this machine")
+    with playwright.sync_playwright() as started:
+        # root has no sandbox, and what is shown is our own
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium):
+    """visit(address, width=1440, scheme="light") -> a page that was loaded, with `problems`: what its console says, scripts
+    that failed, and answers of 400 and more."""
+    contexts = []
+
+    def load(address, *, width=1440, height=900, scheme="light", **settings):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.problems = []
+        page.on("console", lambda said: page.problems.append(f"{said.type}: {said.text}"))
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("requestfailed", lambda request: page.problems.append(f"not loaded: {request.url}"))
+        page.on("response", lambda got: page.problems.append(f"{got.status}: {got.url}") if got.status >= 400 else None)
+        page.goto(str(address) if "://" in str(address) else Path(address).absolute().as_uri())
+        return page
+
+    yield load
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def accessible():
+    """accessible(page) fails with what axe-core finds wrong on a page."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'headway[browser]'").Axe()
+
+    def check(page):
+        found = axe.run(page)
+        assert not found.violations_count, found.generate_report()
+
+    return check
 
 
 @pytest.fixture(scope="session")

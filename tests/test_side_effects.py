@@ -5,8 +5,12 @@ import sys
 import textwrap
 
 SCRIPT = """
-import gc, importlib, os, pkgutil, random, signal, sys
+import gc, importlib, logging, os, pkgutil, random, signal, sys, warnings
 import apache_beam, keras, numpy as np, tensorflow as tf  # what these do to a process is theirs
+from keras.src.backend.common import global_state
+from tensorflow.python.eager.context import context as context_of
+
+context = context_of()
 
 def state():
     yield "environment", dict(os.environ)
@@ -17,6 +21,16 @@ def state():
     yield "signals", [signal.getsignal(number) for number in (2, 15)]
     yield "devices", tf.config.get_visible_devices()
     yield "products", tf.config.experimental.tensor_float_32_execution_enabled()
+    yield "seeds", (context._seed, context._rng.getstate() if hasattr(context, "_rng") else None)
+    yield "keras seed", global_state.get_global_attribute("global_random_seed")
+    yield "dtype policy", keras.config.dtype_policy().name
+    yield "image format", keras.config.image_data_format()
+    yield "warnings", list(warnings.filters)
+    yield "logging", (logging.getLogger().level, list(logging.getLogger().handlers))
+    yield "path", list(sys.path)
+    yield "strategy", tf.distribute.has_strategy()
+    yield "eager functions", tf.config.functions_run_eagerly()
+    yield "optimizer", tf.config.optimizer.get_jit()
     yield "threads", tf.config.threading.get_intra_op_parallelism_threads()
     yield "keras", sys.modules["keras"]
 
@@ -30,6 +44,7 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
 assert len(names) > 200, names
 # these import Prefect, which does as it likes
 prefects = ("flows.retrain", "flows.launcher", "flows.orchestration.", "flows.progress.artifacts")
+prefects += tuple(f"flows.{flow}_flow" for flow in ("backfill", "watch", "predict", "monitor"))
 for name in names:
     if not name.startswith(prefects):
         importlib.import_module(name)
@@ -39,6 +54,11 @@ from tfcore.runtime.devices import prepare
 prepare(1)
 with importlib.import_module("tfcore.runtime.tf_import").startup():
     pass
+import tfcore
+rng = np.random.default_rng(0)
+rows = {"x": rng.normal(size=200), "y": rng.integers(0, 2, 200)}
+trained = tfcore.fit(rows, label="y", training={"steps": 20, "jit": "off"}, model={"hidden": [4], "dropout": 0.1})
+trained.predict(rows), trained.evaluate(rows)
 for what, value in state():
     assert value == before[what], f"{what} was changed"
 assert not duplicated, "a file descriptor was changed"
@@ -47,7 +67,7 @@ print("done", file=sys.stderr)
 """
 
 
-def test_importing_every_module_and_calling_prepare_leaves_the_process_as_it_was():
+def test_importing_every_module_and_training_in_one_call_leave_the_process_as_it_was():
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT)], capture_output=True, text=True, check=False, timeout=240
     )

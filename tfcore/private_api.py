@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorflow.python.autograph.impl import api as _autograph
+from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import kernels as _kernels
 from tensorflow.python.framework import ops as _ops
@@ -42,6 +43,28 @@ def python_function_of(token: str) -> Any:
 
     function = script_ops._py_funcs._funcs[token]
     return getattr(function, "_func", function)  # tf.py_function wraps it
+
+
+@contextlib.contextmanager
+def seeds_kept() -> Iterator[None]:
+    """What TensorFlow and Keras draw from after the block is as if nothing had set a seed within."""
+    from keras.src.backend.common import global_state
+    from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+    from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
+
+    context = _context.context()
+    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
+    before = context._seed, getattr(context, "_rng", None), [global_state.get_global_attribute(name) for name in names]
+    try:
+        yield
+    finally:
+        context._seed, generator, attributes = before
+        if generator is None:  # nothing had set a seed, or drawn
+            del context._rng
+        else:
+            context._rng = generator
+        for name, value in zip(names, attributes, strict=True):
+            global_state.set_global_attribute(name, value)
 
 
 def write_fingerprint(path: str) -> None:

@@ -30,8 +30,9 @@ from headway.records.encode import encode_records
 from headway.records.grouping import Group, Rows, grouper, one_batch
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
-from headway.schema.columns import LABEL, Column
+from headway.schema.columns import FURTHER, LABEL, Column
 from headway.sources.base import Chunk, Range
+from headway.sources.config import NAMED
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
@@ -129,7 +130,7 @@ class RangeWork(RangeRows):
     def types(self, piece: Range) -> dict[str, pa.DataType]:
         """The columns to read of a range with the types to aim for; those that only the split reads may be missing."""
         names = None
-        if self._rows.extra and self._request.source.format in ("csv", "parquet", "arrow"):  # the others give nulls
+        if self._rows.extra and self._request.source.format in NAMED:  # the others give nulls
             names = open_source(self._request.source).names(self._request.files[piece.file])
         return self._rows.types(names, raw_types(self._request.read))
 
@@ -157,7 +158,9 @@ class RangeWork(RangeRows):
         if unlabelled is not None:
             split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
         self._notes.add(batch, chunk.batch.schema, split)
-        self._write(batch, label, split.codes)
+        with _counted(at):
+            further = {FURTHER + name: config.compute(batch) for name, config in self._request.labels.items()}
+        self._write(batch, further, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         """The rows for which `where` holds. It reads columns in the types of the file, but text meant as a number is
@@ -214,11 +217,15 @@ class RangeWork(RangeRows):
         label = label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
         return batch, label, at, missing
 
-    def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
+    def _write(
+        self, batch: pa.RecordBatch, further: Mapping[str, pa.Array], label: pa.Array, codes: NDArray[np.int8]
+    ) -> None:
         names = self._request.split.names()
         rows = [(name, np.flatnonzero(codes == code)) for code, name in enumerate(names)]
         rows = [(name, places) for name, places in rows if len(places)]
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        encoded = {column.name for column in self._columns if column.encoding == "dictionary"}
+        arrays |= {name: value.dictionary_encode() if name in encoded else value for name, value in further.items()}
         chosen = [*(arrays[column.name] for column in self._columns[:-1]), label]
         stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
         if len(self._columns) >= WIDE and not self._classic:

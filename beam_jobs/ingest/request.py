@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
-from headway.schema.columns import LABEL, Column, column_yaml, no_column
+from headway.schema.columns import FURTHER, LABEL, Column, column_yaml, no_column
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 
-VERSION = 10
+VERSION = 11
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 
@@ -36,21 +38,24 @@ class IngestRequest(Frozen):
     stored: tuple[str, ...]
     """The columns of `read` that go into the shards; the label is added to them."""
     label: LabelConfig
+    labels: dict[str, LabelConfig] = Field(default_factory=dict)
+    """Further labels, by name; a row without one stays."""
     split: SplitConfig
     hashed: tuple[Column, ...] = ()
     """What a split without a key hashes, in the types of the files; none: whatever is read, but for the label's columns."""
     records: RecordsConfig = RecordsConfig()
 
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the shards, the label last."""
+        """The columns of the shards: those that are stored, further labels, and the label last."""
         stored = frozenset(self.stored)
-        return (*(column for column in self.read if column.name in stored), self.label.stored(self.read))
+        further = (config.stored(self.read, FURTHER + name) for name, config in self.labels.items())
+        return (*(column for column in self.read if column.name in stored), *further, self.label.stored(self.read))
 
     def row_columns(self) -> tuple[Column, ...]:
         """The columns that a split without a key hashes; none with another split."""
         if not self.split.by_row:
             return ()
-        label = self.label.columns()
+        label = self.label.columns().union(*(config.columns() for config in self.labels.values()))
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def filter_columns(self) -> tuple[Column, ...]:
@@ -62,6 +67,7 @@ class IngestRequest(Frozen):
         """Raise ConfigError unless every column that is used is read, and the label's name is free."""
         names = [column.name for column in self.read]
         looks = {"columns": frozenset(self.stored), "label": self.label.columns()}
+        looks |= {f"labels.{name}": config.columns() for name, config in self.labels.items()}
         for name in sorted(self.split.columns()):
             looks[self.split.named_by(name)] = looks.get(self.split.named_by(name), frozenset()) | {name}
         if self.source.where is not None:
@@ -69,12 +75,13 @@ class IngestRequest(Frozen):
         for what, columns in looks.items():
             for name in sorted(columns - set(names)):
                 raise no_column(name, names, where=what)
-        if LABEL in self.stored:
-            raise ConfigError(
-                f"a column is called {LABEL!r}, the name that the label is stored under",
-                where="columns",
-                fix=f"make it the label, rename it in the files, or leave it out: {column_yaml(LABEL, 'ignore')}",
-            )
+        for taken in (LABEL, *(FURTHER + name for name in self.labels)):
+            if taken in self.stored:
+                raise ConfigError(
+                    f"a column is called {taken!r}, the name that {'the' if taken == LABEL else 'a'} label is stored under",
+                    where="columns",
+                    fix=f"make it the label, rename it in the files, or leave it out: {column_yaml(taken, 'ignore')}",
+                )
 
     def key(self) -> dict[str, Any]:
         """The values that the output depends on: checksums, not paths, and the parts of configs that ingest reads."""
@@ -91,4 +98,6 @@ class IngestRequest(Frozen):
             "split": self.split.at_ingest() | self.split.noted(),
             "records": self.records.model_dump(mode="json"),
             **({"hashed": hashed} if hashed else {}),
+            # in the order in which they are stored
+            **({"labels": [[n, c.model_dump(mode="json")] for n, c in self.labels.items()]} if self.labels else {}),
         }

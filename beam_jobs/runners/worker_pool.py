@@ -23,6 +23,7 @@ from beam_jobs.runners.beam_import import load_beam
 from headway.process import own
 
 _READY = "ready"
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 class Pool:
@@ -31,14 +32,18 @@ class Pool:
         with Pool(port) as pool:
             pool.address            # localhost:50000
 
+    Whoever reaches the pool's port can start workers, which run code that a job sends: it has no password.
+
     Args:
-        port: where to listen, on all of the machine's addresses; 0 takes a free one.
+        port: where to listen; 0 takes a free one.
+        host: the address to listen on; a task manager on this machine reaches localhost.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or the machine has no such address.
     """
 
-    def __init__(self, port: int = 0):
+    def __init__(self, port: int = 0, host: str = "localhost"):
+        self.host = host
         load_beam()
         import grpc
         from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
@@ -55,14 +60,14 @@ class Pool:
         ]
         self._server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=options)
         try:
-            self.port = self._server.add_insecure_port(f"[::]:{port}")
+            self.port = self._server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:
-            raise OSError(f"port {port} cannot be had: {error}") from None
+            raise OSError(f"port {port} of {host} cannot be had: {error}") from None
         beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
 
     @property
     def address(self) -> str:
-        return f"localhost:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def __enter__(self) -> Pool:
         self._server.start()
@@ -141,6 +146,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=50000)
+    parser.add_argument(
+        "--host", default="localhost", help="the address to listen on (default: localhost, so only this machine)"
+    )
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--control", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -148,8 +156,13 @@ def main() -> int:
         return _work(args.worker, args.control)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        with Pool(args.port) as pool:
+        with Pool(args.port, args.host) as pool:
             print(f"workers start at {pool.address}, in {sys.executable}", flush=True)
+            if args.host not in _THIS_MACHINE:
+                print(
+                    f"whoever reaches {pool.address} can run code as this user: let only the cluster reach it",
+                    flush=True,
+                )
             threading.Event().wait()
     except KeyboardInterrupt:
         return 0

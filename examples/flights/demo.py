@@ -56,7 +56,8 @@ def main() -> None:
     headway("run", pipeline, "--window", "10", "--until", "2013-10")
     headway("models", pipeline)
     report()
-    print(f"\nstore: {FOLDER / 'store'}\ndemo: {time.monotonic() - began:.1f} s")
+    newest = max((FOLDER / "store" / "runs").glob("*.html"))
+    print(f"\nstore: {FOLDER / 'store'}\ndemo: {time.monotonic() - began:.1f} s\nreport: {newest}")
 
 
 if __name__ == "__main__":

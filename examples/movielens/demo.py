@@ -40,8 +40,6 @@ def main() -> None:
     options.add_argument("folder", nargs="?", type=Path, help="the unzipped ml-100k; without it ratings are generated")
     options.add_argument("--seeds", type=int, default=1)
     arguments = options.parse_args()
-    # Without the compiled op the pairs of a user with hundreds of rows take seconds a step.
-    subprocess.run([sys.executable, "-P", "-m", "tfcore.ops.compile"], check=False, stdout=subprocess.DEVNULL)
     prepare.main(arguments.folder and arguments.folder.expanduser())
     for made in (FOLDER / "store", FOLDER / "schema.pbtxt"):
         shutil.rmtree(made) if made.is_dir() else made.unlink(missing_ok=True)

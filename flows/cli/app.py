@@ -1,7 +1,8 @@
 """The command line: `headway COMMAND`.
 
 Exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store; 6 locked by
-another process; 130 stopped by Ctrl-C (what was done is kept). Nothing heavy is imported before a command needs it.
+another process; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept). Nothing heavy is imported
+before a command needs it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,25 @@ from cyclopts import App, CycloptsError, Parameter
 
 EPILOG = """\
 exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store;
-6 locked by another run; 130 stopped by Ctrl-C (what was done is kept)"""
+6 locked by another run; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept)"""
 COMMANDS = {
     "Train and promote": {
+        "init": "drafts.init: look at data, and write a pipeline.yaml that runs",
         "run": "commands: ingest to promotion; finished work is not repeated",
         "plan": "commands: what a run would do, and why",
         "promote": "versions.promotion: make a version, or the last run's held candidate, the champion; or name it by an alias",
         "rollback": "versions.promotion: go back to the champion before, or to a version",
         "predict": "commands: raw files in, predictions of a model out, in the order of the rows",
         "serve": "serve: answer requests for predictions over HTTP, as TensorFlow Serving does",
+    },
+    "Leave alone": {
+        "watch": "operations.span_commands: retrain when a new span is complete, exactly once",
+        "backfill": "operations.span_commands: train and judge a range of past windows; promotes nothing unless told to",
+        "predict-spans": "operations.span_commands: the champion's predictions of each new span, once",
+        "monitor": "operations.span_commands: drift of new spans, skew of requests, the champion on labels that came "
+        "since\n\nIt ends with 3 when there is an alarm.",
+        "deploy": "operations.deploying_commands: make or renew what pipelines need on the server of PREFECT_API_URL",
+        "undeploy": "operations.deploying_commands: remove pipelines from the server; their stores and past runs stay",
     },
     "Run the DAG up to one stage": {
         "ingest": "commands: raw files to shards, statistics and quarantine",
@@ -46,10 +57,13 @@ COMMANDS = {
     },
     "Look": {
         "models": "versions.promotion: the versions in the registry, the champion and the aliases",
-        "compare": "versions.comparison: two versions side by side: metrics, config, columns, data, size, verdict",
+        "compare": "versions.comparison: two versions or runs side by side: metrics, config, columns, data, size, verdict",
         "lineage": "versions.trace: what a version was made from, and what of that is gone or changed today",
         "runs": "store: the runs of this store, newest first",
         "show": "store: one run in full",
+        "why": "runs.reasons: why a stage of the last run ran, or was reused",
+        "logs": "runs.reasons: what a run reported, line by line, with the time in UTC",
+        "report": "runs.reports: one run as a page with figures: verdict, data, training, evaluation, lineage",
         "cat": "data: rows of a shard as JSON lines",
         "quarantine": "data: the rows that the latest run's ingest rejected, and why",
         "export-examples": "data: the window as classic tf.Examples, one per row",
@@ -58,9 +72,11 @@ COMMANDS = {
     },
     "Keep in order": {
         "verify": "store: read every byte of the store and compare checksums",
-        "gc": "store: remove outputs that no kept run uses",
+        "clean": "store: what of the store could be deleted, and how much; --yes deletes it",
+        "gc": "store: remove outputs that no kept run uses; path by path, for scripts",
         "schema": "commands: the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file",
         "doctor": "commands: check versions, TensorFlow's devices, Prefect, the disk and the store",
+        "completion": "shell.completion: completion of commands and options by the Tab key, for bash, zsh and fish",
     },
 }
 """Group, name, the module in which the function lies, and its help."""

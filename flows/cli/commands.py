@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -97,7 +98,7 @@ def reporting(options: JsonOption) -> Iterator[Reporter]:
     """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
     from flows.progress.terminal import reporter
 
-    with reporter(json=options.json) as report:
+    with reporter(quiet=options.json or options.quiet) as report:
         stop_on_signals(report.stop, report.note)
         yield report
 
@@ -107,11 +108,6 @@ def execute(options: RunOptions, run_spec: RunSpec) -> dict[str, Any]:
 
     with reporting(options) as report:
         return execute_run(run_spec, report, wait_seconds=options.wait)
-
-
-def window_text(spans: Sequence[str] | None) -> str:
-    """The first and the last of some spans."""
-    return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
 
 
 def run(
@@ -213,32 +209,22 @@ def _tables(output: Output) -> list[str]:
 def summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
     """A finished run for a terminal."""
     from flows.dag.column_table import about_column, table_text
+    from flows.progress.summary import summary
 
-    ran = [s for s in record["stages"] if not s["cached"]]
-    spans = record["spans"]
-    window = window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")
-    lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
-    table = record.get("columns")
-    lines += [table_text(table), "  (headway schema --columns shows this again)"] if table else []
-    notes = record["notes"] if not table else [note for note in record["notes"] if about_column(note) is None]
-    lines += [f"  note: {note}" for note in notes]
-    lines += [f"  warning: {warning}" for warning in record["warnings"]]
-    if not ran:
-        lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
-    if "training" in record:
-        lines.append(f"  training: {chosen_values(record['training'])}")
-    lines += [f"  {line}" for line in verdict_lines(record)]
-    if record["state"] == "named":
-        lines.append(f"  {record['alias']} is version {record['version']}; the champion is as before")
+    places: list[tuple[str, object]] = []
     if record["state"] == "promoted":
-        version = run_spec.registry.version(record["version"])
-        lines.append(f"  promoted: version {record['version']}, {version.saved_model}")
-        lines.append(f"  serving:  {run_spec.registry.serving / str(record['serving'])}")
+        places.append(("model", run_spec.registry.version(record["version"]).saved_model))
+        places.append(("serving", run_spec.registry.serving / str(record["serving"])))
     if run_spec.last is not None and record["stages"]:
         last = record["stages"][-1]
-        lines.append(f"  output: {run_spec.store.output(last['stage'], last['fingerprint'])}")
-    lines.append(f"  {len(ran)} of {len(record['stages'])} stages ran, {record['seconds']:.1f} s in all")
-    return "\n".join(lines)
+        places.append(("output", run_spec.store.output(last["stage"], last["fingerprint"])))
+    table = record.get("columns")
+    notes = [note for note in record["notes"] if about_column(note) is None] if table else record["notes"]
+    text = summary(record, places, notes=notes)
+    if not table:
+        return text
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    return f"{table_text(table, width)}\n  (headway schema --columns shows this again)\n\n{text}"
 
 
 def verdict_lines(record: dict[str, Any]) -> list[str]:
@@ -255,36 +241,30 @@ def plan(
     explain: Annotated[bool, Parameter(help="also the keys that differ, with their digests")] = False,
     options: WindowOptions = WindowOptions(),
 ) -> int:
-    from flows.dag.dag import run_dag
-    from flows.execution.engine import Planner
+    from flows.execution.planning import planned
     from flows.progress.rerun_reasons import in_words
 
     run_spec = run_spec_of(pipeline, options)
-    run_result = run_dag(run_spec, Planner(run_spec.store), freeze=False)
-    rows: list[dict[str, Any]] = [
-        {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
-        for o in run_result.outputs
-    ]
-    spans = run_result.spans
+    value = planned(run_spec)
+    spans, training = value["spans"], value["training"]
     lines = [f"{run_spec.loaded.pipeline.name}: {spans[0]} to {spans[-1]} ({counted(len(spans), 'span')})"]
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
         + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")
-        for r in rows
+        for r in value["steps"]
     ]
-    if run_result.training:
-        lines.append(f"  training: {chosen_values(run_result.training)}")
-    elif any(r["stage"] == "train" for r in rows):
+    if training:
+        lines.append(f"  training: {chosen_values(training)}")
+    elif any(r["stage"] == "train" for r in value["steps"]):
         lines.append(
             "  training: keys left out are chosen by the number of train rows, known after ingest and transform"
         )
-    lines += [f"  note: {note}" for note in run_result.notes]
-    if run_result.later:
-        lines.append(f"  then, depending on the verdict: {', '.join(run_result.later)}")
-    elif run_result.verdict:
-        lines.append(f"  verdict: {run_result.verdict['verdict']}")
-    value = {"spans": spans, "steps": rows, "later": run_result.later, "notes": run_result.notes}
-    return answer(options, value | {"training": run_result.training}, "\n".join(lines))
+    lines += [f"  note: {note}" for note in value["notes"]]
+    if value["later"]:
+        lines.append(f"  then, depending on the verdict: {', '.join(value['later'])}")
+    elif value["verdict"]:
+        lines.append(f"  verdict: {value['verdict']}")
+    return answer(options, value, "\n".join(lines))
 
 
 def chosen_values(training: dict[str, Any]) -> str:

@@ -14,13 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flows.config.extras import EXTRAS, command, missing
 from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 from headway.registry.registry import Registry
 from tfcore.ops.library import SWITCH, enabled, expected
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 LEAST_FREE_GB = 5.0
 _DEVICES = (
@@ -30,7 +34,7 @@ _DEVICES = (
 )
 _OPS = (
     ("read_examples", "reads shards of classic tf.Examples", "TensorFlow's own ops do, several times slower"),
-    ("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, by matrices of pairs"),
+    ("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, several times slower"),
 )
 """The compiled ops: name, what it does, and what does it where it is not built."""
 
@@ -45,7 +49,8 @@ class Finding:
 
 def examine(pipeline: Path, overrides: dict[str, Any]) -> list[Finding]:
     """Check everything that can be checked without changes. `overrides` change keys of the pipeline."""
-    return [_python(), *_requirements(), _devices(), *_ops(), _prefect(), *_project(pipeline, overrides)]
+    prefect = [] if missing("prefect") else [_prefect()]
+    return [_python(), *_requirements(), *_extras(), _devices(), *_ops(), *prefect, *_project(pipeline, overrides)]
 
 
 def _python() -> Finding:
@@ -56,20 +61,45 @@ def _python() -> Finding:
 
 def _requirements() -> Iterator[Finding]:
     """Compare each requirement of the installed package with the version that is installed."""
-    from packaging.requirements import Requirement
-
-    for text in metadata.requires("headway") or []:
-        requirement = Requirement(text)
-        if requirement.marker is not None:
-            continue  # extras
+    for requirement in _of_extra(None):
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            yield Finding(False, requirement.name, "not installed", f"pip install '{text}'")
+            yield Finding(False, requirement.name, "not installed", f"pip install '{requirement}'")
             continue
         ok = requirement.specifier.contains(version, prereleases=True)
         bounds = f" (wanted {requirement.specifier})" if not ok else ""
-        yield Finding(ok, requirement.name, version + bounds, None if ok else f"pip install '{text}'")
+        yield Finding(ok, requirement.name, version + bounds, None if ok else f"pip install '{requirement}'")
+
+
+def _extras() -> Iterator[Finding]:
+    """Tell which extras are installed; a missing one is not a fault, one of another version than wanted is."""
+    for name, extra in EXTRAS.items():
+        if missing(name):
+            yield Finding(True, f"extra {name}", f"not installed: {extra.use}; to have it: {command(name)}")
+            continue
+        versions, wrong = [], []
+        for requirement in _of_extra(name):
+            try:
+                version = metadata.version(requirement.name)
+            except metadata.PackageNotFoundError:  # the same under another name
+                continue
+            versions.append(f"{requirement.name} {version}")
+            if not requirement.specifier.contains(version, prereleases=True):
+                wrong.append(requirement)
+        found = (", ".join(versions) or "installed") + "".join(f" (wanted {bad})" for bad in wrong)
+        yield Finding(not wrong, f"extra {name}", found, command(name) if wrong else None)
+
+
+def _of_extra(name: str | None) -> list[Requirement]:
+    """What the installed package requires for an extra; None: in any case."""
+    from packaging.requirements import Requirement
+
+    requirements = [Requirement(text) for text in metadata.requires("headway") or []]
+    if name is None:
+        return [requirement for requirement in requirements if requirement.marker is None]
+    known = [requirement for requirement in requirements if requirement.marker and "extra" in str(requirement.marker)]
+    return [r for r in known if r.marker and r.marker.evaluate({"extra": name}) and r.name != "headway"]
 
 
 def _devices() -> Finding:
@@ -102,7 +132,7 @@ def _prefect() -> Finding:
     code = "import os; os.environ['PREFECT_SERVER_ANALYTICS_ENABLED'] = 'false'; import prefect.server.api.server"
     printed, last = _run_python(code)
     if printed is None:
-        return Finding(False, "prefect server", last, "pip install -c constraints.txt headway")
+        return Finding(False, "prefect server", last, "pip install -c constraints.txt 'headway[prefect]'")
     return Finding(True, "prefect server", "imports")
 
 

@@ -43,9 +43,12 @@ Columns = Annotated[str | None, Parameter(metavar="A,B")]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class JsonOption:
-    """The option --json of every command."""
+    """The options of every command."""
 
-    json: Annotated[bool, Parameter(group="Common", help="answer in JSON on stdout, print nothing else")] = False
+    json: Annotated[
+        bool, Parameter(group="Common", help="answer with one JSON document on stdout, print nothing else")
+    ] = False
+    quiet: Annotated[bool, Parameter(group="Common", help="print the answer and no progress")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from flows.cli.commands import answer, store_of
 from flows.cli.options import Count, Options, PipelinePath
+from flows.config.extras import require
 from headway.errors import ConfigError
 from headway.messages import counted, now
 
@@ -47,6 +48,7 @@ def serve(
             kind = "a share from 0 to 1" if name == "--log-rate" else f"a number of {least:g} or more"
             raise ConfigError(f"{value:g} is not {kind}", where=name, fix="headway serve --help shows the defaults")
     loaded, store = store_of(pipeline, options)
+    require("serve", where="headway serve")
     from tfcore.serving.server import BACKLOG, address, bound, run
 
     with bound(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, chosen_values, store_of, verdict_lines, window_text
+from flows.cli.commands import answer, chosen_values, store_of, verdict_lines
 from flows.cli.options import Count, Options, PipelinePath
+from flows.cli.runs.reasons import RUN
 from headway.errors import StoreError
-from headway.messages import counted, duration
+from headway.messages import counted, duration, size, window_text
 
-_RUN = re.compile(r"\d[\da-f-]*|latest")
-"""How the name of a run begins."""
+if TYPE_CHECKING:
+    from headway.storage.store import Store
 
 
 def runs(
@@ -55,9 +55,9 @@ def show(
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
     from flows.cli.history import find
     from flows.dag.step import find_output
-    from flows.progress.rerun_reasons import in_words
+    from flows.progress.rerun_reasons import why_it_ran
 
-    if _RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
+    if RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
         pipeline, run = run or ".", pipeline
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
@@ -73,7 +73,7 @@ def show(
     ]
     for s in record["stages"]:
         took = "cached" if s["cached"] else duration(s["seconds"])
-        why = "" if s["cached"] else in_words(s["why"], s["stage"]).replace("has not run yet", "for the first time")
+        why = "" if s["cached"] else why_it_ran(s["why"], s["stage"])
         lines.append(f"  {s['title']:<22} {took:>8}  {why}".rstrip())
         lines.append(f"      {store.output(s['stage'], s['fingerprint'])}")
         sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s["stage"])
@@ -149,32 +149,82 @@ def verify(
     return answer(options, value, text, StoreError.exit_code if remaining else 0)
 
 
+Keep = Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")]
+KeepVersions = Annotated[
+    Count | None,
+    Parameter(help="also remove versions but the newest so many, the last champions and those with an alias"),
+]
+
+
 def gc(
     pipeline: PipelinePath = ".",
     /,
     *,
-    keep: Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")] = 20,
-    keep_versions: Annotated[
-        Count | None,
-        Parameter(help="also remove versions but the newest so many, the last champions and those with an alias"),
-    ] = None,
+    keep: Keep = 20,
+    keep_versions: KeepVersions = None,
     dry_run: Annotated[bool, Parameter(help="only list what would be removed")] = False,
     options: Options = Options(),
 ) -> int:
-    from headway.registry.gc import alone, collect, remove
+    _, store = store_of(pipeline, options)
+    result = collected(store, keep, keep_versions, dry_run=dry_run)
+    verb = "would free" if dry_run else "freed"
+    lines = [f"{item['path']}: {counted(item['bytes'], 'byte')}, {item['why']}" for item in result["removed"]]
+    lines += _left(result)
+    return answer(options, result, "\n".join([*lines, f"{verb} {counted(result['bytes'], 'byte')}"]))
+
+
+def clean(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    yes: Annotated[bool, Parameter(help="delete it; without this nothing is deleted")] = False,
+    keep: Keep = 20,
+    keep_versions: KeepVersions = None,
+    options: Options = Options(),
+) -> int:
+    """Say how much of a store no kept run and no version needs, by kind; with --yes delete it, as `headway gc` does."""
+    from flows.progress.tables import text_table
 
     _, store = store_of(pipeline, options)
+    result = collected(store, keep, keep_versions, dry_run=not yes) | {"dry_run": not yes}
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for item in result["removed"]:
+        kind = Path(item["path"]).relative_to(store.root).parts[0]
+        kinds.setdefault((kind, item["why"]), []).append(item["bytes"])
+    rows = [
+        {"what": kind, "count": len(sizes), "size": size(sum(sizes)), "why": why}
+        for (kind, why), sizes in kinds.items()
+    ]
+    total = size(result["bytes"])
+    runs = f"the newest {counted(keep, 'run')} of each pipeline" if keep else "the runs that made versions"
+    kept = f"kept: {runs}, what they use, and "
+    kept += "every version" if keep_versions is None else "the versions that --keep-versions names"
+    lines = [text_table(rows, whole=("why",)), *_left(result), kept]
+    if not rows:
+        lines = ["nothing to delete", *_left(result), kept]
+    elif yes:
+        lines.append(f"deleted {total} in {store.name}")
+    else:
+        lines += [f"nothing was deleted; with --yes {total} would be in {store.name}"]
+    return answer(options, result, "\n".join(lines))
+
+
+def collected(store: Store, keep: int, keep_versions: int | None, *, dry_run: bool) -> dict[str, Any]:
+    """Collect the store's garbage, and remove it unless `dry_run`."""
+    from headway.registry.gc import alone, collect, remove
+
     with alone(store) as remover:
         planned = collect(store, keep_runs=keep, keep_versions=keep_versions)
         removed = planned if dry_run else remove(remover, planned, keep_versions=keep_versions)
         swept = [] if dry_run else store.sweep()
-    in_use = [item for item in planned if item not in removed]
-    freed = sum(item.bytes for item in removed)
-    value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in removed]
-    verb = "would free" if dry_run else "freed"
-    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in removed]
-    lines += [f"{item.path}: left, it is in use" for item in in_use]
-    lines += [f"{path}: left behind by a process that died" for path in swept]
-    result = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
-    result["in_use"] = [str(item.path) for item in in_use]
-    return answer(options, result, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))
+    return {
+        "removed": [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in removed],
+        "bytes": sum(item.bytes for item in removed),
+        "swept": [str(path) for path in swept],
+        "in_use": [str(item.path) for item in planned if item not in removed],
+    }
+
+
+def _left(result: dict[str, Any]) -> list[str]:
+    lines = [f"{path}: left, it is in use" for path in result["in_use"]]
+    return lines + [f"{path}: left behind by a process that died" for path in result["swept"]]

@@ -89,7 +89,10 @@ def usage_error(mistake: CycloptsError, app: App, command: str) -> ConfigError:
 
 
 def _unknown(app: App, command: str) -> ConfigError:
-    return ConfigError(f"{command!r} is not a command{_close(command, commands(app))}", fix="headway --help lists them")
+    fix = "options come after the command, as in headway runs --json; " if command.startswith("-") else ""
+    return ConfigError(
+        f"{command!r} is not a command{_close(command, commands(app))}", fix=f"{fix}headway --help lists them"
+    )
 
 
 def _close(text: str, names: Sequence[str]) -> str:

@@ -17,10 +17,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flows.config.pipeline import ColumnConfig, LoadedPipeline
+from flows.config.pipeline import LoadedPipeline
 from headway.errors import ConfigError
 from headway.messages import agree, counted, some
-from headway.schema.columns import LABEL, STORED, Column, Role, Schema, column_yaml, named_for, suggest
+from headway.schema.columns import FURTHER, Column, Role, Schema, column_yaml, named_for, suggest
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
 from headway.schema_inference.split_columns import chosen, row_columns
@@ -31,11 +31,8 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.atomic_io import replace_text
 from headway.tabular.expressions import parse
 from tfcore.transform.chain_check import check_all
+from tfcore.transform.column_config import ColumnConfig, check_columns, configured, is_stored
 from tfcore.transform.config import ColumnTransform
-
-_STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
-_WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
-"""Roles besides which a column may be learnt from: a transform says that it is."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +70,7 @@ class Columns:
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
         """Return the transform that the pipeline configures for each feature."""
         features = {column.name for column in self.read if column.is_feature}
-        return {
-            name: ColumnTransform(**{key: getattr(config, key) for key in ColumnTransform.model_fields})
-            for name, config in configs.items()
-            if name in features
-        }
+        return {name: config.column_transform() for name, config in configs.items() if name in features}
 
 
 def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
@@ -115,16 +108,16 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
     for column in schema.columns:
         name, role = column.name, _role(column.name, loaded)
         if name in needed or (role != "ignore" and (name in configs or not pipeline.only_named)):
-            read.append(_configured(column, configs.get(name), role))
+            read.append(configured(column, configs.get(name), role))
     _check(read, loaded, notes)
-    stored = tuple(column.name for column in read if column.role in _STORED_ROLES or column.feature)
+    stored = tuple(column.name for column in read if is_stored(column))
     columns = Columns(
         schema,
         tuple(read),
         stored,
         (*notes, *split_notes),
         inferred,
-        hashed=chosen(schema.split, pipeline.label.columns()) if pipeline.split.by_row else (),
+        hashed=chosen(schema.split, pipeline.label_columns()) if pipeline.split.by_row else (),
         completes=bool(split_notes) and not inferred,
     )
     check_all(columns.read, columns.transforms(configs), where=str(loaded.file))
@@ -141,7 +134,7 @@ def _split_columns(
     typed = prefix is None
     if prefix is None:
         prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
-    columns, identifiers = row_columns(prefix, pipeline.label.columns())
+    columns, identifiers = row_columns(prefix, pipeline.label_columns())
     notes = []
     if identifiers:
         notes.append(
@@ -195,85 +188,44 @@ def _needed(loaded: LoadedPipeline) -> frozenset[str]:
     """Columns that have to be read whatever their role."""
     pipeline = loaded.pipeline
     where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
-    return pipeline.label.columns() | where | pipeline.split.columns() | frozenset(pipeline.evaluation.columns)
+    return pipeline.label_columns() | where | pipeline.split.columns() | frozenset(pipeline.judged_columns)
 
 
 def _role(name: str, loaded: LoadedPipeline) -> Role:
     pipeline = loaded.pipeline
     config = pipeline.column_configs().get(name)
-    sliced = name in pipeline.evaluation.columns
+    sliced = name in pipeline.judged_columns
     if config is not None and (config.role != "ignore" or not sliced):
         return config.role
-    if sliced and (pipeline.only_named or config is not None or name in pipeline.label.columns()):
+    if sliced and (pipeline.only_named or config is not None or name in pipeline.label_columns()):
         return "passthrough"
-    if name in pipeline.label.columns():
+    if name in pipeline.label_columns():
         return "ignore"
     if name in pipeline.split.columns():
         return "key"
     return "ignore" if pipeline.only_named else "feature"
 
 
-def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
-    config = config or ColumnConfig()
-    changes: dict[str, object] = {"role": role}
-    if config.feature or (role in _WITH_FEATURE and config.transform != "auto"):
-        changes["feature"] = role != "feature"
-    own = {"nullable": config.nullable, "shape": config.stored_shape(), "separator": config.separator}
-    changes |= {name: value for name, value in own.items() if value is not None}
-    if config.type is not None and STORED[config.type] != column.type:
-        kind = STORED[config.type]
-        changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
-        changes |= {"parse": None, "temporal": None} if kind == "bytes" else {}
-    if config.parse is not None:
-        temporal = config.parse.temporal
-        kind = "int64" if temporal else STORED[config.type] if config.type else column.type
-        kind = "float32" if kind == "bytes" else kind
-        changes |= {"parse": config.parse, "temporal": temporal, "type": kind, "encoding": "plain"}
-    return Column.model_validate(column.model_dump() | changes)
-
-
 def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str]) -> None:
-    where = f"{loaded.file}: columns"
-    for role in ("weight", "group", "time"):
-        named = [column.name for column in read if column.role == role]
-        if len(named) > 1:
-            raise ConfigError(
-                f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
-            )
+    where, pipeline = f"{loaded.file}: columns", loaded.pipeline
     group = named_for(read, "group")
-    if (ranking := loaded.pipeline.training.ranking) is not None:
-        augment, task = loaded.pipeline.training.augment, loaded.pipeline.task
+    if (ranking := pipeline.training.ranking) is not None:
+        augment, task = pipeline.training.augment, pipeline.task
         known = None if task == "auto" or ":" in task else task  # else the training checks it, once labels are counted
         ranking.check(known, group=group, mixup=bool(augment and augment.mixup))
-    if loaded.pipeline.evaluation.ndcg_at is not None:
+    if pipeline.evaluation.ndcg_at is not None and group is None:
         at = f"{loaded.file}: evaluation.ndcg_at"
-        if group is None:
-            name = column_yaml("NAME", "group", auto=not loaded.pipeline.only_named)
-            raise ConfigError("ndcg_at needs a column with role: group", where=at, fix=f"{name}, as a query's id")
-    judged = loaded.pipeline.evaluation
+        name = column_yaml("NAME", "group", auto=not pipeline.only_named)
+        raise ConfigError("ndcg_at needs a column with role: group", where=at, fix=f"{name}, as a query's id")
     for column in read:
-        if column.shape and column.name in judged.columns:
-            key = "item" if column.name == judged.item else "slices"
+        if column.shape and column.name in pipeline.judged_columns:
+            key = "item" if column.name == pipeline.evaluation.item else "slices"
             raise ConfigError(f"{key}: column {column.name!r} holds several values per row", where=where)
-        if column.shape and column.role not in ("feature", "passthrough", "ignore"):
+    labels = [FURTHER + name for name in pipeline.labels]
+    check_columns(read, where=where, notes=notes, only_named=pipeline.only_named, labels=labels)
+    features = [column.name for column in read if column.is_feature]
+    for name in pipeline.model.item if pipeline.preprocess is None else ():
+        if name not in features:
             raise ConfigError(
-                f"column {column.name!r} holds {'lists' if column.is_list else 'vectors'}, and a {column.role} is one value",
-                where=where,
+                f"{name!r} is not a feature", where=f"{loaded.file}: model.item", fix=suggest(name, features)
             )
-        if column.role == "weight" and column.type == "bytes":
-            raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
-        if column.name == LABEL and column.role in _STORED_ROLES:
-            ignored = column_yaml(LABEL, "ignore", auto=not loaded.pipeline.only_named)
-            raise ConfigError(
-                f"a column is called {LABEL!r}, the name that the label is stored under",
-                where=where,
-                fix=f"leave it out: {ignored}; or rename it in the source",
-            )
-    if not any(column.is_feature for column in read):
-        raise ConfigError(
-            "; ".join(["there is no feature column", *notes]),
-            where=where,
-            fix="list the columns to learn from; '\"*\": auto' among them takes all others too"
-            if loaded.pipeline.only_named
-            else "bring columns of numbers, texts, or lists of them, beside the label and the keys",
-        )

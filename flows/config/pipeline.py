@@ -9,16 +9,25 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from beam_jobs.runners.config import RunnerConfig
+from flows.config.extras import command
+from flows.config.labels import FurtherLabelConfig, named
+from flows.config.production import (
+    AlarmsConfig,
+    PredictionsConfig,
+    ScheduleConfig,
+    Stage,
+    StageLimit,
+    WatchConfig,
+    placeholders,
+)
 from flows.config.tune_config import TuneConfig
 from headway.config import Frozen, Grown, expand, load, read_yaml
 from headway.errors import ConfigError
@@ -28,7 +37,6 @@ from headway.evaluation.slices import slice_columns
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import Better, MetricSpec
 from headway.records.spec import RecordsConfig
-from headway.schema import columns
 from headway.schema.columns import suggest
 from headway.sources.config import SourceConfig
 from headway.storage.filesystem import is_remote
@@ -42,25 +50,8 @@ from tfcore.export.metadata import FORMATS, NEEDED, Format
 from tfcore.export.serving_limits import ServingLimits
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.train.settings.config import TrainingConfig
-from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, PreprocessConfig, TransformConfig
-
-
-class ColumnConfig(columns.ColumnConfig):
-    """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
-
-    transform: TransformConfig = "auto"
-    impute: ImputeConfig = Field(default_factory=ImputeConfig)
-    max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
-    pool: PoolConfig = POOL
-
-    @model_validator(mode="after")
-    def _transforms_features(self) -> ColumnConfig:
-        if self.transform != "auto" and (self.role in ("ignore", "passthrough") or self.feature is False):
-            role = (
-                f"a column with the role {self.role} is" if self.feature is None else "with feature: false a column is"
-            )
-            raise ValueError(f"{role} not a feature, and its transform would do nothing: leave out one of them")
-        return self
+from tfcore.transform.column_config import ColumnConfig, spelled_out
+from tfcore.transform.config import PreprocessConfig
 
 
 class EvaluationConfig(Frozen):
@@ -71,7 +62,11 @@ class EvaluationConfig(Frozen):
         description="columns whose values are measured and compared one by one; crossed: carrier x origin; numbers in "
         "quantile bins: {distance: 4}. Left out: a handful is chosen; []: none",
     )
-    slice_min_rows: int = Field(default=100, ge=1, description="smaller slices are left out of the report")
+    slice_min_rows: int = Field(
+        default=100,
+        ge=1,
+        description="smaller slices are not reported (gate.slice_min_rows: not judged)",
+    )
     batch_size: int = Field(default=4096, ge=1)
     ndcg_at: int | None = Field(
         default=None,
@@ -144,6 +139,8 @@ class ExportConfig(Grown):
     def _known(cls, value: Any) -> Any:
         names = [value] if isinstance(value, str) else value
         for name in names if isinstance(names, list | tuple) else ():
+            if name == "tflite_bfloat16":
+                raise ValueError(f"{name!r} is not written: the converter keeps weights of 32 bits; use tflite_float16")
             if name not in FORMATS:
                 raise ValueError(f"{name!r} is not a format; {suggest(str(name), [*FORMATS])}")
         return tuple(dict.fromkeys(names)) if isinstance(names, list | tuple) else names
@@ -156,8 +153,8 @@ class ExportConfig(Grown):
         """
         for name in self.formats:
             if missing := [package for package in NEEDED.get(name, ()) if find_spec(package) is None]:
-                fix = "pip install 'headway[onnx]'"
-                raise ConfigError(f"{name} needs {' and '.join(missing)}", where=f"{where}: export.formats", fix=fix)
+                problem = f"{name} needs {' and '.join(missing)}"
+                raise ConfigError(problem, where=f"{where}: export.formats", fix=command("onnx"))
 
 
 class TrackingConfig(Frozen):
@@ -187,6 +184,9 @@ class Pipeline(Frozen):
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
     source: SourceConfig
     label: LabelConfig
+    labels: dict[str, FurtherLabelConfig] = Field(
+        default={}, description="further labels, each with a head of its own; the gate judges by label"
+    )
     columns: Literal["auto"] | dict[str, ColumnConfig] = Field(
         default="auto", description="auto: every column; a mapping: those named, and with '*' in it all others too"
     )
@@ -217,24 +217,48 @@ class Pipeline(Frozen):
         default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
     )
     tracking: TrackingConfig = Field(default_factory=TrackingConfig, description="MLflow, beside the store")
+    schedule: ScheduleConfig = Field(
+        default_factory=ScheduleConfig,
+        description="when flows run on a Prefect server: a cron expression for retrain, or {flow: cron}",
+    )
+    alarms: AlarmsConfig = Field(default_factory=AlarmsConfig, description="who is told of what, by the Prefect server")
+    limits: dict[Stage, StageLimit] = Field(
+        default={}, description="by stage: minutes and memory_gb after which it is stopped"
+    )
+    retries: int = Field(
+        default=2, ge=0, le=20, description="how often a stage is tried again after an error of the network or the disk"
+    )
+    watch: WatchConfig = Field(default_factory=WatchConfig, description="when a span that has landed is complete")
+    predictions: PredictionsConfig = Field(
+        default_factory=PredictionsConfig, description="which spans the champion predicts, and where to"
+    )
     seed: int = Field(default=0, ge=0, lt=2**31)
 
     @model_validator(mode="before")
     @classmethod
-    def _one_label(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "labels" in value:
-            raise ValueError(f"labels: {ONE_LABEL}")
+    def _one_decides(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "labels" in value and "label" not in value:
+            raise ValueError(ONE_LABEL)
+        return value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return named(value)
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def _stages(cls, value: Any) -> Any:
+        for name in value if isinstance(value, dict) else ():
+            if name not in get_args(Stage):
+                raise ValueError(f"{name!r} is not a stage; {suggest(str(name), list(get_args(Stage)))}")
         return value
 
     @field_validator("columns", mode="before")
     @classmethod
     def _shorthand(cls, value: Any) -> Any:
         """Expand `carrier: vocabulary` and `delay: [clip, standardize]` to {transform: ...}; a bare name means auto."""
-        if isinstance(value, list):
-            value = dict.fromkeys(value)
-        if not isinstance(value, dict):
-            return value
-        return {name: _column(entry) for name, entry in value.items()}
+        return spelled_out(value)
 
     @field_validator("schema_path")
     @classmethod
@@ -253,11 +277,24 @@ class Pipeline(Frozen):
             raise ValueError(
                 "evaluation.item names what is ranked, and nothing is: set evaluation.ndcg_at or training.ranking"
             )
+        if self.training.retrieval is not None and self.model.name != "two_towers":
+            raise ValueError(f"training.retrieval: only two_towers has vectors of items, not {self.model.name}")
+        if self.labels and (self.training.ranking is not None or self.model.name == "two_towers"):
+            key = "model: two_towers" if self.training.ranking is None else "training.ranking"
+            raise ValueError(f"{key} knows one label; leave out labels, or write a pipeline of its own for them")
+        for key, path in (("watch.done", self.watch.done), ("predictions.path", self.predictions.path)):
+            if path is not None and placeholders(path) != placeholders(self.source.path):
+                wanted = " ".join(sorted(placeholders(self.source.path))) or "none"
+                raise ValueError(f"{key} needs the placeholders of source.path, which are: {wanted} (got {path!r})")
         groups = [name for name, config in self.column_configs().items() if config.role == "group"]
         if len(groups) == 1 and self.split.mode == "hash" and not self.split.key:
             # a query in two splits would be judged by what was learnt of it
             self.__dict__["split"] = self.split.model_copy(update={"key": tuple(groups)})
         return self
+
+    def label_columns(self) -> frozenset[str]:
+        """The raw columns that labels are computed from; they are not features by themselves."""
+        return self.label.columns().union(*(label.label.columns() for label in self.labels.values()))
 
     def column_configs(self) -> dict[str, ColumnConfig]:
         """Return the configs of single columns in the file; empty with `columns: auto`."""
@@ -270,34 +307,20 @@ class Pipeline(Frozen):
         return self.evaluation.ndcg_at or (None if ranking is None else ranking.k or NDCG_AT)
 
     @property
+    def judged_columns(self) -> tuple[str, ...]:
+        """Columns of one value per row that the evaluation or the gate reads."""
+        return tuple(dict.fromkeys([*self.evaluation.columns, *self.gate.columns]))
+
+    @property
+    def ranks_index(self) -> bool:
+        """Whether the evaluation ranks each row's item among all items of the model's index."""
+        item = self.evaluation.item
+        return self.model.name == "two_towers" and item is not None and item == self.model.item[0]
+
+    @property
     def only_named(self) -> bool:
         """Whether columns that the file does not name are left out."""
         return isinstance(self.columns, dict) and "*" not in self.columns
-
-
-_ROLES = ("key", "time", "group", "weight", "passthrough", "ignore")
-
-
-def _column(entry: Any) -> Any:
-    if entry is None:
-        return {}
-    if isinstance(entry, str) and (entry in _ROLES or _nearly(entry, _ROLES)):
-        return {"role": entry}
-    if isinstance(entry, dict) and (
-        not entry
-        or set(entry) & set(ColumnConfig.model_fields)
-        or any(_nearly(k, ColumnConfig.model_fields) for k in entry)
-    ):
-        return entry
-    return {"transform": entry} if isinstance(entry, str | list | dict) else entry
-
-
-def _nearly(word: Any, words: Iterable[str]) -> bool:
-    """Whether a word is closer to one of these than to an operation, so that the error names the likely intent."""
-    if not isinstance(word, str) or word in ("auto", *OPS):
-        return False
-    close = difflib.get_close_matches(word, [*words, *OPS], 1, 0.7)
-    return bool(close) and close[0] not in OPS
 
 
 class LoadedPipeline(Frozen):
@@ -383,6 +406,11 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     if isinstance(source, dict) and isinstance(source.get("path"), str):
         name = expand(source["path"], where=f"{file}: source.path")
         raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
+    for section, key in (("watch", "done"), ("predictions", "path"), ("predictions", "output")):
+        given = raw.get(section)
+        if isinstance(given, dict) and isinstance(given.get(key), str) and given[key]:
+            name = expand(given[key], where=f"{file}: {section}.{key}")
+            raw[section] = raw[section] | {key: name if is_remote(name) else str(folder / name)}
     tracking = raw.get("tracking")
     if isinstance(tracking, dict) and isinstance(tracking.get("uri"), str):
         raw["tracking"] = tracking | {"uri": expand(tracking["uri"], where=f"{file}: tracking.uri")}

@@ -49,6 +49,7 @@ REFUSED = {
     "training.loss": "trials would be judged by different losses",
     "training.class_weights": "it weighs the holdout's rows too, so trials would be judged by different losses",
     "training.ranking": "the holdout's loss is that of single rows, and says nothing of their order",
+    "training.retrieval": "the holdout's loss is that of single rows, and says nothing of the best items",
     "training.knobs.label_smoothing": "trials would be judged by different losses",
     "training.knobs.positive_weight": "trials would be judged by different losses",
     "training.early_stopping.holdout": "trials would be judged on different rows",

@@ -63,9 +63,10 @@ def column_table(
     return rows
 
 
-def table_text(rows: Sequence[Mapping[str, str]], width: int = 100) -> str:
-    """Format the table for a terminal; a reason that does not fit is wrapped below, not cut."""
-    names = ("column", "type", "transform")
+def table_text(
+    rows: Sequence[Mapping[str, str]], width: int = 100, names: Sequence[str] = ("column", "type", "transform")
+) -> str:
+    """Format the table for a terminal: `names` and the why, which is wrapped below where it does not fit, not cut."""
     widths = [min(_WIDEST, max(len(name), *(len(row[name]) for row in rows))) for name in names]
     indent = 2 + sum(widths) + 2 * len(names)
     lines = []
@@ -98,8 +99,11 @@ def _way(
     column: Column, is_read: bool, config: ColumnConfig | None, pipeline: Pipeline, transforms: Mapping[str, str] | None
 ) -> tuple[str, str]:
     """Return a column's transform and the reason for it."""
-    if column.name in pipeline.label.columns() and not column.is_feature:
-        return LEFT_OUT, "the label is made of it"
+    if column.name in pipeline.label_columns() and not column.is_feature:
+        return (
+            LEFT_OUT,
+            "the label is made of it" if column.name in pipeline.label.columns() else "a label is made of it",
+        )
     if not is_read:
         return LEFT_OUT, "role: ignore" if config is not None else "the pipeline does not name it"
     if not column.is_feature:

@@ -51,7 +51,7 @@ class _Dag(GateSteps):
         self._train()
         yield "train"
         stand_in = self.run_spec.against
-        champion = None if stand_in is not None else self.run_spec.registry.champion()
+        champion = None if stand_in is not None or self.run_spec.alone else self.run_spec.registry.champion()
         trained = self.trained.fingerprint
         if champion is not None and not self.run_spec.force and champion.facts.get("train") == trained:
             self._already(champion)

@@ -18,6 +18,7 @@ from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, V
 from flows.dag.step import Output, Stage, Step
 from headway.errors import DataError
 from headway.messages import agree, counted, some
+from headway.schema.columns import FURTHER
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.statistics.split_statistics import SplitStatistics
@@ -46,13 +47,17 @@ class DataSteps:
         self.window = select_window(
             spans(self.pipeline.source), run_spec.window, run_spec.until, self.pipeline.source.gaps
         )
-        self.parts = window_splits(self.pipeline.split, self.window)
+        # a span alone can be ingested, and be too little to train on
+        self.parts = window_splits(self.pipeline.split, self.window) if run_spec.last != "ingest" else {}
         self.columns: Columns = resolve(run_spec.loaded, run_spec.files(self.window[0]))
-        self.pipeline.validation.check(self.columns.schema.names(), where=str(run_spec.loaded.file))
+        further = [FURTHER + name for name in self.pipeline.labels]
+        self.pipeline.validation.check([*self.columns.schema.names(), *further], where=str(run_spec.loaded.file))
         if (task_file := run_spec.loaded.task_file) is not None:
             with startup():
                 load_task(self.pipeline.task, task_file)
-        check_metrics(run_spec.loaded, possible_tasks(self.pipeline.task, self.pipeline.label, self.columns.read))
+        read = self.columns.read
+        labels = {name: possible_tasks(of.task, of.label, read) for name, of in self.pipeline.labels.items()}
+        check_metrics(run_spec.loaded, possible_tasks(self.pipeline.task, self.pipeline.label, read), labels)
         self.freeze = freeze
         self.inferring = self.columns.inferred
         notes = list(self.columns.notes)
@@ -91,6 +96,7 @@ class DataSteps:
                 read=self.columns.read,
                 stored=self.columns.stored,
                 label=self.pipeline.label,
+                labels={name: config.label for name, config in self.pipeline.labels.items()},
                 split=self.pipeline.split,
                 hashed=self.columns.hashed,
                 records=self.pipeline.records,
@@ -269,15 +275,20 @@ class DataSteps:
             **({"task_file": user_files.digest(task_file)} if task_file else {}),
             "inputs": {"statistics": self.statistics.fingerprint},
         }
+        labels = {name: config.task for name, config in self.pipeline.labels.items()}
+        if labels:
+            key["labels"] = [*labels.items()]
         if bins := self.pipeline.model.quantile_bins:
             key["bins"] = bins
+        if counted := self.pipeline.training.counted(self.pipeline.model.item):
+            key["counted"] = counted
         derived = self.pipeline.preprocess
         if derived is not None and analysed is not None:
             key["inputs"] |= {"analysed": analysed.fingerprint}
             key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            fields: dict[str, Any] = {"bins": bins}
+            fields: dict[str, Any] = {"bins": bins, "counted": counted, "labels": labels}
             if derived is not None and analysed is not None:
                 result = analysed.get()
                 parameters = {"function": derived.function, "reads": result["reads"], "columns": result["columns"]}

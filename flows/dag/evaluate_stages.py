@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.dag.references import label_facts
+from flows.dag.references import further_labels, label_facts
 from flows.dag.run_spec import EVALUATE, IMPORTANCE, MEASURE
 from flows.dag.step import Output
 from flows.dag.train_stages import Training, TrainSteps
@@ -63,7 +63,7 @@ class EvaluateSteps(TrainSteps):
         """Return the columns that predictions keep: those of slices and clusters, the group, the item, stored keys."""
         keys = [c.name for c in self.columns.read if c.role in ("key", "group", "passthrough") and not c.shape]
         stored = [name for name in keys if name in self.columns.stored]
-        sliced = slice_columns((*self._slices(), *self._searched()))
+        sliced = (*slice_columns((*self._slices(), *self._searched())), *self.pipeline.gate.columns)
         item = [name for name in (self.pipeline.evaluation.item,) if name]
         return tuple(sorted({*sliced, *self._clusters().stored, *stored, *item}))
 
@@ -92,7 +92,7 @@ class EvaluateSteps(TrainSteps):
         key = {
             "config": config.model_dump(mode="json", include={"batch_size"}),
             "columns": list(kept),
-            **({"item": config.item} if self._item_rows(identity) else {}),
+            **({"item": config.item, **self._index()} if self._item_rows(identity) else {}),
             **(self._module() if "train" in identity else {}),
             "model": identity,
             "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key(split)},
@@ -105,7 +105,8 @@ class EvaluateSteps(TrainSteps):
                 "transform": self._parameters(),
                 "columns": list(kept),
                 "batch_size": config.batch_size,
-                **({"item": config.item, "train": self._examples("train")} if self._item_rows(identity) else {}),
+                **({"item": config.item, **self._index()} if self._item_rows(identity) else {}),
+                **({"train": self._examples("train")} if self._item_rows(identity) else {}),
             }
 
         return self._call(EVALUATE, title, key, request)
@@ -113,6 +114,13 @@ class EvaluateSteps(TrainSteps):
     def _item_rows(self, identity: dict[str, Any]) -> bool:
         """Whether the baselines of the item are computed beside a model: beside a training's, not a version's."""
         return self.pipeline.evaluation.item is not None and "train" in identity
+
+    def _index(self) -> dict[str, Any]:
+        """Return what ranking each row's item among all items adds to a request and its key."""
+        group = self.columns.of_role("group")
+        if not self.pipeline.ranks_index or group is None:
+            return {}
+        return {"group": group.name, "ranks": self.pipeline.ndcg_at}
 
     def _importance(self) -> None:
         """How much each column matters to the trained model, where the config asks for it."""
@@ -181,6 +189,7 @@ class EvaluateSteps(TrainSteps):
                     "predictions": scored.path / scored.get()["predictions"],
                     "baselines": others,
                     "label": label_facts(parameters, self.statistics.get()),
+                    "labels": further_labels(parameters, self.statistics.get()),
                     "classes": parameters["label"].get("classes") or (),
                     "metrics": self.run_spec.loaded.own_metrics,
                 }
@@ -191,7 +200,10 @@ class EvaluateSteps(TrainSteps):
     def _ranked(self) -> dict[str, Any]:
         """Return the part of the evaluation's request and key that a ranking model adds."""
         at, item = self.pipeline.ndcg_at, self.pipeline.evaluation.item
-        return {} if at is None else {"ndcg_at": at} | ({} if item is None else {"item": item})
+        if at is None:
+            return {}
+        index = {"retrieval": True} if self.pipeline.ranks_index else {}
+        return {"ndcg_at": at} | ({} if item is None else {"item": item}) | index
 
     def _evaluate_seeds(self) -> None:
         """Evaluate every training, and choose the one to export: the median by the primary metric, of two the lower.

@@ -9,6 +9,7 @@ from flows.dag.references import data_of, trained_parts
 from flows.dag.run_spec import ALREADY, EXPORT, REPLAY
 from flows.dag.step import Output
 from flows.dag.train_stages import Training
+from headway.messages import number
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.storage.fingerprint import fingerprint
@@ -83,6 +84,7 @@ class ExportSteps(EvaluateSteps):
                 "predictions": self.candidate.path / self.candidate.get()["predictions"],
                 "columns": TransformParameters.model_validate(parameters).raw,
                 "task": parameters["label"]["task"],
+                "labels": {label["name"]: label["task"] for label in parameters["label"].get("further", ())},
                 "rows": self.pipeline.export.replay_rows,
                 "limits": self.pipeline.export.limits.model_dump(mode="json"),
                 "formats": export.get().get("formats"),
@@ -114,11 +116,21 @@ class ExportSteps(EvaluateSteps):
             "data": data_of(self.run_spec, self.parts["train"]),
             "metrics": self.measured.get()["metrics"],
             "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
+            "threshold": self._threshold(),
             "test": self.run_result.test,
             "standing": standing_of(verdict) if "comparisons" in verdict else None,
             "signatures": export.get()["signatures"],
             **self._inherited(),
         }
+
+    def _threshold(self) -> dict[str, Any] | None:
+        """Return the threshold that the model is promoted with, and the rule in the config that chose it."""
+        rule, chosen = self.pipeline.evaluation.threshold, self.measured.get().get("threshold")
+        return (
+            None
+            if rule is None or chosen is None
+            else {"config": rule.model_dump(mode="json"), "value": chosen["value"]}
+        )
 
     def _inherited(self) -> dict[str, Any]:
         """Return what a version says of the model that its training began with."""
@@ -133,3 +145,10 @@ class ExportSteps(EvaluateSteps):
         verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
         self.run_result.verdict = verdict
         self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
+        now, kept = self.pipeline.evaluation.threshold, champion.facts.get("threshold") or {}
+        if (now and now.model_dump(mode="json")) != kept.get("config"):
+            self.run_result.notes.append(
+                f"the model card and `classify` of version {champion.number} keep the threshold that it was promoted with "
+                f"({number(kept['value']) if kept.get('value') is not None else 'none was chosen: 0.5'}); evaluation.threshold "
+                "takes effect with the next version. headway evaluate shows what it chooses on the eval rows"
+            )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.dag.export_stages import ExportSteps
-from flows.dag.references import best_version, check_metrics, data_of, label_facts, trained_parts
+from flows.dag.references import best_version, check_metrics, data_of, further_labels, label_facts, trained_parts
 from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
 from headway.evaluation.gate import Candidate, Champion, GateRequest, Repeat, trained_on
@@ -46,7 +46,8 @@ class GateSteps(ExportSteps):
         """Check the task against the metrics that the pipeline names and the champion's task."""
         if (task := self._task()) is None:
             return
-        check_metrics(self.run_spec.loaded, (task,))
+        label = self.transform.get()["parameters"]["label"]
+        check_metrics(self.run_spec.loaded, (task,), {of["name"]: (of["task"],) for of in label.get("further", ())})
         champion = self.run_spec.registry.champion()
         if champion is not None and (reason := self._other_task(champion, task)):
             self.run_result.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
@@ -178,6 +179,7 @@ class GateSteps(ExportSteps):
                 champion=champions.get("champion"),
                 reference=champions.get("reference"),
                 label=label_facts(parameters, self.statistics.get()),
+                labels=tuple(further_labels(parameters, self.statistics.get())),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
                 to_beat=tuple(name for name in ITEM_BASELINES if name in candidate.get().get("baselines", {})),
                 eval=tuple(self.parts["eval"]),

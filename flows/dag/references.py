@@ -8,6 +8,7 @@ The best of the last champions, the data behind a model, the facts of the labels
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +17,12 @@ import pyarrow as pa
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError, HeadwayError, StoreError
+from headway.evaluation.further_labels import FurtherLabel
 from headway.evaluation.gate import Parts, trained_on
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Version
 from headway.registry.standing import best_champion
-from headway.schema.columns import LABEL, Column
+from headway.schema.columns import FURTHER, LABEL, Column
 from headway.storage.fingerprint import fingerprint
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
@@ -47,10 +49,15 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
         return _BY_TYPE["int64"]
 
 
-def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
+def check_metrics(
+    loaded: LoadedPipeline, tasks: Sequence[str], labels: Mapping[str, Sequence[str]] = types.MappingProxyType({})
+) -> None:
     """ConfigError when a metric that evaluation or the gate names exists for none of these tasks.
 
     Several tasks are several possibilities: the names have to fit one of them together.
+
+    Args:
+        labels: the tasks that further labels may have.
     """
     pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
     items = pipeline.evaluation.item is not None
@@ -69,7 +76,9 @@ def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
     problems: list[ConfigError] = []
     for task in tasks:
         try:
-            pipeline.gate.check(task, ranked=ranked, items=items, own=loaded.own_metrics, where=f"{loaded.file}: gate")
+            settings: dict[str, Any] = {"ranked": ranked, "items": items, "own": loaded.own_metrics, "labels": labels}
+            settings["retrieval"] = pipeline.ranks_index
+            pipeline.gate.check(task, **settings, where=f"{loaded.file}: gate")
         except ConfigError as error:
             problems.append(error)
     if len(problems) < len(tasks):
@@ -95,10 +104,26 @@ def data_of(run_spec: RunSpec, parts: Iterable[tuple[str, str]]) -> dict[str, st
 
 
 def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> LabelFacts:
-    """The facts of the labels in a fitted transform and in the statistics stage's result."""
-    label = parameters["label"]
+    """The facts of the label in a fitted transform and in the statistics stage's result."""
+    return _facts(parameters["label"], statistics, LABEL)
+
+
+def further_labels(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[FurtherLabel]:
+    """The further labels of a fitted transform, with their facts."""
+    return [
+        FurtherLabel(
+            name=label["name"],
+            task=label["task"],
+            facts=_facts(label, statistics, FURTHER + label["name"]),
+            classes=label.get("classes") or (),
+        )
+        for label in parameters["label"].get("further", ())
+    ]
+
+
+def _facts(label: Mapping[str, Any], statistics: Mapping[str, Any], column_name: str) -> LabelFacts:
     train = statistics["columns"].get("train", [])
-    median = next((column.get("median") for column in train if column["column"] == LABEL), None)
+    median = next((column.get("median") for column in train if column["column"] == column_name), None)
     return LabelFacts(
         counts=tuple(label.get("counts") or ()),
         mean=label.get("mean"),

@@ -15,7 +15,8 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError, HeadwayError
+from headway.evaluation.further_labels import prediction_column
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
 from headway.records.spec import total
@@ -37,7 +39,7 @@ from tfcore.export.metadata import OtherFormats
 from tfcore.export.replay_process import ReplayProcess, replay_request
 from tfcore.export.serving_limits import ServingLimits, over, serving_text
 
-VERSION = 3
+VERSION = 4
 BOUND = 1e-5
 MEASURED = (1, 64)
 """Rows of the calls whose latency is measured."""
@@ -49,6 +51,7 @@ class ReplayRequest(Frozen):
     predictions: Path = Field(description="Parquet file that evaluation wrote: one row for each row of the examples")
     columns: tuple[Column, ...] = Field(description="the raw columns of the model")
     task: TaskName
+    labels: dict[str, TaskName] = Field(default={}, description="further labels and their tasks")
     rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
     limits: ServingLimits = ServingLimits()
@@ -68,12 +71,20 @@ def replay(
     try:
         process.start()
         shards, picked = sample(request.examples, request.rows)
-        expected = _expected(request.predictions, picked, sum(_shard_rows(request.examples)))
+        rows = sum(_shard_rows(request.examples))
+        expected = _expected(request.predictions, picked, rows)
+        further = {
+            f"{name}/{task_of(task).output}": _expected(request.predictions, picked, rows, prediction_column(name))
+            for name, task in request.labels.items()
+        }
         with tempfile.TemporaryDirectory(prefix="headway-replay-") as folder:
             moved = Path(folder) / "moved"
             shutil.copytree(request.saved_model, moved)
             np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
-            answer = process.ask(question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
+            files = {output: Path(folder) / f"expected-{number}.npy" for number, output in enumerate(further)}
+            for output, file in files.items():
+                np.save(file, further[output], allow_pickle=False)
+            answer = process.ask(question(request, shards, moved, Path(folder) / "expected.npy", files), monitor)
     finally:
         process.close()
     if "error" in answer:
@@ -163,9 +174,9 @@ def _shard_rows(examples: Sequence[Examples]) -> list[int]:
     return [total(shard["rows"]) for e in examples for shard in _shards(e)]
 
 
-def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
+def _expected(predictions: Path, picked: np.ndarray, rows: int, name: str = "prediction") -> np.ndarray:
     """The training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
-    column = pq.read_table(predictions, columns=["prediction"]).column("prediction").combine_chunks()
+    column = pq.read_table(predictions, columns=[name]).column(name).combine_chunks()
     if len(column) != rows:
         raise DataError(
             f"there {agree(len(column), 'is', 'are')} {counted(len(column), 'prediction')} of {counted(rows, 'row')}",
@@ -177,7 +188,13 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
 
 
-def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
+def question(
+    request: ReplayRequest,
+    shards: list[dict[str, Any]],
+    saved_model: Path,
+    expected: Path,
+    further: Mapping[str, Path] = types.MappingProxyType({}),
+) -> dict[str, Any]:
     """Build the request to the replay script."""
     per_record = {e.result["rows_per_record"] for e in request.examples}
     if len(per_record) != 1:
@@ -192,6 +209,7 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
         bound=request.bound,
         measured=MEASURED,
         formats=request.formats,
+        further=further,
     )
 
 

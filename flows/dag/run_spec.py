@@ -62,6 +62,8 @@ class RunSpec:
     """Raw columns that the model does not see: of an ablation."""
     against: Output | None = None
     """The evaluation of the model to compare with, in place of the champion's: of an ablation."""
+    alone: bool = False
+    """Evaluates the model without the champion beside it: of an ablation."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
     """Checksums of the spans' files, read once a process."""
 

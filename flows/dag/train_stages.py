@@ -13,6 +13,7 @@ from headway.storage.fingerprint import fingerprint
 from headway.user_code import files as user_files
 from tfcore.train.settings.auto import Facts, described, resolve
 from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
+from tfcore.train.settings.retrieval import VERSION as RETRIEVAL_VERSION
 from tfcore.transform.parameters import TransformParameters
 
 
@@ -47,11 +48,19 @@ class TrainSteps(DataSteps):
         return {name: user_files.digest(file) for name, file in files.items() if file}
 
     def _parameters(self) -> dict[str, Any]:
-        """The fitted transform; a task of the user's own is found by its file."""
+        """The fitted transform; a task of the user's own is found by its file, further labels have their weights."""
         parameters: dict[str, Any] = self.transform.get()["parameters"]
+        label: dict[str, Any] = parameters["label"]
         if (file := self.run_spec.loaded.task_file) is not None:
-            parameters = parameters | {"label": parameters["label"] | {"file": file}}
-        return parameters
+            label = label | {"file": file}
+        if further := label.get("further"):
+            weights = self._weights()
+            label = label | {"further": [each | {"weight": weights[each["name"]]} for each in further]}
+        return parameters | {"label": label}
+
+    def _weights(self) -> dict[str, float]:
+        """Of the losses of further labels."""
+        return {name: config.weight for name, config in self.pipeline.labels.items()}
 
     def _own_metrics(self) -> dict[str, Any]:
         """Return the part of the key of a stage that computes the user's metrics."""
@@ -101,8 +110,12 @@ class TrainSteps(DataSteps):
             **self._module(),
             "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key("train")},
         }
+        if weights := self._weights():
+            key["config"]["labels"] = weights
         if training.ranking is not None:
             key["config"]["ranking_version"] = RANKING_VERSION
+        if training.retrieval is not None:
+            key["config"]["retrieval_version"] = RETRIEVAL_VERSION
         trial = self.run_spec.trial
         if trial is not None:
             key["trial"] = trial.model_dump(mode="json")

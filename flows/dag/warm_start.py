@@ -71,7 +71,7 @@ def parent_of(
     if run_spec.trial is not None:
         return None, "trials of a study begin with initial weights: the champion's know the holdout's rows"
     if name == CHAMPION and registry.champion() is None:
-        return None, "there is no champion yet to begin with: the training begins with initial weights"
+        return None, "the training begins with initial weights, since this model has no champion yet"
     version = registry.named(name)
     train = str(version.facts.get("train"))
     trained = run_spec.store.find(TRAIN.name, train)

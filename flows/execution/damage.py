@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.errors import Cancelled, ConfigError, Locked, Rejected
+from headway.errors import Cancelled, ConfigError, LimitExceeded, Locked, Rejected
 from headway.messages import counted
 from headway.registry.gc import alone
 from headway.storage.prefetch import names
 from headway.storage.store import Store
 
-NEVER = (Cancelled, ConfigError, Locked, Rejected)
+NEVER = (Cancelled, ConfigError, LimitExceeded, Locked, Rejected)
 """Errors that no damaged byte causes."""
 
 

@@ -13,17 +13,19 @@ import contextlib
 import itertools
 import time
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from flows.config.production import Stage, StageLimit
 from flows.dag.step import Output, Step
 from flows.execution.damage import NEVER, damaged_inputs
+from flows.execution.limits import limited, tried
 from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
-from headway.storage.fingerprint import first_difference
+from headway.storage.fingerprint import first_difference, texts
 from headway.storage.manifest import Counts
 from headway.storage.store import Store
 
@@ -41,6 +43,8 @@ class Engine:
         monitor_for: the monitor of a step, by its title.
         on_output: called after each step, hit or not.
         runtime: by stage, arguments that live in this process.
+        limits: by stage, what it may cost.
+        retries: how often a step is tried again after an error of the network or the disk.
     """
 
     def __init__(
@@ -51,8 +55,12 @@ class Engine:
         monitor_for: Callable[[str], Monitor],
         on_output: OnOutput = lambda output: None,
         runtime: Mapping[str, dict[str, Any]] | None = None,
+        limits: Mapping[Stage, StageLimit] | None = None,
+        retries: int = 0,
     ):
         self.store, self.child = store, child
+        self._limits = {str(stage): limit for stage, limit in (limits or {}).items()}
+        self._retries = retries
         self._runtime = dict(runtime or {})
         self._monitor_for, self._on_output = monitor_for, on_output
         self._steps: dict[tuple[str, str], Step] = {}
@@ -80,7 +88,7 @@ class Engine:
             StoreError: the output was damaged again at once, or another run has to make it.
         """
         try:
-            return self._run(steps)
+            return tried(lambda: self._run(steps), self._retries, lambda: self._monitor_for(steps[0].title))
         except NEVER:
             raise
         except Exception as error:
@@ -128,6 +136,8 @@ class Engine:
         with contextlib.ExitStack() as stack:
             stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
             outs = [staging.path for staging in stagings]
+            child = self.child if stage.tensorflow else None
+            monitor = stack.enter_context(limited(stage.name, self._limits.get(stage.name), monitor, child))
             if stage.many:
                 requests = [step.request() for step in steps]
                 for each in requests:
@@ -201,24 +211,15 @@ def explain(store: Store, step: Step, missed: Collection[str] = ()) -> str:
     """
     if reason := store.check(step.stage.name, step.fingerprint):
         return reason
-    nearest = store.nearest(step.stage.name, step.key)
+    nearest = store.nearest(step.stage.name, step.key, but=("trial",))  # a run is no variant of a study's trial
     if nearest is None:
         return "never run"
     inputs: dict[str, Any] = {name: step.key[name] for name in ("inputs", "model") if name in step.key}
-    if set(_texts(inputs)) & set(missed):
+    if set(texts(inputs)) & set(missed):
         before: dict[str, Any] = {name: nearest.key[name] for name in inputs if name in nearest.key}
         if difference := first_difference(before, inputs):
             return difference
     return first_difference(nearest.key, step.key) or "never run"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a nest of dicts and lists."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(part)
 
 
 def validated(function: Callable[..., Any], request: Any) -> Any:

@@ -9,10 +9,9 @@ between the DAG and the engine.
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 from flows.dag.dag import run_dag
@@ -22,6 +21,8 @@ from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of
 from flows.execution.tensorflow_process import Child
 from flows.progress import mlflow_tracking
+from flows.progress.log_file import logged
+from flows.progress.summary import sentence
 from flows.progress.terminal import Reporter
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now
@@ -36,17 +37,24 @@ from tfcore.export.replay_process import ReplayProcess
 _STATES: dict[type[HeadwayError], str] = {Cancelled: "cancelled", Overtaken: "overtaken"}
 
 
+def _run_name(seconds: float) -> str:
+    """A name that sorts by time, to a 65,536th of a second: runs that begin in the same second have their order too."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds)) + f"-{int(seconds % 1 * 65536):04x}"
+
+
 def execute(
     run_spec: RunSpec,
     report: Reporter,
     *,
     wrap: Callable[[Executor], Executor] = lambda engine: engine,
     wait_seconds: float = 0.0,
+    locked: bool = False,
 ) -> dict[str, Any]:
     """Run the DAG under the pipeline's lock, promote what the gate lets through, and record the run.
 
     Args:
         wrap: gives the executor that calls the engine.
+        locked: whether the caller holds the lock, for several runs.
 
     Returns:
         The run as it is kept in runs/<run>.json.
@@ -57,19 +65,22 @@ def execute(
     """
     mlflow_tracking.check(run_spec.loaded)
     name = run_spec.loaded.pipeline.name
-    run = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(2)  # sorts by time
+    run = _run_name(time.time())
     run_spec.store.create()
-    lock = run_spec.store.lock(f"run-{name}", {"run": run})
+    lock = None if locked else run_spec.store.lock(f"run-{name}", {"run": run})
 
     def on_wait(who: str) -> None:
         report.note(f"waiting for {who}")
 
     patience = max(wait_seconds, WAIT_SECONDS)
     with (
-        lock.held(wait_seconds=wait_seconds, on_wait=on_wait),
+        nullcontext() if lock is None else lock.held(wait_seconds=wait_seconds, on_wait=on_wait),
         running(run_spec.store, name, run, wait_seconds=patience, on_wait=on_wait),
+        logged(run_spec.store, run, report) as both,
     ):
-        return _Run(run_spec, run, report).go(wrap)
+        record = _Run(run_spec, run, both).go(wrap)
+        both.log.note(sentence(record))
+        return record
 
 
 class _Run:
@@ -90,6 +101,7 @@ class _Run:
             "force": run_spec.force,
             "last": run_spec.last,
             "code": code_of(run_spec.loaded),
+            "config": redacted(run_spec.loaded.pipeline.model_dump(mode="json", exclude_unset=True)),
             "stages": [],
         }
 
@@ -108,6 +120,8 @@ class _Run:
                     monitor_for=self._monitor,
                     on_output=self._output,
                     runtime={REPLAY.name: {"process": replay}},
+                    limits=self.run_spec.loaded.pipeline.limits,
+                    retries=self.run_spec.loaded.pipeline.retries,
                 )
                 run_result = run_dag(self.run_spec, wrap(engine))
             self._finish(run_result)
@@ -122,7 +136,7 @@ class _Run:
             self._failed("failed", redact(str(problem or f"{type(error).__name__}: {error}")))
             raise problem or error from None
         except BaseException as error:
-            self._failed("failed", redact(f"{type(error).__name__}: {error}"))
+            self._failed("failed", redact(f"{type(error).__name__}: {error}"), drawn=isinstance(error, Exception))
             raise
         return self.record
 
@@ -206,18 +220,35 @@ class _Run:
         self.run_spec.registry.set_alias(alias, number, reason="named by a run", run=self.record["run"])
         self.record |= {"state": "named", "alias": alias}
 
-    def _failed(self, state: str, error: str) -> None:
+    def _failed(self, state: str, error: str, *, drawn: bool = True) -> None:
         self.record |= {"state": state, "error": error, "notes": self.notes}
-        self._close()
+        self._close(drawn=drawn and state != "cancelled")  # who stops a run does not want to wait
+        if "report" in self.record:
+            self.report.note(f"report: {self.record['report']}")
 
-    def _close(self) -> None:
+    def _close(self, *, drawn: bool = True) -> None:
         self.record |= {"ended": now(), "seconds": round(time.perf_counter() - self.began, 3)}
         # what is for people to read; the rest is also worked with
         self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
         self.run_spec.store.save_run(self.record)
+        if drawn:
+            self._draw()
         if self.run_spec.last is None and self.record["state"] != "cancelled":
             spec = self.run_spec
             mlflow_tracking.track(spec.loaded, spec.registry, self.record, history=self._history, note=self.report.note)
+
+    def _draw(self) -> None:
+        """Draw the report; whatever goes wrong with it is a note."""
+        try:
+            from flows.report.page import write  # matplotlib: half a second
+
+            spec = self.run_spec
+            files = {span: [file.model_dump(mode="json") for file in files] for span, files in spec.memo.items()}
+            self.record["report"] = write(spec.store, redacted(self.record), files)
+            self.report.drawn(self.record["report"])
+        except Exception as error:
+            text = str(error).strip().splitlines() or [""]
+            self.report.note(redact(f"the report of this run was not drawn: {type(error).__name__}: {text[0][:300]}"))
 
     def _history(self) -> list[dict[str, Any]]:
         """Return the points of this run's training; none of one that another run trained."""

@@ -33,7 +33,7 @@ POLL_SECONDS = 0.1
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|"
-    r"E\d{4} .*(failed call to cuInit|use_unbounded_threadpool)"
+    r"E\d{4} .*(failed call to cuInit|use_unbounded_threadpool|Tensor RefCount not reliable)"
 )
 """Lines that TensorFlow's C++ code prints at every start whatever LOG_LEVEL says; relayed when it is 0 or 1."""
 
@@ -120,7 +120,7 @@ class Child:
             self.spawn()
             process = self._process
             if process is None:  # another thread has closed it since
-                raise ChildError("the TensorFlow process was closed before this call", where=function)
+                raise ChildError("the TensorFlow process was closed before this call", where=_dotted(function))
             value = request.model_dump(mode="json", by_alias=True) if isinstance(request, BaseModel) else dict(request)
             number = next(self._calls)
             message = {"id": number, "call": function, "request": value, "out": str(out), "runtime": runtime}
@@ -161,7 +161,12 @@ class Child:
             fix = "the system kills a process when memory runs out: look in the kernel's log, lower the batch size"
         what = f"the TensorFlow process (pid {process.pid}) {how} during this call{process.last_lines()}"
         self.close(timeout=0.1)
-        return ChildError(what, where=function, fix=fix)
+        return ChildError(what, where=_dotted(function), fix=fix)
+
+
+def _dotted(function: str) -> str:
+    """A function for people: consoles show the :train: of module:train: as an emoji."""
+    return function.replace(":", ".")
 
 
 def _plain(value: Any) -> Any:
@@ -176,8 +181,9 @@ def _plain(value: Any) -> Any:
 def _error(error: dict[str, Any], function: str) -> HeadwayError:
     kind = error["kind"]
     if kind is not None:
-        return KINDS.get(kind, HeadwayError)(error["problem"], where=error["where"], fix=error["fix"])
-    unexpected = ChildError(error["problem"], where=error["where"] or function, fix=error["fix"])
+        where = _dotted(function) if error["where"] == function else error["where"]
+        return KINDS.get(kind, HeadwayError)(error["problem"], where=where, fix=error["fix"])
+    unexpected = ChildError(error["problem"], where=error["where"] or _dotted(function), fix=error["fix"])
     unexpected.traceback = error["traceback"]
     if unexpected.traceback:
         unexpected.add_note("In the TensorFlow process:\n" + unexpected.traceback)

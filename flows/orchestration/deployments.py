@@ -10,7 +10,6 @@ that somebody else made, in the UI or by hand, are left alone.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -30,19 +29,28 @@ Record = dict[str, dict[str, Any]]
 """{deployment's id: {"name": "flow/deployment", "schedules": [id, ...]}}"""
 
 
-def create_pool(name: str) -> None:
-    """Create a pool of local processes, unless it exists."""
+def create_pool(name: str) -> bool:
+    """Create a pool of local processes; False: it exists."""
     template = ProcessWorker.get_default_base_job_template()
     pool = WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
-    with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
-        client.create_work_pool(pool)
+    with get_client(sync_client=True) as client:
+        try:
+            client.create_work_pool(pool)
+        except ObjectAlreadyExists:
+            return False
+    return True
+
+
+def workers(pool: str) -> dict[str, str]:
+    """The workers of a pool with their statuses."""
+    with get_client(sync_client=True) as client:
+        found = client._client.post(f"/work_pools/{pool}/workers/filter", json={}).json()
+    return {worker["name"]: worker["status"] for worker in found}
 
 
 def pool_online(name: str) -> bool:
     """Whether a worker polls the pool."""
-    with get_client(sync_client=True) as client:
-        answer = client._client.post(f"/work_pools/{name}/workers/filter", json={})
-        return any(worker["status"] == "ONLINE" for worker in answer.json())
+    return "ONLINE" in workers(name).values()
 
 
 def reconcile(file: Path, folder: Path, deploy: Callable[[], None]) -> list[str]:

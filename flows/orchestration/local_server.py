@@ -48,6 +48,11 @@ class Place:
         self.auth = self.folder / access.NAME
         self.processes = Processes(self.folder / "flow-runs")
 
+    def workers(self, least: int = 0) -> list[Daemon]:
+        """Return the workers that were ever started here, and as many more as make up `least`."""
+        count = max(least, sum(1 for _ in self.folder.glob("worker*.log")))
+        return [Daemon(self.folder, "worker" if k == 0 else f"worker-{k + 1}") for k in range(count)]
+
     def environment(self, auth: str) -> dict[str, str]:
         """Return the environment of the server, worker, watch and deploy; a database named in the shell's is kept."""
         env = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
@@ -67,8 +72,11 @@ class Place:
         }
 
 
-def start(place: Place) -> list[str]:
+def start(place: Place, workers: int = 1) -> list[str]:
     """Bring up what does not run yet.
+
+    Args:
+        workers: how many workers; those that run already are counted.
 
     Returns:
         What a person should know of it.
@@ -82,7 +90,7 @@ def start(place: Place) -> list[str]:
     place.folder.mkdir(parents=True, exist_ok=True)
     place.folder.chmod(0o700)
     auth = access.auth_string(place.auth)
-    server, worker, watch = (Daemon(place.folder, name) for name in ("server", "worker", "watch"))
+    server, watch = Daemon(place.folder, "server"), Daemon(place.folder, "watch")
     env = place.environment(auth)
     _server(place, server, env, auth)
     os.environ.update(env)  # Prefect reads its settings when it is imported
@@ -92,11 +100,13 @@ def start(place: Place) -> list[str]:
     notes = deployments.reconcile(place.root / "prefect.yaml", place.folder, lambda: _deploy(place, env))
     if watch.pid() is None:
         watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
-    if worker.pid() is None:
-        if orphans := place.processes.pids():
-            runs = counted(len(orphans), "flow run")
-            notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, orphans.values()))})")
+    missing = [worker for worker in place.workers(workers) if worker.pid() is None]
+    if len(missing) == workers and (orphans := place.processes.pids()):
+        runs = counted(len(orphans), "flow run")
+        notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, orphans.values()))})")
+    for worker in missing:
         worker.start([*_PYTHON, "flows.orchestration.worker", "--pool", POOL], env=env, cwd=place.folder)
+    for worker in missing:
         _wait(worker, lambda: deployments.pool_online(POOL), 60, "worker")
     return notes
 
@@ -158,17 +168,17 @@ def stop(place: Place) -> list[str]:
         What was stopped.
     """
     runs = place.processes.pids()
-    worker, watch, server = (Daemon(place.folder, name) for name in ("worker", "watch", "server"))
+    daemons = [*place.workers(), *(Daemon(place.folder, name) for name in ("watch", "server"))]
     stopped = [counted(len(runs), "flow run")] if runs else []
-    stopped += [daemon.name for daemon in (worker, watch, server) if daemon.pid() is not None]
-    # the worker waits for its flow runs; those of a worker that died are asked here
-    end([*runs.values(), *filter(None, [worker.pid()])], _SAVE_SECONDS)
-    for daemon in (worker, watch, server):
+    stopped += [daemon.name for daemon in daemons if daemon.pid() is not None]
+    # a worker waits for its flow runs; those of a worker that died are asked here
+    end([*runs.values(), *filter(None, (worker.pid() for worker in place.workers()))], _SAVE_SECONDS)
+    for daemon in daemons:
         daemon.stop()
     return stopped
 
 
-def instructions(place: Place, environ: Mapping[str, str]) -> str:
+def instructions(place: Place, environ: Mapping[str, str], down: str = "make down") -> str:
     """Return the addresses and commands that a person needs after `start`, in a shell with this environment."""
     prefect = Path(sys.executable).with_name("prefect")
     command = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
@@ -177,7 +187,7 @@ def instructions(place: Place, environ: Mapping[str, str]) -> str:
     run = f"{prefix}{shlex.quote(command)} deployment run '{DEPLOYMENT}' --watch"
     return (
         f"Prefect is up: {place.address}\n  log in with:  {access.login_hint(auth, environ)}\n  retrain now:  {run}\n"
-        f"  logs:         {place.folder}\n  stop:         make down"
+        f"  logs:         {place.folder}\n  stop:         {down}"
     )
 
 

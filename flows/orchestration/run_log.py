@@ -9,6 +9,7 @@ Progress is a line every ten seconds at most. The TensorFlow process's own lines
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from prefect.logging import get_run_logger
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
 from flows.orchestration.requested_stops import StopRequests
-from flows.progress.artifacts import artifacts_of, key_of, verdict_markdown
+from flows.progress.artifacts import Artifact, artifacts_of, key_of, report_artifact, verdict_markdown
 from flows.progress.terminal import Lines
 from headway.redaction import redact, redacted
 
@@ -64,17 +65,29 @@ class RunLog(Lines):
     def output(self, output: Output) -> None:
         super().output(output)
         for artifact in artifacts_of(output):
-            key = key_of(self._pipeline, artifact.key)
-            try:
-                if artifact.table is not None:
-                    create_table_artifact(redacted(artifact.table), key=key, description=redact(artifact.description))
-                else:
-                    text, about = redact(artifact.markdown), redact(artifact.description)
-                    artifact_id = create_markdown_artifact(text, key=key, description=about)
-                    if output.stage == GATE.name and isinstance(artifact_id, UUID):
-                        self._verdict = (artifact_id, output.get())
-            except Exception as error:  # the run matters more than a picture of it
-                self.logger().warning("artifact %s was not published: %s", key, error)
+            artifact_id = self._publish(artifact)
+            if output.stage == GATE.name and artifact_id is not None:
+                self._verdict = (artifact_id, output.get())
+
+    def drawn(self, place: str) -> None:
+        self._publish(report_artifact(place))
+
+    def _publish(self, artifact: Artifact) -> UUID | None:
+        """Publish an artifact; the run matters more than a picture of it."""
+        key, about = key_of(self._pipeline, artifact.key), redact(artifact.description)
+        try:
+            if artifact.table is not None:
+                made: Any = create_table_artifact(redacted(artifact.table), key=key, description=about)
+            else:
+                made = create_markdown_artifact(redact(artifact.markdown), key=key, description=about)
+        except Exception as error:
+            self.logger().warning("artifact %s was not published: %s", key, error)
+            return None
+        return made if isinstance(made, UUID) else None
+
+    def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Publish a table of the flow's own; a later one of the same key follows it."""
+        self._publish(Artifact(key, about, list(rows)))
 
     def ended(self, ending: str) -> None:
         """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""

@@ -13,16 +13,22 @@ import abc
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
+import socket
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import anyio
+from prefect.client.orchestration import get_client
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
+from flows.orchestration.deployments import workers
 from headway.messages import counted
 
 GRACE_SECONDS = 60.0
@@ -49,6 +55,10 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
 
     async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> ProcessWorkerResult:
         status = task_status or anyio.TASK_STATUS_IGNORED
+        if configuration.working_dir is not None and not Path(configuration.working_dir).is_dir():
+            # Prefect's worker would neither start the run nor end it; in a folder of its own the flow says what is gone
+            _say(f"the working directory of {flow_run.name} is gone: {configuration.working_dir}")
+            configuration.working_dir = None
 
         class Noting:
             def started(_, pid: int = 0) -> None:
@@ -105,6 +115,32 @@ async def serve(worker: Worker, grace: float) -> None:
     _say("stopped")
 
 
+def free_name(workers: Mapping[str, str], host: str) -> str:
+    """The host's name, with a number where a worker of that name is online: a worker that is started again keeps its name,
+    where Prefect would make another each time and list the old ones for ever.
+
+    Args:
+        workers: the pool's, with their statuses.
+    """
+    names = itertools.chain([host], (f"{host}-{n}" for n in itertools.count(2)))
+    return next(name for name in names if workers.get(name) != "ONLINE")
+
+
+def _workers(pool: str) -> dict[str, str]:
+    """The workers of a pool with their statuses; none where the pool does not exist yet."""
+    try:
+        return workers(pool)
+    except Exception as error:  # the worker itself says what is wrong, and waits for a server that is away
+        _say(f"the pool's workers are not known: {type(error).__name__}")
+        return {}
+
+
+def _forget(pool: str, name: str) -> None:
+    """Take a worker that has ended out of the pool's list."""
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+        client._client.delete(f"/work_pools/{pool}/workers/{name}")
+
+
 def _say(text: str) -> None:
     print(f"headway worker: {text}", flush=True)
 
@@ -114,12 +150,14 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m flows.orchestration.worker", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--pool", default="headway", help="the work pool to poll (default: headway)")
-    parser.add_argument("--name", help="the worker's name (default: a random one)")
+    parser.add_argument("--name", help="the worker's name (default: the host's)")
     parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
     options = parser.parse_args(arguments)
-    worker = Worker(work_pool_name=options.pool, name=options.name, limit=options.limit)
+    name = options.name or free_name(_workers(options.pool), socket.gethostname())
+    worker = Worker(work_pool_name=options.pool, name=name, limit=options.limit)
     asyncio.run(serve(worker, options.grace))
+    _forget(options.pool, name)
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flows.dag.step import Output
@@ -69,6 +70,14 @@ def artifacts_of(output: Output) -> list[Artifact]:
         case "gate":
             return [Artifact("verdict", str(result["verdict"]), markdown=verdict_markdown(result))]
     return []
+
+
+def report_artifact(place: str) -> Artifact:
+    """Where the report of a run is: a path, or a bucket's URL. A browser follows a path only from a page on that disk."""
+    address = place if "://" in place else Path(place).absolute().as_uri()
+    return Artifact(
+        "report", "the run's report", markdown=f"[The report of this run]({address}), one page:\n\n    {place}\n"
+    )
 
 
 def key_of(pipeline: str, key: str) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headway.evaluation.further_labels import split_name
 from headway.evaluation.results.threshold import AS_CONFIGURED
 from headway.messages import counted, number, some
 from headway.metrics.tables import CURVES
-from headway.tasks.table import task_of
 
 Rows = list[dict[str, Any]]
+MOST_VALUES = 12
+"""Values of a slice that are shown with intervals; metrics.json has those of all."""
 
 
 def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
@@ -23,13 +25,11 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     drawn = f"; {result['drawn_by']}" if result.get("drawn_by") else ""
     yield f"metrics on {counted(result['rows'], 'row')}, with {percent}% intervals{drawn}", metric_rows(result)
     if (threshold := result.get("threshold")) is not None:
-        chosen = f"{number(threshold['value'])}, chosen on {threshold['chosen_on']}"
-        none = threshold["value"] is None
-        rule = threshold["rule"] if threshold["rule"] == AS_CONFIGURED else f"for {threshold['rule']}"
-        yield f"threshold {rule}: {threshold['chosen_on'] if none else chosen}", metric_rows(threshold)
+        yield threshold_table(threshold)
     for column, values in result.get("by_slice", {}).items():
         if values:
             yield f"by {column}", [{column: value, **_slice(metrics)} for value, metrics in values.items()]
+            yield from _slice_intervals(result, column, values, percent)
         else:
             yield f"by {column}: no value has as many rows as evaluation.slice_min_rows asks for", []
     if (worst := result.get("worst_slices")) is not None:
@@ -42,13 +42,43 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
             yield title, [{name: _cell(value) for name, value in each.items()} for each in worst["slices"]]
         else:
             yield f"no slice has a {loss} above that of all other rows beyond chance ({looked})", []
-    titles = {table.name: table.title for table in task_of(result["task"]).tables} if ":" not in result["task"] else {}
+    titles = result.get("titles", {})
     for name, columns in result.get("tables", {}).items():
-        if columns and name not in CURVES:
+        if columns and split_name(name)[1] not in CURVES:
             rows = zip(*columns.values(), strict=True)
             yield titles.get(name, name), [dict(zip(columns, map(_cell, row), strict=True)) for row in rows]
-    if curves := [name for name in result.get("tables", {}) if name in CURVES]:
+    if curves := [name for name in result.get("tables", {}) if split_name(name)[1] in CURVES]:
         yield f"--json also has the points of {some(curves, 5)}", []
+
+
+def _slice_intervals(
+    result: Mapping[str, Any], column: str, values: Mapping[str, Any], percent: str
+) -> Iterator[tuple[str, Rows]]:
+    """Yield the intervals of what the gate compares, on the largest values, beside the champion's."""
+    largest = sorted(values, key=lambda value: -values[value]["rows"])[:MOST_VALUES]
+    beside = " beside the champion's" if result.get("champion") else ""
+    some_of = f", the {len(largest)} values with most rows" if len(largest) < len(values) else ""
+    rows = []
+    for value in values:
+        for name in result.get("compared", ()) if value in largest else ():
+            facts, champion = values[value], values[value].get("champion") or {}
+            figures = {"value": number(facts[name]), "interval": interval_text(facts["intervals"][name])}
+            if champion:
+                figures |= {
+                    "champion": number(champion[name]),
+                    "champion_interval": interval_text(champion["intervals"][name]),
+                }
+            rows.append({column: value, "rows": facts["rows"], "metric": name, **figures})
+    if rows:
+        yield f"by {column}, with {percent}% intervals{beside}{some_of}", rows
+
+
+def threshold_table(threshold: Mapping[str, Any]) -> tuple[str, Rows]:
+    """Return (title, rows) of the metrics at the threshold."""
+    chosen = f"{number(threshold['value'])}, chosen on {threshold['chosen_on']}"
+    none = threshold["value"] is None
+    rule = threshold["rule"] if threshold["rule"] == AS_CONFIGURED else f"for {threshold['rule']}"
+    return f"threshold {rule}: {threshold['chosen_on'] if none else chosen}", metric_rows(threshold)
 
 
 def importance_table(result: Mapping[str, Any]) -> tuple[str, Rows]:
@@ -71,10 +101,11 @@ def importance_table(result: Mapping[str, Any]) -> tuple[str, Rows]:
 
 def metric_rows(result: Mapping[str, Any]) -> Rows:
     """Return a row per metric: its value, its interval, and what other models have on the same rows."""
-    others, intervals = result.get("baselines") or {}, result.get("intervals") or {}
+    others, intervals, champion = result.get("baselines") or {}, result.get("intervals") or {}, result.get("champion")
     return [
         {"metric": name, "value": number(value), "interval": interval_text(intervals.get(name))}
         | {other: number(values.get(name)) for other, values in others.items()}
+        | ({"champion_interval": interval_text(champion["intervals"].get(name))} if champion else {})
         for name, value in (result.get("metrics") or {}).items()
         if value is None or isinstance(value, int | float)
     ]
@@ -88,7 +119,7 @@ def interval_text(interval: Any) -> str:
 def _slice(metrics: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"rows": metrics.get("rows")}
     for name, value in metrics.items():
-        if name not in ("rows", "intervals"):
+        if name not in ("rows", "intervals", "champion"):
             found[name] = _cell(value)
     return found
 

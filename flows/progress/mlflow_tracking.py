@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
 from headway.errors import ConfigError
 from headway.redaction import redact, redacted
@@ -27,8 +28,10 @@ _SETTINGS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
 }
-"""Unless the environment says otherwise. MLflow would wait for minutes for a server that is gone, and report its use."""
+"""Unless the environment says otherwise. MLflow would wait for minutes for a server that is gone, report its use, and print each
+step of making a database."""
 _MOST_PARAMS, _LONGEST = 100, 500
 VERSION, RUN = "headway.version", "headway.run"
 Note = Callable[[str], None]
@@ -46,7 +49,7 @@ def check(loaded: LoadedPipeline) -> None:
         raise ConfigError(
             "tracking needs MLflow, which is not installed",
             where=f"{loaded.file}: tracking.uri",
-            fix="pip install 'headway[mlflow]'",
+            fix=command("mlflow"),
         )
 
 

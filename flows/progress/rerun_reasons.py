@@ -1,11 +1,17 @@
-"""Explains in `headway plan` why a step is not cached: the differences from the most similar stored output.
+"""Explains why a step is not cached: the differences from the most similar stored output.
 
 in_words("config.training.batch_size: 256 -> 64", "train")      # "training.batch_size is 64, before 256"
+steps_explained(store, record)                                  # the steps of a run, each with its reason
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
+
+from headway.storage.fingerprint import texts
+from headway.storage.store import Store
 
 _DIGEST = re.compile(r"\b[0-9a-f]{16,}\b")
 _NAMES = {
@@ -72,3 +78,51 @@ def in_words(why: str | None, stage: str) -> str:
     if names:
         return f"{names[-1] if parts[:1] in (['inputs'], ['model']) else names[0]} changed"
     return f"{'.'.join(parts)} changed" if _DIGEST.search(change) or counts or not arrow else why
+
+
+def why_it_ran(why: str | None, stage: str) -> str:
+    """The reason of a step that has run by now."""
+    return in_words(why, stage).replace("has not run yet", "for the first time")
+
+
+def steps_explained(store: Store, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps of a run's record, each with the reason why it ran or was reused.
+
+    Returns:
+        Per step its entry of the record with `reason` (in words), `output` (its path), `kept` (whether the store still has
+        it), `reads` (the steps of the run that it reads: title, cached, reason), `goes_in` (what else its fingerprint is made
+        of), and for a reused one `made_by` (the run that made it) and `made_in` (seconds).
+    """
+    steps: list[dict[str, Any]] = []
+    made: dict[str, tuple[str, float]] | None = None
+    for s in record["stages"]:
+        manifest = store.find(s["stage"], s["fingerprint"])
+        key = dict(manifest.key) if manifest else {}
+        inside = set(texts(key))
+        reason = why_it_ran(s["why"], s["stage"])
+        step = s | {
+            "reason": "" if s["cached"] else reason,
+            "output": str(store.output(s["stage"], s["fingerprint"])),
+            "kept": manifest is not None,
+            "reads": [{n: r[n] for n in ("title", "cached", "reason")} for r in steps if r["fingerprint"] in inside],
+            "goes_in": _goes_in(key),
+        }
+        if s["cached"]:
+            made = _makers(store) if made is None else made
+            step["made_by"], step["made_in"] = made.get(s["fingerprint"], (None, None))
+        steps.append(step)
+    return steps
+
+
+def _goes_in(key: Mapping[str, Any]) -> list[str]:
+    """What a fingerprint is made of, but for the outputs of other steps."""
+    config = key.get("config")
+    own = [f"config ({', '.join(config)})" if isinstance(config, dict) and config else "config"] if config else []
+    others = [name for name, value in key.items() if name not in ("stage", "version", "config", "inputs") and value]
+    return [f"the stage's code (version {key['version']})", *own, *others] if key else []
+
+
+def _makers(store: Store) -> dict[str, tuple[str, float]]:
+    """Return {fingerprint: (run, seconds)} of the last run that made each output."""
+    ran = ((run, s) for run in reversed(store.runs()) for s in run.get("stages", []) if not s["cached"])
+    return {s["fingerprint"]: (run["run"], s["seconds"]) for run, s in ran}

@@ -1,24 +1,31 @@
-"""Progress of a run: bars on a terminal, plain lines otherwise, nothing with --json.
+"""Progress of a run: one line per step with a live bar on a terminal, plain lines otherwise, nothing with --quiet or --json.
 
-    with reporter(json=False) as report:
+    with reporter() as report:
         engine = Engine(store, child=child, monitor_for=report.monitor, on_output=report.output)
 
-Progress goes to stderr; what a command answers goes to stdout.
+Progress goes to stderr; what a command answers goes to stdout. `flows.progress.log_file` keeps all of it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.step import Output
 from headway.messages import counted, duration, metrics_line, number
 from headway.monitor import Monitor
 from headway.redaction import redact
+
+_TITLE = 22
+"""The width of a step's title."""
+_NARROW = 80
+"""Columns of a terminal below which bars are short, and a share stands for the numbers."""
 
 
 class Reporter(contextlib.AbstractContextManager["Reporter"]):
@@ -39,6 +46,9 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
     def output(self, output: Output) -> None:
         """Report that a step is done, or was already."""
 
+    def drawn(self, place: str) -> None:
+        """Report where the page of the run is, a path or a bucket's URL."""
+
     def note(self, line: str) -> None:
         """One line for a person."""
 
@@ -58,9 +68,36 @@ class Lines(Reporter):
     def note(self, line: str) -> None:
         print(redact(line), file=sys.stderr, flush=True)
 
-    def update(self, title: str, done: float, total: float | None, status: str) -> None:
-        """A step's progress."""
-        self.note(f"  {title}: {status}")
+    def update(self, title: str, progress: Progress) -> None:
+        """Show a step's progress."""
+        self.note(f"  {title}: {progress.words(progress.amount)}")
+
+    def detail(self, title: str, line: str) -> None:
+        """Show a line that a step logged."""
+        self.note(f"  {title}: {line}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a step is."""
+
+    done: float
+    total: float | None
+    unit: str
+    speed: str
+    facts: list[str]
+    """Such as the loss."""
+    left: str
+    """The time left; this and the speed are empty until they are known."""
+
+    @property
+    def amount(self) -> str:
+        return f"{self.done:,.0f}" + (f" of {self.total:,.0f}" if self.total else "") + f" {self.unit}"
+
+    def words(self, amount: str, *, brief: bool = False) -> str:
+        """All of it, the amount first; `brief` has first what a narrow terminal should not cut."""
+        rest = [self.left, self.speed, *self.facts] if brief else [self.speed, *self.facts, self.left]
+        return ", ".join(word for word in (amount, *rest) if word)
 
 
 class Pace:
@@ -76,7 +113,7 @@ class Pace:
         self._first: tuple[float, float] | None = None
 
     def words(self, done: float, total: float | None, unit: str) -> tuple[str, str]:
-        """Return (speed, time left) as ', 120 rows/s' and ', 3 min left'; empty until they can be estimated."""
+        """Return (speed, time left) as '120 rows/s' and '3 min left'; empty until they can be estimated."""
         now = self._clock()
         if self._first is None or done < self._first[1]:
             self._first = (now, done)
@@ -85,9 +122,9 @@ class Pace:
         if seconds < self._SECONDS or progressed <= 0:
             return "", ""
         rate = progressed / seconds
-        speed = f", {rate:,.0f} {unit}/s" if rate >= 10 else f", {rate:.2g} {unit}/s"
+        speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
         steady = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
-        return speed, f", {duration((total - done) / rate)} left" if total and steady else ""
+        return speed, f"{duration((total - done) / rate)} left" if total and done < total and steady else ""
 
 
 class _StepMonitor(Monitor):
@@ -101,77 +138,97 @@ class _StepMonitor(Monitor):
         now = time.monotonic()
         if now - self._reported >= self._reporter.seconds:
             self._reported = now
-            share = f" of {total:,.0f}" if total else ""
-            status = f"{done:,.0f}{share} {unit}{speed}{_facts(facts)}{remaining}"
-            self._reporter.update(self._title, done, total, status)
+            self._reporter.update(self._title, Progress(done, total, unit, speed, _facts(facts), remaining))
 
     def log(self, line: str) -> None:
-        self._reporter.note(f"  {self._title}: {line}")
+        self._reporter.detail(self._title, line)
 
 
 class Bars(Lines):
-    """A bar for each running step on a terminal, and a line for each finished one."""
+    """A live line for each running step on a terminal, which its result replaces; no line is longer than the terminal."""
 
     seconds = 0.0
 
     def __init__(self) -> None:
         super().__init__()
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as LiveProgress
+        from rich.table import Column
 
-        self.progress = Progress(
+        console = Console(stderr=True)
+        self._narrow = console.width < _NARROW
+        self._title_width = 14 if self._narrow else _TITLE
+        self.live = LiveProgress(
             SpinnerColumn(),
-            TextColumn("{task.description:<24}"),
-            BarColumn(24),
-            TextColumn("{task.fields[status]}"),
-            console=Console(stderr=True),
+            TextColumn("{task.description}", table_column=Column(width=self._title_width, no_wrap=True)),
+            *([] if self._narrow else [TimeElapsedColumn()]),
+            BarColumn(8 if self._narrow else 24),
+            TextColumn("{task.fields[status]}", table_column=Column(no_wrap=True), markup=False),
+            console=console,
             transient=True,
         )
         self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Bars:
-        self.progress.start()
+        self.live.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.progress.stop()
+        self.live.stop()
 
     def monitor(self, title: str) -> Monitor:
-        self._tasks[title] = self.progress.add_task(title, total=None, status="")
+        if (before := self._tasks.get(title)) is not None:  # a step that is tried again
+            self.live.remove_task(before)
+        self._tasks[title] = self.live.add_task(title, total=None, status="")
         return super().monitor(title)
 
     def output(self, output: Output) -> None:
-        super().output(output)
+        line = redact(line_of(output, self._title_width))
+        self.live.console.print(line, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
         for title in [title for title in self._tasks if title == output.title or title.startswith(f"{output.stage} (")]:
-            self.progress.remove_task(self._tasks.pop(title))
+            self.live.remove_task(self._tasks.pop(title))
 
-    def update(self, title: str, done: float, total: float | None, status: str) -> None:
+    def update(self, title: str, progress: Progress) -> None:
         if title in self._tasks:
-            self.progress.update(self._tasks[title], completed=done, total=total, status=status)
+            done, total = progress.done, progress.total
+            amount = f"{done / total:.0%}" if total and self._narrow else progress.amount
+            status = progress.words(amount, brief=self._narrow)
+            self.live.update(self._tasks[title], completed=done, total=total, status=self._fitting(status))
+
+    def detail(self, title: str, line: str) -> None:
+        """Show a step's line while the step runs: `headway logs` has it afterwards, and the summary has the warnings."""
+        if title in self._tasks:
+            self.live.update(self._tasks[title], status=self._fitting(redact(line)))
+
+    def _fitting(self, status: str) -> str:
+        """Cut a status so that some columns stay free: the ^C that a terminal shows must not begin a line."""
+        room = max(self.live.console.width - self._title_width - (14 if self._narrow else 38), 8)
+        return status if len(status) <= room else status[: room - 1] + "…"
 
     def note(self, line: str) -> None:
-        self.progress.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
+        self.live.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
 
 
-def _facts(facts: dict[str, Any]) -> str:
-    texts = [
+def _facts(facts: dict[str, Any]) -> list[str]:
+    return [
         f"{name.replace('_', ' ')} {number(value)}"
         for name, value in facts.items()
         if isinstance(value, int | float) and not name.endswith("_per_second")  # the speed stands beside it
-    ]
-    return "".join(f", {text}" for text in texts[:2])
+    ][:2]
 
 
-def reporter(*, json: bool) -> Reporter:
-    """Bars on a terminal, lines otherwise, silence with --json."""
-    return Reporter() if json else Bars() if sys.stderr.isatty() else Lines()
+def reporter(*, quiet: bool = False) -> Reporter:
+    """Bars on a terminal, lines otherwise, silence with `quiet`."""
+    if quiet:
+        return Reporter()
+    return Bars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Lines()
 
 
-def line_of(output: Output) -> str:
+def line_of(output: Output, title_width: int = _TITLE) -> str:
     """A finished step in one line."""
     took = "cached" if output.hit else f"{output.seconds:.1f} s"
-    detail = _detail(output)
-    return f"  {output.title:<22} {took:>8}  {detail}".rstrip()
+    return f"  {output.title:<{title_width}} {took:>8}  {_detail(output)}".rstrip()
 
 
 def _detail(output: Output) -> str:
@@ -180,7 +237,7 @@ def _detail(output: Output) -> str:
         case "ingest":
             counts = result["counts"]
             extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
-            return f"{counted(counts['written'], 'row')}{extra}"
+            return f"{counted(counts['written'], 'row')}{extra}{_speed(counts['read'], output)}"
         case "statistics":
             return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
         case "splits":
@@ -193,7 +250,9 @@ def _detail(output: Output) -> str:
             return f"{counted(result['rows'], 'row')}, gives {names}"
         case "transform":
             parameters = result["parameters"]
-            return f"{counted(len(parameters['fitted']), 'column')}, {parameters['label']['task']}"
+            label = parameters["label"]
+            further = [f"{of['name']} {of['task']}" for of in label.get("further", ())]
+            return ", ".join([counted(len(parameters["fitted"]), "column"), label["task"], *further])
         case "train":
             loss, speed = result.get("final_loss"), result.get("steps_per_second")
             parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
@@ -217,3 +276,8 @@ def _detail(output: Output) -> str:
         case "replay":
             return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
     return ""
+
+
+def _speed(rows: int, output: Output) -> str:
+    """The rows per second of a step that took long enough to have a speed."""
+    return "" if output.hit or output.seconds < 1 else f", {rows / output.seconds:,.0f} rows/s"

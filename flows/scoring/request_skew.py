@@ -52,8 +52,8 @@ def request_skew(
         that does not fit) and not_compared (columns of several values per row).
 
     Raises:
-        ConfigError: there is no key, or none of the columns is one.
-        DataError: there are no such requests, or none of them is in the data.
+        ConfigError: no key is named and the pipeline has none, or a key is not a column of the data.
+        DataError: no request was logged, or the data have none of the logged rows.
     """
     keys = tuple(keys) or _keys(loaded)
     paths = list(requests) or _logged(loaded)
@@ -76,7 +76,8 @@ def request_skew(
         except ConfigError as error:
             if error.where != "--columns":  # which nobody typed
                 raise
-            raise ConfigError(error.problem, where="--key", fix=error.fix) from None
+            problem = error.problem.replace("there is no column", "the data have no column")
+            raise ConfigError(problem, where="--key", fix=error.fix) from None
         files = [Path(scratch) / "scored" / part["file"] for part in result["parts"]]
         replayed = _replayed(files, logged, keys, columns, output)
     found = joined_skew(logged.table, replayed, keys=keys, columns=columns, limit=limit)

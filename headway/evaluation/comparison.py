@@ -23,11 +23,12 @@ import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired_means
 from headway.evaluation.clusters import ClusterSources, find
+from headway.evaluation.further_labels import prefixed
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
 from headway.evaluation.metrics import rows_of
 from headway.evaluation.sample_size import uncompared, upward
-from headway.evaluation.slices import parts_of, slice_rows
+from headway.evaluation.slices import named, slice_rows
 from headway.messages import counted, listed, number, signed, some
 from headway.metrics.base import Metric
 from headway.monitor import Monitor
@@ -55,7 +56,7 @@ class Compared:
 
     @property
     def subject(self) -> str:
-        return f"{_named(self.column, self.value)} ({counted(self.rows, 'row')}): " if self.column else ""
+        return f"{named(self.column, self.value)} ({counted(self.rows, 'row')}): " if self.column else ""
 
     @property
     def outcome(self) -> str:
@@ -182,15 +183,27 @@ class Comparison:
         }
 
 
+def with_further(comparison: Comparison, label: str, further: Comparison, config: GateConfig) -> Comparison:
+    """The comparison with that of a further label, whose metrics are called by it; slices are corrected together."""
+
+    def renamed(compared: Compared) -> Compared:
+        name = prefixed(label, compared.measured.metric)
+        return replace(compared, measured=replace(compared.measured, metric=name))
+
+    slices = [*comparison.slices, *map(renamed, further.slices)]
+    left_out = ({**entry, "why": f"{label}: {entry['why']}"} for entry in further.left_out if "values" not in entry)
+    return replace(
+        comparison,
+        overall=(*comparison.overall, *map(renamed, further.overall)),
+        slices=tuple(_holm(slices, config)),
+        left_out=(*comparison.left_out, *left_out),
+    )
+
+
 def _left_out(entry: dict[str, Any]) -> str:
     if "values" in entry:
         return f"{counted(entry['values'], 'value')} of {entry['slice']} ({entry['why']})"
-    return f"{_named(entry['slice'], entry['value'])} ({entry['why']})"
-
-
-def _named(name: str, value: str | None) -> str:
-    """A slice in words; a bin names its column itself."""
-    return f"{name}={value}" if all(part.bins is None for part in parts_of(name)) else str(value)
+    return f"{named(entry['slice'], entry['value'])} ({entry['why']})"
 
 
 def compare(

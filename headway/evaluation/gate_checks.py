@@ -1,19 +1,17 @@
-"""The gate's checks of predictions before a comparison: readable, of the same rows, finite, within the thresholds."""
+"""The gate's checks of predictions before a comparison: readable, of the same rows, finite."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import DataError
-from headway.evaluation.gate_config import Bounds
 from headway.evaluation.metrics import OWN, rows_of
-from headway.messages import agree, counted, listed, number
+from headway.messages import agree, counted, listed
 from headway.tasks.base import Task
 
 
@@ -48,23 +46,6 @@ def unusable(rows: pa.Table, task: Task) -> str | None:
     return f"{bad:,} of {len(rows):,} predictions {which}, the first in row {int(finite.argmin()):,}"
 
 
-def check_thresholds(bounds: dict[str, Bounds], metrics: dict[str, float | None]) -> list[dict[str, Any]]:
-    checks = []
-    for name, bound in bounds.items():
-        for side, limit in (("min", bound.min), ("max", bound.max)):
-            if limit is None:
-                continue
-            value = metrics[name]
-            passed = value is not None and (value >= limit if side == "min" else value <= limit)
-            beyond = "below the required minimum" if side == "min" else "above the allowed maximum"
-            reason: str | None = f"{name} is {number(value)}, {beyond} of {number(limit)}"
-            if value is None:
-                reason = f"{name} has no value on these rows, and a threshold asks for one"
-            facts = {"metric": name, "bound": side, "limit": limit, "value": value, "passed": passed}
-            checks.append(facts | {"reason": None if passed else reason})
-    return checks
-
-
 def without_value(compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool) -> list[str]:
     """Why a candidate is refused whose metrics have no value: a metric that candidates are compared by has to have one; of a
     first model, at least one of them."""
@@ -72,11 +53,6 @@ def without_value(compared: Collection[str], metrics: Mapping[str, float | None]
     if len(missing) == len(compared):
         return [f"{listed(missing)} {agree(len(missing), 'has', 'have')} no value on these rows"]
     return [] if first else [f"{m} has no value on these rows, and gate.tolerance asks for one" for m in missing]
-
-
-def met(check: dict[str, Any]) -> str:
-    sign = "at least" if check["bound"] == "min" else "at most"
-    return f"{check['metric']} {number(check['value'])} ({sign} {number(check['limit'])})"
 
 
 def check_same_rows(candidate: pa.Table, other: pa.Table, whose: str, where: str) -> None:

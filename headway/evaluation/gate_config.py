@@ -1,7 +1,7 @@
 """The gate's config and its request.
 
 gate:
-  thresholds: {auc: {min: 0.65}, calibration: {min: 0.9, max: 1.1}}
+  thresholds: {auc: {min: 0.65, slices: {carrier=UA: {min: 0.6}}}, calibration: {min: 0.9, max: 1.1}}
   tolerance: {auc: 0.002, loss: 1%}        # how much worse than the champion is still no worse
   primary: auc                             # the metric that a better model is better on
   hold: true                               # a person promotes
@@ -12,9 +12,10 @@ GateRequest(task="binary", candidate=Candidate(model=..., predictions=...), cham
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,10 +23,12 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.evaluation.checks.champion_decay import Worth
 from headway.evaluation.clusters import ClusterSources
+from headway.evaluation.further_labels import FurtherLabel, columns_of, split_name
 from headway.evaluation.margins import parse_tolerance
 from headway.evaluation.slices import slice_columns
 from headway.messages import some
 from headway.metrics.ranking import COVERAGE, RANKED
+from headway.metrics.retrieval import RETRIEVAL, RETRIEVAL_COLUMNS
 from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import suggest
 from headway.tasks.base import LabelFacts, Task
@@ -36,24 +39,54 @@ RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
 
 
 class Bounds(Frozen):
-    """An absolute threshold: the least and the most a metric of the candidate may be."""
+    """The least and the most that a metric of the candidate may be."""
 
     min: float | None = None
     max: float | None = None
 
     @model_validator(mode="after")
-    def _some_bound(self) -> Bounds:
-        if self.min is None and self.max is None:
+    def _some_bound(self) -> Self:
+        if not self._bounded():
             raise ValueError("a threshold needs min or max, as in {min: 0.7}")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min {self.min} is above max {self.max}")
         return self
 
+    def _bounded(self) -> bool:
+        return self.min is not None or self.max is not None
+
+
+class Threshold(Bounds):
+    """An absolute threshold of a metric: over all evaluation rows, and on slices."""
+
+    slices: dict[str, Bounds] = Field(
+        default={},
+        description="bounds on slices: carrier, each value with slice_min_rows rows; carrier=UA, this value. Slices are "
+        "written as in evaluation.slices",
+    )
+
+    @field_validator("slices")
+    @classmethod
+    def _known_slices(cls, value: dict[str, Bounds]) -> dict[str, Bounds]:
+        slice_columns([slice_and_value(key)[0] for key in value])
+        return value
+
+    def _bounded(self) -> bool:
+        return super()._bounded() or bool(self.slices)
+
+
+def slice_and_value(key: str) -> tuple[str, str | None]:
+    """The slice, and the one value of it that is meant; None: each value."""
+    name, equals, value = key.partition("=")
+    return name.strip(), value.strip() if equals else None
+
 
 class GateConfig(Frozen):
     """Thresholds of the candidate alone, and how it is compared with the champion."""
 
-    thresholds: dict[str, Bounds] = Field(default={}, description="absolute bounds by metric, over all evaluation rows")
+    thresholds: dict[str, Threshold] = Field(
+        default={}, description="absolute bounds by metric, over all evaluation rows and on slices"
+    )
     tolerance: dict[str, float | str] | None = Field(
         default=None,
         description="by metric, how much worse than the champion is accepted: a number, a percentage like '1%', or a share "
@@ -72,7 +105,11 @@ class GateConfig(Frozen):
         ge=0,
         description="the best of the last so many champions is compared with too; 0 or 1: only the champion",
     )
-    slice_min_rows: int = Field(default=200, ge=2, description="slices with fewer rows are not compared")
+    slice_min_rows: int = Field(
+        default=200,
+        ge=2,
+        description="smaller slices are not judged (evaluation.slice_min_rows: not reported)",
+    )
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
     repeats: int = Field(
@@ -99,7 +136,7 @@ class GateConfig(Frozen):
 
     @field_validator("thresholds")
     @classmethod
-    def _known_metrics(cls, value: dict[str, Bounds]) -> dict[str, Bounds]:
+    def _known_metrics(cls, value: dict[str, Threshold]) -> dict[str, Threshold]:
         for name in value:
             _check_metric(name, ALL_METRICS)
         return value
@@ -117,10 +154,18 @@ class GateConfig(Frozen):
     @model_validator(mode="after")
     def _known_primary(self) -> GateConfig:
         if self.primary is not None:
+            if split_name(self.primary)[0] is not None:
+                raise ValueError(f"primary is a metric of the label, and {self.primary} is one of a further label")
             _check_metric(self.primary, ALL_COMPARED)
             if self.tolerance is not None and self.primary not in self.tolerance:
                 raise ValueError(f"primary {self.primary!r} is not among the metrics of tolerance: add it there")
         return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the slices that thresholds name."""
+        keys = dict.fromkeys(key for bounds in self.thresholds.values() for key in bounds.slices)
+        return slice_columns([slice_and_value(key)[0] for key in keys])
 
     def check(
         self,
@@ -128,7 +173,9 @@ class GateConfig(Frozen):
         *,
         ranked: bool = False,
         items: bool = False,
+        retrieval: bool = False,
         own: Sequence[MetricSpec] = (),
+        labels: Mapping[str, Sequence[Task | str]] = types.MappingProxyType({}),
         where: str = "gate",
     ) -> None:
         """ConfigError when a metric that is named does not exist for this task.
@@ -136,18 +183,27 @@ class GateConfig(Frozen):
         Args:
             ranked: whether the order within groups is judged.
             items: whether a column names the item of a row.
+            retrieval: whether rows are ranked among all items of an index.
             own: metrics of the user's own.
+            labels: further labels and the tasks that each can have.
         """
         task = task_of(task)
+        self._check_further(labels, where)
         ranking = (*(RANKED if ranked else ()), *((COVERAGE,) if ranked and items else ()))
         reported = tuple(spec.name for spec in own)
         directed = tuple(spec.name for spec in own if spec.better != "neither")
         for key, names, metrics in (
-            ("thresholds", self.thresholds, (*task.metric_names, *ranking, *reported)),
+            (
+                "thresholds",
+                self.thresholds,
+                (*task.metric_names, *ranking, *(RETRIEVAL if retrieval else ()), *reported),
+            ),
             ("tolerance", self.tolerance or {}, (*task.compared, *ranking, *directed)),
             ("primary", (self.primary,) if self.primary else (), (*task.compared, *ranking, *directed)),
         ):
             for name in names:
+                if split_name(name)[0] is not None:
+                    continue
                 if name in RANKED and not ranked:
                     raise ConfigError(
                         f"metric {name!r} judges the order within groups, and this pipeline has no groups to rank",
@@ -157,6 +213,14 @@ class GateConfig(Frozen):
                 if name == COVERAGE and name not in metrics:
                     fix = "set evaluation.item to the column that names the ranked item, beside ndcg_at"
                     raise ConfigError(f"{name} counts items, and none are named", where=f"{where}.{key}", fix=fix)
+                if name in RETRIEVAL and name not in metrics:
+                    absent = (
+                        f"{name} needs a model of two towers and its item"
+                        if not retrieval
+                        else f"{name} is for thresholds"
+                    )
+                    fix = "evaluation.item: the first column of model.item" if not retrieval else "gate.thresholds"
+                    raise ConfigError(absent, where=f"{where}.{key}", fix=fix)
                 if name in reported and name not in metrics:
                     fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
                     problem = f"it is not said whether more or less of {name} is better"
@@ -171,10 +235,36 @@ class GateConfig(Frozen):
                         fix=f"there is: {', '.join(metrics)}",
                     )
 
+    def _check_further(self, labels: Mapping[str, Sequence[Task | str]], where: str) -> None:
+        """ConfigError for a metric of a further label that does not exist."""
+        for key, names in (("thresholds", self.thresholds), ("tolerance", self.tolerance or {})):
+            for name in names:
+                label, metric = split_name(name)
+                if label is None:
+                    continue
+                if label not in labels:
+                    known = suggest(label, [*labels]) if labels else "name it under labels"
+                    raise ConfigError(
+                        f"{name!r}: there is no further label {label!r}", where=f"{where}.{key}", fix=known
+                    )
+                tasks = [task_of(task) for task in labels[label]]
+                known_names = [task.metric_names if key == "thresholds" else task.compared for task in tasks]
+                if not any(metric in each for each in known_names):
+                    raise ConfigError(
+                        f"metric {metric!r} does not exist for {label}, a {' or '.join(task.name for task in tasks)} label",
+                        where=f"{where}.{key}",
+                        fix=f"there is: {', '.join(dict.fromkeys(n for each in known_names for n in each))}",
+                    )
+
+    def further_tolerances(self, label: str) -> dict[str, float | str]:
+        """The metrics of a further label to compare by: only those that are named."""
+        split = {split_name(name): tolerance for name, tolerance in (self.tolerance or {}).items()}
+        return {metric: tolerance for (of, metric), tolerance in split.items() if of == label}
+
     def tolerances(self, task: Task | str, *, ranked: bool = False) -> dict[str, float | str]:
-        """The metrics to compare by and how much worse is accepted."""
-        if self.tolerance is not None:
-            return self.tolerance
+        """The metrics of the label to compare by and how much worse is accepted."""
+        if named := {m: t for m, t in (self.tolerance or {}).items() if split_name(m)[0] is None}:
+            return named
         default = dict(task_of(task).tolerances) | (RANKED_TOLERANCE if ranked else {})
         # a primary metric that has no default margin is compared without one
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
@@ -197,7 +287,8 @@ class GateConfig(Frozen):
 
 
 def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
-    if name not in metrics and ":" not in name:
+    label, metric = split_name(name)
+    if (metric if label else name) not in metrics and ":" not in name:
         raise ValueError(f"unknown metric {name!r}; {suggest(name, [*metrics])}")
 
 
@@ -259,10 +350,14 @@ class GateRequest(Frozen):
     slices: tuple[str, ...] = ()
     slices_chosen: bool = Field(default=False, description="nobody named the slices")
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
+    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the candidate predicts")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
-    clusters: ClusterSources = Field(default=ClusterSources(), description="looked at where there is no group")
+    clusters: ClusterSources = Field(
+        default=ClusterSources(), description="what rows may be alike by, where group is not set"
+    )
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     item: str | None = Field(default=None, description="the column that names the item of a row")
+    retrieval: bool = Field(default=False, description="judge by the ranks among all items of the index too")
     seed: int = 0
     force: bool = False
 
@@ -276,7 +371,9 @@ class GateRequest(Frozen):
     def columns(self) -> tuple[str, ...]:
         """The columns of the predictions that are read."""
         single = (name for name in (self.group, self.item) if name)
-        return tuple(dict.fromkeys((*slice_columns(self.slices), *self.clusters.stored, *single)))
+        sliced = (*slice_columns(self.slices), *self.config.columns)
+        ranks = RETRIEVAL_COLUMNS if self.retrieval else ()
+        return tuple(dict.fromkeys((*sliced, *self.clusters.stored, *single, *ranks, *columns_of(self.labels))))
 
     @property
     def ranked(self) -> bool:

@@ -20,11 +20,14 @@ from numpy.typing import ArrayLike
 from headway.errors import DataError
 from headway.metrics.base import Metric, Rows
 from headway.metrics.ranking import RANKED, GroupMetric, ItemCoverage, codes_of
+from headway.metrics.retrieval import retrieval_metrics
 from headway.metrics.user_metric import MetricSpec
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
-OWN = ("row", "label", "prediction", "weight")
+ROW_LOSS = "row_loss"
+"""The loss of each row, where it does not follow from the prediction: of a task of the user's own."""
+OWN = ("row", "label", "prediction", "weight", ROW_LOSS)
 """Columns of a predictions table that are not the data's."""
 
 
@@ -45,10 +48,14 @@ def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
 
 
 def metrics_of(
-    task: Task | str, ndcg_at: int | None = None, own: Sequence[MetricSpec] = (), item: str | None = None
+    task: Task | str,
+    ndcg_at: int | None = None,
+    own: Sequence[MetricSpec] = (),
+    item: str | None = None,
+    retrieval: bool = False,
 ) -> tuple[Metric, ...]:
     """The task's metrics, then the user's own; with `ndcg_at` also those of the order within groups, by their first so
-    many ranks, and where a column names the item, of the items shown.
+    many ranks, and where a column names the item, of the items shown; with `retrieval` those of the whole index.
 
     Raises:
         ConfigError: a metric of the user's own cannot be loaded.
@@ -57,6 +64,7 @@ def metrics_of(
     if ndcg_at is not None:
         ranking = tuple(GroupMetric(name, ndcg_at) for name in RANKED)
         ranking += () if item is None else (ItemCoverage(item, ndcg_at),)
+        ranking += retrieval_metrics(ndcg_at) if retrieval else ()
     return (*task_of(task).metrics, *ranking, *(spec.load() for spec in own))
 
 

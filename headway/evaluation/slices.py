@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.evaluation.metrics import OWN
 from headway.messages import number
 from headway.tabular.list_arrays import decoded
 
 _BINS = re.compile(r"(?P<column>.*\S)\s*:\s*(?P<bins>\d+)")
 MOST_BINS = 100
 MISSING = "(null)"
-_OWN = ("row", "label", "weight", "prediction")
 FEW_VALUES = 20
 """A column with more values is not sliced by them unless it is named."""
 MOST_VALUES, MOST_NUMBERS, DEFAULT_BINS = 4, 2, 4
@@ -56,9 +56,22 @@ def parts_of(name: str) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def _can_be_named(column: str) -> bool:
+    """Whether a slice called like the column is of it: "price: 2", "a x b" and " a" are read as something else."""
+    try:
+        return parts_of(column) == (Part(column),) and parts_of(f"{column}: 2") == (Part(column, 2),)
+    except ValueError:
+        return False
+
+
 def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
     """Every column that these slices are made of, once."""
     return tuple(dict.fromkeys(part.column for name in slices or () for part in parts_of(name)))
+
+
+def named(name: str, value: str | None) -> str:
+    """A slice in words; a bin names its column itself."""
+    return f"{name}={value}" if all(part.bins is None for part in parts_of(name)) else str(value)
 
 
 def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
@@ -84,7 +97,7 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
 def value_codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[str]]:
     """(which value each row has, the values in order)"""
     if part.column not in table.column_names:
-        columns = ", ".join(name for name in table.column_names if name not in _OWN)
+        columns = ", ".join(name for name in table.column_names if name not in OWN)
         raise DataError(
             f"the predictions have no column {part.column!r} to slice by", fix=f"there is: {columns or 'none'}"
         )
@@ -140,7 +153,8 @@ def choose(
     """
     if rows < 2 * least:
         return ()
-    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) - set(_OWN)}
+    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) - set(OWN)}
+    known = {name: row for name, row in known.items() if _can_be_named(name)}
     strongest = sorted(known, key=lambda name: (-strengths.get(name, 0.0), name))
     of_values = [name for name in strongest if 2 <= known[name]["distinct"] <= FEW_VALUES]
     of_bins = [name for name in strongest if known[name]["type"] != "bytes" and known[name]["distinct"] > FEW_VALUES]

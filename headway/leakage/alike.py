@@ -154,5 +154,6 @@ def share(others: Distinct, rows: Distinct) -> tuple[float, int, bool] | None:
     hashes, counts = rows.upto(min(bounds) if bounds else None)
     if not len(hashes):
         return None
-    shared = np.isin(hashes, others.upto(None)[0])
+    # kind: tables of hashes that lie close together overflow in NumPy 2.0
+    shared = np.isin(hashes, others.upto(None)[0], kind="sort")
     return float(counts[shared].sum() / counts.sum()), len(hashes), not bounds

@@ -139,6 +139,7 @@ class KeyIndex:
         self._rule = rule(config, columns, hashed)
         self._keys = key_sets(config, columns)
         self._time = named_for(columns, "time")
+        self._temporal = next((column.temporal for column in columns if column.name == self._time), None)
         self._alike = alike.Alike(config, columns)
         self._splits: dict[str, _Split] = {}
 
@@ -158,7 +159,7 @@ class KeyIndex:
             for key, (hashes, missing) in keys.items():
                 split.sets[key].add(_of_rows(hashes, rows), None if missing is None else _of_rows(missing, rows))
             if time is not None and self._time is not None:
-                kind = raw_kind(raw, self._time)
+                kind = self._temporal or raw_kind(raw, self._time)  # parsed text is dates or times by now
                 times = time_range(time if rows is None else time.filter(pa.array(rows)), kind)
                 split.time = times if split.time is None else split.time.merged(times)
         samples = {code: self._splits[name].contents for code, name in enumerate(self._names) if name in self._splits}

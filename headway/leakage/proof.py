@@ -20,7 +20,7 @@ from headway.leakage.alike import KEPT, share
 from headway.leakage.examples import KeyOccurrence, RowFinder, examine, rows_text
 from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
-from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times
+from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times, times_in_order
 from headway.messages import agree, counted, some
 from headway.storage.fingerprint import first_difference
 from headway.tabular.splits import Part, SplitConfig
@@ -72,6 +72,8 @@ class _Prover:
             self._keys()
         elif self.config.mode == "hash":
             self._rows()
+        elif self.config.eval_from is not None:
+            self._from_value()
         else:
             self.window.say(
                 f"rows are split by column {self.config.column!r}; keys in two splits were not checked for, because split.key "
@@ -83,6 +85,15 @@ class _Prover:
             self._unique()
         repeated_in_train(self.window)
         return self.window.proof
+
+    def _from_value(self) -> None:
+        """Prove that rows of eval come after those of train, by the column that splits them."""
+        column = self.config.column or ""
+        if self.spans[0].index.time == column:
+            times_in_order(self.window, column, f"split by this column alone: split.column: {column}")
+        else:
+            begin = self.config.eval_from
+            self.window.say(f"rows with {column!r} from {begin} on are eval; keys in two splits were not checked for")
 
     # --- keys
 

@@ -4,7 +4,7 @@ window = Window([IndexedSpan.load("2013-01", folder)], window_splits(...))
 window.say("no key is in two splits")
 window.find("error", "key overlap", ...)
 times(window)              # first and last time of each split, for the report
-in_order(window)           # each split ends before the next begins
+in_order(window)           # each split ends before the next begins, by spans and by the times of the rows
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
 from headway.leakage.time_range import TimeRange, time_text
-from headway.messages import counted
+from headway.messages import counted, window_text
 from headway.tabular.splits import Part
 from headway.validation.anomaly import Anomaly, Severity, finding
 
@@ -108,12 +108,19 @@ def in_order(window: Window) -> None:
             return
     column = window.spans[0].index.time
     if column is None:
-        spans = ", then ".join(f"{_range([span for span, _ in of])} {name}" for name, of in window.parts.items())
+        spans = ", then ".join(f"{window_text([span for span, _ in of])} {name}" for name, of in window.parts.items())
         window.say(
             f"by time: {spans}, by the names of the spans; rows were not compared, because no column has role: time"
         )
         return
-    times = {name: _time(window, name) for name in names}
+    times_in_order(
+        window, column, "make sure that a span holds only rows of its own time, or filter the others (source.where)"
+    )
+
+
+def times_in_order(window: Window, column: str, fix: str) -> None:
+    """Prove by the times of the rows that each split ends before the next begins."""
+    times = {name: _time(window, name) for name in window.parts}
     if not _readable(window, column, times):
         return
     timed = [(name, time) for name, time in times.items() if time is not None and time.low is not None]
@@ -126,7 +133,6 @@ def in_order(window: Window) -> None:
             at_a, at_b = _span_of(window, a, "high", before.high), _span_of(window, b, "low", after.low)
             message = f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
             message += f"{time_text(after.low, kind)} (span {at_b})"
-            fix = "make sure that a span holds only rows of its own time, or filter the others (source.where)"
             window.find("error", "time overlap", f"{a}, {b}", message, fix)
     if whole and timed:
         parts = ", then ".join(
@@ -160,7 +166,3 @@ def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]
             fix = "filter them (source.where), or write the column in another way"
             window.find("warning", "split proof", ", ".join(times), message, fix)
     return True
-
-
-def _range(spans: Sequence[str]) -> str:
-    return spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"

@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+OF_THE_MODEL = ("retrieval_rank", "retrieval_best", "retrieval_items")
+"""Columns of a predictions table that say something of the model: `headway.metrics.retrieval`."""
 _STEP = 1e-5
 """Of a numeric derivative, in standard deviations of what is averaged."""
 
@@ -65,8 +67,9 @@ class Rows:
         return Rows(self.label[rows], self.prediction[rows], self.weight[rows], groups, columns)
 
     def predicted(self, prediction: Floats) -> Rows:
-        """The same rows with the predictions of another model."""
-        return Rows(self.label, prediction, self.weight, self.groups, self.columns)
+        """The same rows with the predictions of another model, without the columns that this one's brought."""
+        columns = self.columns and {name: values for name, values in self.columns.items() if name not in OF_THE_MODEL}
+        return Rows(self.label, prediction, self.weight, self.groups, columns)
 
 
 class Draws:

@@ -108,7 +108,8 @@ class ItemCoverage(Metric):
         item: the column that names the item of a row.
     """
 
-    name, higher_is_better, unit, reads_columns = COVERAGE, True, "groups", True
+    name, unit, reads_columns = COVERAGE, "groups", True
+    higher_is_better: bool | None = True
 
     def __init__(self, item: str, k: int):
         self.item, self.k = item, k

@@ -209,6 +209,8 @@ PER_CLASS = Table("per_class", "precision, recall and F1 of each class", _per_cl
 RESIDUALS = Table("residuals", "label - prediction, by tenths of the predictions", residuals())
 
 BINARY = (RELIABILITY, LIFT, CONFUSION, PER_CLASS, ROC, PRECISION_RECALL)
+BY_ORDER = (LIFT, ROC, PRECISION_RECALL)
+"""What needs the order of the predictions alone."""
 CLASSES = (CONFIDENCE, CONFUSION, PER_CLASS)
 CURVES = frozenset({ROC.name, PRECISION_RECALL.name})
 """Tables of many points, which a terminal does not show."""

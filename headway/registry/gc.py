@@ -26,6 +26,7 @@ from headway.errors import Locked
 from headway.messages import counted
 from headway.registry import registry
 from headway.registry.leases import REMOVER, WAIT_SECONDS, Remover, lease
+from headway.storage.fingerprint import texts
 from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
@@ -89,7 +90,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     versions = [version for model in models for version in model.versions() if version.path not in old]
     makers = {version.facts.get("run") for version in versions}
     kept, dropped = _runs(store, keep_runs, makers)
-    named = set(_strings([kept, [version.facts for version in versions]]))
+    named = set(texts([kept, [version.facts for version in versions]]))
     garbage += [
         Garbage(folder, store.size(folder), "no kept run and no version points at it")
         for _, folder in store.all_outputs()
@@ -97,7 +98,9 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     ]
     garbage += _checkpoints(store)
     why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
-    records = [store.runs_folder / f"{name}.json" for name in dropped]
+    present = set(store.children(store.runs_folder))
+    files = [f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html")]
+    records = [store.runs_folder / file for file in files if file in present]
     garbage += [Garbage(path, store.size(path), why) for path in records]
     return garbage
 
@@ -131,15 +134,6 @@ def _runs(store: Store, keep: int, makers: set[Any]) -> tuple[list[dict[str, Any
         else:
             dropped.append(run["run"])
     return kept, dropped
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield every string in JSON: all fingerprints of a run or version are among these, whatever their keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)
 
 
 def _checkpoints(store: Store) -> Iterator[Garbage]:

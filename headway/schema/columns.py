@@ -33,6 +33,8 @@ Meaning = Literal["identifier", "category"]
 """What integers or texts that name things are: see `headway.schema_inference.identifiers`."""
 LABEL = "label"
 """The name that the label is stored under."""
+FURTHER = "label."
+"""What the names begin with under which further labels are stored."""
 ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
 """Config words to stored types."""

@@ -41,15 +41,21 @@ _JOINED = re.compile(
     r"station|school|house|household|city|county|state|country|region|zone|cust|claim|contract|receipt|booking)"
     r"(id|code|key|no|nr|num|number|ref|index|idx)"
 )
-_TIMES = frozenset(
+TIMES = frozenset(
     {"year", "yr", "month", "day", "week", "date", "time", "hour", "minute", "second", "quarter", "period", "age", "t"}
 )
+"""Words in names of quantities that count up and number no row."""
 _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\}?$"
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column's name in lower case: user_id, UserID and userId have user and id."""
+    return [word.lower() for word in _WORD.findall(name)]
 
 
 def named_as_identifier(name: str) -> bool:
     """Whether a column's name suggests an identifier: id, user_id, MovieID, zip, product code, order_no."""
-    words = [word.lower() for word in _WORD.findall(name)]
+    words = words_of(name)
     if len(words) == 1 and words[0] in _ALONE:
         return True
     joined = [*words, *(one + following for one, following in pairwise(words))]
@@ -92,7 +98,7 @@ def _all_uuids(values: pa.ChunkedArray | pa.Array) -> bool:
 
 def _counts_rows(name: str, values: pa.ChunkedArray | pa.Array) -> bool:
     """Whether integers number the rows: they begin at 0 or 1 and go up by one, except where the sample skips rows."""
-    if {word.lower() for word in _WORD.findall(name)} & _TIMES:
+    if {*words_of(name)} & TIMES:
         return False
     numbers = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
     if int(numbers[0]) not in (0, 1):

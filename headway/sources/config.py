@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -24,7 +25,7 @@ MAX_CELL_BYTES = 16 << 20
 
 Format = Literal["parquet", "csv", "jsonl", "examples", "images", "arrow"]
 _PANDAS = "convert it to parquet, for example pandas.read_{}(file).to_parquet(new_file)"
-_CONVERT = {
+CONVERT = {
     **dict.fromkeys(("xlsx", "xls", "xlsm", "ods", "excel"), _PANDAS.format("excel")),
     **{name: _PANDAS.format(name) for name in ("orc", "stata", "sas", "spss", "pickle", "hdf", "xml")},
     **dict.fromkeys(("h5", "hdf5"), _PANDAS.format("hdf")),
@@ -88,6 +89,13 @@ FORMATS: dict[Format, FileFormat] = {
         (b"ARROW1", b"\xff\xff\xff\xff"),
     ),
 }
+NAMED: frozenset[Format] = frozenset({"csv", "parquet", "arrow"})
+"""Formats whose files name their columns; of the others any can be asked for, and one that is not there is null."""
+
+
+def by_ending(path: str) -> Format | None:
+    """The format whose files end as this path does."""
+    return next((name for name, format in FORMATS.items() if re.search(format.pattern, PurePosixPath(path).name)), None)
 
 
 class CsvConfig(Frozen):
@@ -213,7 +221,7 @@ class SourceConfig(Frozen):
     @classmethod
     def _read(cls, value: Any) -> Any:
         """Name the workaround for popular formats that Headway does not read."""
-        way = _CONVERT.get(str(value).lower().lstrip("."))
+        way = CONVERT.get(str(value).lower().lstrip("."))
         if way is not None:
             raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
         return value

@@ -33,7 +33,7 @@ _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 def another(head: bytes, expected: Format) -> tuple[str, str] | None:
     """(the format that these first bytes show, the fix); None when it may be the wanted one."""
-    sniffed = _format(head)
+    sniffed = format_of(head)
     if sniffed is not None and sniffed != expected and not (sniffed in _TEXT and expected in _TEXT):
         return FORMATS[sniffed].noun, f"say 'format: {sniffed}'"
     if sniffed == expected:
@@ -57,7 +57,8 @@ def not_a(path: str, expected: Format) -> DataError | None:
     return DataError(f"is {other[0]}, not {FORMATS[expected].noun}", where=path, fix=other[1])
 
 
-def _format(head: bytes) -> Format | None:
+def format_of(head: bytes) -> Format | None:
+    """The format that a file's first bytes show; None for text, which may be CSV, and for what is not known."""
     for name, format in FORMATS.items():
         if format.magic and head.startswith(format.magic):
             return name

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +173,11 @@ class SplitStatistics:
         self.by_label.save(folder / LABEL_SAMPLE_NAME)
 
     @classmethod
-    def load(cls, folder: Path, *, spill: Path | None = None) -> SplitStatistics:
+    def load(cls, folder: Path, *, spill: Path | None = None, only: Collection[str] | None = None) -> SplitStatistics:
         """Read what `save` wrote. `spill`: as of `create`.
+
+        Args:
+            only: these columns, without the sampled rows: to be looked at, not to be merged; None: everything.
 
         Raises:
             DataError: the folder is missing or damaged.
@@ -188,10 +191,17 @@ class SplitStatistics:
                     fix="install that version, or use another store",
                 )
             limits, budget = _shares([c["type"] for c in value["columns"]], spill)
-            columns = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
-            statistics = cls({column.name: column for column in columns})
+            columns = [
+                ColumnStatistics.from_json(c, limits=limits, budget=budget)
+                if only is None or c["name"] in only
+                else None
+                for c in value["columns"]
+            ]
+            statistics = cls({column.name: column for column in columns if column is not None})
             statistics.rows = value["rows"]
             _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]])
+            if only is not None:
+                return statistics
             statistics.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
             statistics.by_label = LabelSample.load(folder / LABEL_SAMPLE_NAME, len(columns), rows=statistics.rows)
         except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
@@ -247,10 +257,12 @@ def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([arrays[name] for name in _COUNTS.names], schema=_COUNTS)
 
 
-def _load_counts(path: Path, columns: list[ColumnStatistics], distinct: list[int | None]) -> None:
+def _load_counts(path: Path, columns: list[ColumnStatistics | None], distinct: list[int | None]) -> None:
+    """Read the counts of columns; None stands for one that is passed over."""
     with pa.OSFile(str(path)) as file:
         reader = pa.ipc.open_file(file)
-        if all((n is not None) == column.complete for n, column in zip(distinct, columns, strict=True)):
+        known = zip(distinct, columns, strict=True)
+        if all(column is None or (n is not None) == column.complete for n, column in known):
             batches = [-(-(n or 0) // BLOCK) for n in distinct]
             if sum(batches) != reader.num_record_batches:
                 raise ValueError(f"{path.name} has {reader.num_record_batches} batches in place of {sum(batches)}")
@@ -259,9 +271,12 @@ def _load_counts(path: Path, columns: list[ColumnStatistics], distinct: list[int
             distinct = [0] * reader.num_record_batches
             columns = [columns[reader.get_batch(i).column("column")[0].as_py()] for i in range(len(batches))]
         first = 0
-        few = min(_IN_MEMORY, _ALL_IN_MEMORY // max(1, sum(column.text is not None for column in columns)))
+        texts = sum(column is not None and column.text is not None for column in columns)
+        few = min(_IN_MEMORY, _ALL_IN_MEMORY // max(1, texts))
         for column, count, rows in zip(columns, batches, distinct, strict=True):
-            if column.text is not None and (rows or 0) > few:
+            if column is None:
+                pass
+            elif column.text is not None and (rows or 0) > few:
                 column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
             else:
                 for i in range(first, first + count):

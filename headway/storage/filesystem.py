@@ -139,6 +139,20 @@ def kind(name: str) -> str | None:
     return {pafs.FileType.File: "file", pafs.FileType.Directory: "folder"}.get(info_type)
 
 
+def size_and_time(name: str) -> tuple[int, float]:
+    """The bytes of a file and when it was last changed, in seconds since 1970; (0, 0.0) when it does not exist."""
+    if not is_remote(name):
+        try:
+            found = Path(name).stat()
+        except FileNotFoundError:
+            return 0, 0.0
+        return found.st_size, found.st_mtime
+    filesystem, path = resolve(name)
+    with reading(name):
+        info = filesystem.get_file_info(path)
+    return info.size or 0, info.mtime.timestamp() if info.mtime is not None else 0.0
+
+
 def matches(pattern: str) -> list[str]:
     """The files and folders that a glob names, sorted: `*`, `?` and `[...]` within one path part."""
     if not has_magic(pattern):

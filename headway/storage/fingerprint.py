@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headway.redaction import redact
@@ -81,3 +82,12 @@ def shared(old: Key, new: Key) -> int:
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):
         return sum(shared(a, b) for a, b in zip(old, new, strict=False))
     return int(old == new)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a nest of dicts and lists: the fingerprints in a key are among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from texts(part)

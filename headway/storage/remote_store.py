@@ -313,7 +313,7 @@ class BucketStore(Store):
 
     def discard(self, path: Path) -> None:
         key = self._key(path)
-        if path.suffix == ".json":
+        if path.suffix in (".json", ".log", ".html"):
             self.bucket.delete([key])
         else:
             self.bucket.delete([f"{key}/{manifests.NAME}"])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +44,16 @@ class Store:
         self._read: dict[Path, tuple[int, Manifest]] = {}
 
     def create(self) -> None:
-        """Make the store's folders.
+        """Make the store's folders; a new store can be read by its owner and group alone, as the umask allows.
 
         Raises:
             StoreError: the disk or its permissions are against it, or a file is in the way.
         """
         with writing(self.root):
-            for folder in (self.staging, self.runs_folder, self.checkpoints, self.locks):
+            for folder in (self.root, self.staging, self.runs_folder, self.checkpoints, self.locks):
                 try:
-                    folder.mkdir(parents=True, exist_ok=True)
+                    # the data of a store that is there already are whose they are
+                    folder.mkdir(mode=0o770, parents=True, exist_ok=True)
                 except (FileExistsError, NotADirectoryError):
                     raise StoreError(
                         "a file is in the way of a folder", where=str(folder), fix="name another store"
@@ -269,9 +270,15 @@ class Store:
             self._read[folder] = cached = (changed, manifest)
         return cached[1]
 
-    def nearest(self, stage: str, key: Key) -> Manifest | None:
-        """The output of the stage whose key has most in common with `key`; the newest of equals."""
-        return max(self.manifests(stage), key=lambda m: shared(m.key, key), default=None)
+    def nearest(self, stage: str, key: Key, *, but: Collection[str] = ()) -> Manifest | None:
+        """The output of the stage whose key has most in common with `key`; the newest of equals.
+
+        Args:
+            but: parts of a key; outputs whose key has one of these and `key` has not are passed over.
+        """
+        other = set(but) - key.keys()
+        manifests = [manifest for manifest in self.manifests(stage) if not other & manifest.key.keys()]
+        return max(manifests, key=lambda m: shared(m.key, key), default=None)
 
     def all_outputs(self) -> Iterator[tuple[str, Path]]:
         """(stage, folder) of every output."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,11 @@ from headway.tabular.list_arrays import decoded
 
 Value = Any
 """An Arrow array or scalar."""
+
+
+def as_written(column: str) -> str:
+    """A column's name as an expression has it: col("the name") where it is no identifier."""
+    return column if column.isidentifier() else f"col({json.dumps(column, ensure_ascii=False)})"
 
 
 def _double(value: Value) -> Value:

@@ -15,14 +15,11 @@ from pydantic import model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.schema.columns import LABEL, Column, column_yaml
+from headway.schema.columns import LABEL, Column, StoredType, column_yaml
 from headway.tabular.expressions import Expression, parse
 from headway.tabular.list_arrays import decoded, is_list
 
-ONE_LABEL = (
-    "a model has one label; write a pipeline for each (with another name and schema file; they can read the same source), "
-    "such as label: arr_delay > 15 in one and label: arr_delay in the other"
-)
+ONE_LABEL = "label is the one that decides; name the others under labels: label: arr_delay > 15, labels: [arr_delay]"
 
 
 class LabelConfig(Frozen):
@@ -81,15 +78,16 @@ class LabelConfig(Frozen):
             return pc.if_else(pc.is_nan(value), pa.scalar(None, pa.float32()), value)
         return decoded(value).cast(pa.binary())
 
-    def stored(self, columns: tuple[Column, ...]) -> Column:
-        """The label as a stored column, given the coerced columns it is computed from."""
+    def stored(self, columns: tuple[Column, ...], name: str = LABEL) -> Column:
+        """The label as a stored column, given the coerced columns it is computed from; a further one, which has another
+        name, may be null."""
         names = self.columns()
         read = [column for column in columns if column.name in names]
         empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in read], names=[c.name for c in read])
         missing = sorted(names - set(empty.schema.names))
         if missing:
-            raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where="label")
+            raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where=name)
         kind = self.compute(empty).type
-        name = {pa.int64(): "int64", pa.float32(): "float32"}.get(kind, "bytes")
-        encoding = "dictionary" if name == "bytes" else "plain"
-        return Column(name=LABEL, type=name, nullable=False, role="label", encoding=encoding)  # type: ignore[arg-type]
+        stored: StoredType = "int64" if kind == pa.int64() else "float32" if kind == pa.float32() else "bytes"
+        encoding: Literal["dictionary", "plain"] = "dictionary" if stored == "bytes" else "plain"
+        return Column(name=name, type=stored, nullable=name != LABEL, role="label", encoding=encoding)

@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 from headway.schema.columns import Column
 from headway.tabular.coerce import fitting, raw_type
 from headway.tabular.hashing import NULL
-from headway.tabular.splits import Assigned, Hashes, SplitConfig, assigned, column_hash
+from headway.tabular.splits import Assigned, Hashes, SplitConfig, assigned, column_hash, stored_value
 
 
 class RowSplit:
     def __init__(self, config: SplitConfig, read: Sequence[Column], hashed: Sequence[Column]):
         self._config = config
+        begins = [text for text in (config.eval_from, config.test_from) if text is not None]
+        by = next((column for column in read if column.name == config.column), None)
+        self._begins = [stored_value(text, by, where="split") for text in begins] if by is not None else []
         self._hashed = {column.name: column for column in hashed} if config.by_row else {}
         as_read = {column.name: column for column in read}
         self._apart = {n: c for n, c in self._hashed.items() if n not in as_read or _differ(as_read[n], c)}
@@ -63,7 +66,7 @@ class RowSplit:
             rows: its rows that are in `batch`; None: all of them.
         """
         if not self._hashed:
-            return assigned(self._config, batch)
+            return assigned(self._config, batch, begins=self._begins)
         stored, files = (dict(zip(b.schema.names, b.columns, strict=True)) for b in (batch, raw))
 
         def hashes(name: str) -> Hashes:

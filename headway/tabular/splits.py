@@ -3,13 +3,14 @@
     assigned(SplitConfig(key="customer", eval=0.2), batch).codes            # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
 
-Three ways: by hash of a key (the default), by a column that says so, by whole spans. With `mode: time` ingest writes a
-span unsplit, as "all", and the window decides, so that moving the window ingests nothing again. That no key and no time
-ends up on both sides is not taken on trust: `headway.leakage` proves it on what was written.
+Three ways: by hash of a key (the default), by a column (what it says, or from a value of it on), by whole spans. With `mode:
+time` ingest writes a span unsplit, as "all", and the window decides, so that moving the window ingests nothing again. That no
+key and no time ends up on both sides is not taken on trust: `headway.leakage` proves it on what was written.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,6 +24,8 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
+from headway.schema.columns import Column
+from headway.tabular.expressions import as_written
 from headway.tabular.hashing import NULL, U64, hash_texts, mix64
 from headway.tabular.list_arrays import decoded, flatten, is_list, is_text
 
@@ -55,6 +58,21 @@ class SplitConfig(Frozen):
         default=None, description="mode column: what its values mean, when they are not train, eval and test"
     )
 
+    eval_from: str | None = Field(
+        default=None,
+        description="mode column: rows whose value is this or greater go to eval, the others to train: a date such as "
+        "2013-10-01, a time in UTC, a number, or text",
+    )
+    test_from: str | None = Field(
+        default=None, description="with eval_from: rows from this greater value on go to test"
+    )
+
+    @field_validator("eval_from", "test_from", mode="before")
+    @classmethod
+    def _as_written(cls, value: Any) -> Any:
+        """YAML makes a date of 2013-10-01."""
+        return str(value) if isinstance(value, int | float | datetime.date) and not isinstance(value, bool) else value
+
     @field_validator("key", "unique", mode="before")
     @classmethod
     def _one_column(cls, value: Any) -> Any:
@@ -65,9 +83,18 @@ class SplitConfig(Frozen):
         if self.eval + self.test >= 1.0:
             raise ValueError(f"eval {self.eval} and test {self.test} leave nothing to train on")
         if (self.mode == "column") != (self.column is not None):
-            raise ValueError("mode: column and a column's name go together")
+            problem = (
+                "mode: column needs a column's name"
+                if self.column is None
+                else f"column: {self.column} needs mode: column"
+            )
+            raise ValueError(f"{problem}; write split: {{mode: column, column: {self.column or 'NAME'}}}")
         if self.values is not None and self.mode != "column":
             raise ValueError("values only mean something with mode: column")
+        if self.eval_from is not None and (self.mode != "column" or self.values is not None):
+            raise ValueError("eval_from is for mode: column, in place of values")
+        if self.test_from is not None and self.eval_from is None:
+            raise ValueError("test_from needs eval_from, a lesser value")
         if self.key and self.mode == "time":
             raise ValueError("a key is for mode: hash or mode: column, and mode is time")
         for what, names in (("key", self.key), ("unique", self.unique if isinstance(self.unique, tuple) else ())):
@@ -91,7 +118,8 @@ class SplitConfig(Frozen):
         if self.mode == "time":
             return {"mode": "time"}
         if self.mode == "column":
-            return {"mode": "column", "column": self.column, "values": self.values}
+            begins = {name: value for name in ("eval_from", "test_from") if (value := getattr(self, name)) is not None}
+            return {"mode": "column", "column": self.column, "values": self.values, **begins}
         return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test, "salt": self.salt}
 
     def noted(self) -> dict[str, Any]:
@@ -130,10 +158,12 @@ def assigned(
     batch: pa.RecordBatch,
     columns: Sequence[str] | None = None,
     hashes: Callable[[str], Hashes] | None = None,
+    begins: Sequence[Any] = (),
 ) -> Assigned:
     """Assign each row of a coerced batch to a split; also returns the hashes.
 
     Args:
+        begins: mode column with eval_from: where eval and test begin, as `stored_value` of the column.
         columns: what is hashed without a key; None: all there are.
         hashes: their `column_hash`, for each row of `batch`; None: of the columns in it.
 
@@ -143,7 +173,7 @@ def assigned(
     if config.mode == "time":
         return Assigned(np.zeros(batch.num_rows, np.int8))
     if config.mode == "column":
-        return Assigned(_by_column(config, batch))
+        return Assigned(_by_column(config, batch) if config.eval_from is None else _from_value(config, batch, begins))
     keys = {name: column_hash(batch.column(name)) for name in config.key}
     of = keys.__getitem__ if keys else hashes
     whole = row_hash(batch, config.key or columns or batch.schema.names, config.salt, of)
@@ -170,13 +200,51 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
                 fix=f"add it to split.values; known: {', '.join(meaning)}",
             )
         lookup.append(SPLITS.index(meaning[value]))
-    if encoded.null_count:
-        raise DataError(
-            f"{counted(encoded.null_count, 'row has', 'rows have')} no value",
-            where=f"split column {config.column!r}",
-            fix="filter them: source.where",
-        )
+    _refuse_nulls(config, encoded)
     return np.array(lookup, np.int8)[encoded.indices.to_numpy()] if lookup else np.zeros(batch.num_rows, np.int8)
+
+
+def _refuse_nulls(config: SplitConfig, values: pa.Array) -> None:
+    if values.null_count:
+        raise DataError(
+            f"{counted(values.null_count, 'row has', 'rows have')} no value",
+            where=f"split column {config.column!r}",
+            fix=f"filter them: source.where: {as_written(config.column or '')} is not None",
+        )
+
+
+def stored_value(text: str, column: Column, *, where: str) -> Any:
+    """A value of the config in the form that a column is stored in: days, microseconds, a number, or bytes.
+
+    Raises:
+        ConfigError: it is none of the column's.
+    """
+    kind = "a date" if column.temporal == "date" else "a time" if column.temporal else "a number"
+    try:
+        if column.temporal is not None:
+            moment = datetime.datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+            since = moment - datetime.datetime(1970, 1, 1)
+            return since.days if column.temporal == "date" else since // datetime.timedelta(microseconds=1)
+        return text.encode() if column.type == "bytes" else float(text)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is not {kind}, and column {column.name!r} holds {kind}s",
+            where=where,
+            fix="write 2013-10-01 or '2013-10-01 12:00:00'" if column.temporal else "write a number",
+        ) from None
+
+
+def _from_value(config: SplitConfig, batch: pa.RecordBatch, begins: Sequence[Any]) -> NDArray[np.int8]:
+    """eval from the first of `begins` on, test from the second."""
+    assert config.column is not None
+    values = decoded(batch.column(config.column))
+    _refuse_nulls(config, values)
+    codes = np.zeros(batch.num_rows, np.int8)
+    for code, begin in enumerate(begins, 1):
+        least = pa.scalar(begin, values.type if pa.types.is_binary(values.type) else pa.float64())
+        codes[pc.greater_equal(values, least).to_numpy(zero_copy_only=False)] = code
+    return codes
 
 
 def row_hash(
@@ -252,7 +320,7 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
     """
     if config.mode != "time":
         parts: dict[str, list[Part]] = {name: [(span, name) for span in spans] for name in SPLITS}
-        if config.mode == "hash" and config.test == 0.0:
+        if (config.mode == "hash" and config.test == 0.0) or (config.eval_from and config.test_from is None):
             parts["test"] = []
         return parts
     holdout_spans = config.eval_spans + config.test_spans

@@ -89,6 +89,10 @@ class Task:
         """The metric by which slices of rows are compared with each other."""
         return self.metrics[0]
 
+    def tables_for(self, rows: Rows) -> tuple[Table, ...]:
+        """Return the tables that fit these rows' predictions."""
+        return self.tables
+
     def metric(self, name: str) -> Metric:
         """Return the task's metric of that name; KeyError where there is none."""
         for metric in self.metrics:

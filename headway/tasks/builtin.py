@@ -53,8 +53,8 @@ class Binary(Task):
         return (Output("probability", "float32"), Output("logit", "float32"))
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify:
-        """Whether each row's probability reaches a threshold."""
-        decided = (Output("decision", "bool"), Output("probability", "float32"))
+        """Whether each row's probability reaches a threshold, and which."""
+        decided = (Output("decision", "bool"), Output("probability", "float32"), Output("threshold", "float32"))
         return Classify(Output("threshold", "float32"), 0.5, decided)
 
 
@@ -145,7 +145,10 @@ class Quantiles(Task):
     """A number, predicted as quantiles of its distribution at some levels, each row's in order."""
 
     wide, output = True, "quantiles"
-    primary, tolerances = "loss", {"loss": SHARE, "miscoverage": 0.02}
+    primary, tolerances = (
+        "loss",
+        {"loss": SHARE, "miscoverage": 0.01},
+    )  # seeds alone: 0.001 to 0.004 (bench/gate.py --seeds)
 
     def __init__(self, levels: tuple[float, ...]):
         self.levels = levels

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 
 from headway.metrics.ranking import COVERAGE, RANKED
+from headway.metrics.retrieval import RETRIEVAL
 from headway.schema.columns import suggest
 from headway.tasks.base import Task
 from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
@@ -81,6 +82,7 @@ ALL_METRICS: tuple[str, ...] = (
     *dict.fromkeys(name for task in _TASKS for name in task.metric_names),
     *RANKED,
     COVERAGE,
+    *RETRIEVAL,
 )
 """Every metric that some task reports."""
 ALL_COMPARED: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name in task.compared), *RANKED, COVERAGE)

@@ -21,8 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ConfigError
+from headway.metrics import tables
+from headway.metrics.base import Rows
+from headway.metrics.tables import Table
 from headway.metrics.user_metric import UserMetric
-from headway.tasks.base import LabelFacts, Output, Task
+from headway.tasks.base import ROUNDING, LabelFacts, Output, Task
 from headway.tasks.table import register
 from headway.user_code.files import digest
 from headway.user_code.loading import load_object
@@ -76,6 +79,19 @@ class UserTask(Task):
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> None:
         """Return None: the values of the user's predictions are not known to Headway."""
+
+    def tables_for(self, rows: Rows) -> tuple[Table, ...]:
+        """Return the tables that the values of labels and predictions allow: those of a binary task where labels are 0 or 1 and
+        predictions probabilities (of other scores, those that need their order alone), those of classes where a row's
+        predictions are one probability for each, residuals where both are numbers."""
+        label, prediction = rows.label, rows.prediction
+        probable = bool(((prediction >= -ROUNDING) & (prediction <= 1 + ROUNDING)).all())
+        if self.wide:
+            whole = probable and self.has_classes and bool((label < self.width).all())
+            return tables.CLASSES if whole and bool((abs(prediction.sum(1) - 1) < 1e-3).all()) else ()
+        if bool(((label == 0) | (label == 1)).all()) and (probable or self.has_classes):
+            return tables.BINARY if probable else tables.BY_ORDER
+        return () if self.has_classes else (tables.RESIDUALS,)
 
     def outputs(self, classes: Sequence[str | int] = ()) -> tuple[Output, ...]:
         return (Output("prediction", "float32", (self.width,) if self.wide else ()),)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.checks.prediction_drift import jensen_shannon as divergence
 from headway.messages import counted
-from headway.schema.columns import LABEL, column_yaml
+from headway.schema.columns import FURTHER, LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.external_sort import paired
 from headway.statistics.split_statistics import SplitStatistics
@@ -105,6 +105,8 @@ def _flat(column: ColumnStatistics) -> bool:
 def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds: DriftConfig) -> Iterator[Anomaly]:
     name = ours.name
     which = "the label" if name == LABEL else f"column {name!r}"
+    if name.startswith(FURTHER):
+        which = f"the label {name.removeprefix(FURTHER)!r}"
     now, before = _absent(ours), _absent(theirs)
     if abs(now - before) > bounds.missing:
         yield _anomaly(

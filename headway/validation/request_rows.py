@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.messages import counted
 from headway.schema.columns import Column
 from headway.tabular.coerce import coerce
 from headway.validation.joined_skew import PREDICTION
@@ -52,7 +53,7 @@ def request_rows(
     instances: list[dict[str, Any]] = []
     key_values: list[list[Any]] = []
     predictions: list[Any] = []
-    others = unfit = 0
+    others = unfit = values_of_key = 0
     for where, entry in _entries(paths):
         rows = entry.get("instances")
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -67,6 +68,7 @@ def request_rows(
         for at, row in enumerate(rows):
             key = [row.get(name) for name in keys] if given is None else _parts(given[at], keys)
             if any(part is None for part in key) or len(key) != len(keys):
+                values_of_key = len(key)
                 unfit += 1
                 continue
             instances.append(row)
@@ -74,7 +76,9 @@ def request_rows(
             predictions.append(_prediction(None if predicted is None else predicted[at], output))
     if not instances:
         problem = (
-            f"no logged row has a key ({', '.join(keys)})"
+            f"a row's keys are {counted(values_of_key, 'value')}, and {len(keys)} columns are asked for ({', '.join(keys)})"
+            if unfit and values_of_key != len(keys)
+            else f"no logged row has a key ({', '.join(keys)})"
             if unfit
             else f"no row was answered by version {version}"
             if others

@@ -221,7 +221,7 @@ def _differs(
         return
     ours, theirs = (next(iter(_described(side, train, kind).values())) for side in (train, label))
     what = "its mean is" if kind == "regression" else "it is"
-    by_time = split.mode == "time"
+    by_time = split.mode == "time" or split.eval_from is not None
     chance = f"p {difference.p:.1g}" if difference.p > 0 else "p below 1e-300"
     because = ": splits by time differ as the data change" if by_time else ", which is more than chance gives"
     fix = "nothing to do, unless metrics on such an eval split do not tell about future data"

@@ -5,6 +5,9 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 PIPELINE = """
@@ -39,9 +42,10 @@ def project(monthly, tmp_path):
     return _lay(tmp_path / "project", monthly)
 
 
-@pytest.fixture
-def exported(monthly, tmp_path, made_once):
-    """The same with a store: all four months were ingested, trained on, evaluated and exported; nothing was promoted."""
+@pytest.fixture(scope="session")
+def exported_once(monthly, made_once):
+    """The same with a store: all four months were ingested, trained on, evaluated and exported; nothing was promoted. Not to be
+    written to."""
 
     def make(folder):
         _lay(folder, monthly)
@@ -51,4 +55,27 @@ def exported(monthly, tmp_path, made_once):
         stages = json.loads(done.stdout)["stages"]
         assert stages[-1]["stage"] == "replay" and not any(stage["cached"] for stage in stages)
 
-    return shutil.copytree(made_once("exported", make), tmp_path / "project")
+    return made_once("exported", make)
+
+
+@pytest.fixture
+def exported(exported_once, tmp_path):
+    """The same, to be changed."""
+    return shutil.copytree(exported_once, tmp_path / "project")
+
+
+def month(folder, name, *, shift=0.0, labels=True):
+    """A month of 300 rows; `shift` moves a column and unlearns the label."""
+    r = np.random.default_rng(int(name.replace("-", "")))
+    x, c = r.normal(size=300).astype(np.float32), r.choice(["a", "b", "c"], 300)
+    y = (x + (c == "a") + r.normal(size=300) > 0) if not shift else (r.normal(size=300) - x > 0)
+    table = {"id": np.arange(300), "x": x + np.float32(shift), "c": c}
+    table |= {"y": y.astype(np.int64)} if labels else {}
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table(table), folder / f"{name}.parquet")
+
+
+@pytest.fixture
+def land():
+    """land(folder, "2024-05") -> a month's file is there."""
+    return month

@@ -115,4 +115,9 @@ def test_two_towers_find_the_taste_in_histories_and_beat_popularity_and_the_item
     first = json.loads(headway("run", tmp_path, *window, "--json", check=0).stdout)
     ndcg = {name: metrics["ndcg"] for name, metrics in (first["baselines"] | {"model": first["metrics"]}).items()}
     assert first["state"] == "promoted" and ndcg["popularity"] < ndcg["item_mean"] < ndcg["model"] - 0.03, ndcg
+    (measured,) = tmp_path.glob("store/stages/measure/*/metrics.json")
+    result = json.loads(measured.read_text())
+    for name in ("retrieval_recall", "retrieval_ndcg", "retrieval_mrr", "retrieval_coverage"):
+        low, high = result["intervals"][name]
+        assert 0 < result["metrics"][name] < 1 and low < high and name in result["by_slice"]["gender"]["F"]
     assert 0 < first["metrics"]["item_coverage"] <= 1 and 0 < first["metrics"]["recall_at_k"] < 1

@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.retrain import ending
+from beam_jobs.runners.job_server import free_port
+from flows.progress.summary import sentence
+from flows.retrain import ended
 from headway.storage.process_identity import alive
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,12 +30,6 @@ PREFECT = Path(sys.executable).with_name("prefect")
 def served(test):
     """A test on a real server, which takes several times as long where others work too."""
     return pytest.mark.slow(pytest.mark.prefect_server(pytest.mark.timeout(600)(test)))
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _up(folder, *arguments, check=True):
@@ -116,7 +112,7 @@ def _until(true, seconds=180, about=lambda: None):
 @pytest.fixture(scope="module")
 def prefect(tmp_path_factory):
     """A server with a worker, started from a folder whose own flows/ and tfcore/ are not Headway's."""
-    folder, port = tmp_path_factory.mktemp("deployed"), _free_port()
+    folder, port = tmp_path_factory.mktemp("deployed"), free_port()
     for package in ("flows", "tfcore"):
         (folder / package).mkdir()
         (folder / package / "__init__.py").write_text("raise RuntimeError('this is not Headway')")
@@ -174,7 +170,16 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     assert set(tasks.values()) == {"Completed"}
     artifacts = {a["key"]: a["data"] for a in prefect("/artifacts/filter", {"artifacts": of_run}) if a["key"]}
     # validation: by time, so the label of eval is another than that of train, which is worth a word
-    names = ("statistics", "statistics-train", "splits", "validation", "evaluation", "evaluation-slices", "verdict")
+    names = (
+        "statistics",
+        "statistics-train",
+        "splits",
+        "validation",
+        "evaluation",
+        "evaluation-slices",
+        "verdict",
+        "report",
+    )
     assert set(artifacts) == {f"flights-{name}" for name in names}
     assert "# Verdict: first model" in artifacts["flights-verdict"]
     assert "The candidate is promoted: it is version 1." in artifacts["flights-verdict"]
@@ -321,11 +326,11 @@ def test_what_prefect_yaml_no_longer_names_is_removed(prefect):
 
     file = prefect.folder / "prefect.yaml"
     content = yaml.safe_load(file.read_text())
-    flights, _ = content["deployments"]
+    flights = content["deployments"][0]
     del flights["schedules"]
     file.write_text(yaml.safe_dump(content | {"deployments": [flights]}))
     told = _up(prefect.folder, "start", "--port", prefect.port).stdout
-    assert "removed schedule 'monthly' of retrain/flights: prefect.yaml no longer names it" in told
+    assert "removed schedule 'headway' of retrain/flights: prefect.yaml no longer names it" in told
     assert "removed deployment retrain/extra: prefect.yaml no longer names it" in told
     assert {d["name"] for d in prefect("/deployments/filter", {})} == {"flights", "theirs"}
     assert [s["slug"] for s in prefect("/deployments/name/retrain/flights")["schedules"]] == ["mine"]
@@ -345,5 +350,24 @@ def test_up_needs_prefect_yaml_and_a_free_port(tmp_path):
 
 def test_how_a_run_ended_is_one_sentence():
     verdict = {"verdict": "rejected", "promote": False, "reasons": ["auc 0.6 is under 0.85"]}
-    said = ending({"state": "rejected", "verdict": verdict, "metrics": {"auc": 0.6}})
+    said = sentence({"state": "rejected", "verdict": verdict, "metrics": {"auc": 0.6}})
     assert said == "not promoted: rejected: auc 0.6 is under 0.85 (auc 0.6)"
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        ("promoted", "headway.model.promoted"),
+        ("already champion", None),
+        ("keep champion", "headway.model.kept"),
+        ("held", "headway.model.held"),
+        ("not comparable", "headway.model.held"),
+        ("reject", "headway.model.rejected"),
+        ("rolled back", "headway.model.rejected"),
+    ],
+)
+def test_who_acts_on_a_run_hears_of_it_by_an_event(state, event):
+    record = {"run": "r", "state": state, "version": 3, "verdict": {"verdict": state, "reasons": ["why"]}}
+    found = ended(record)
+    assert found.event == event and found.word == ("promoted 3" if state == "promoted" else state)
+    assert event is None or found.facts["reasons"] == ["why"]

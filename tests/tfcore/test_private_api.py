@@ -20,6 +20,20 @@ def test_tapes_and_the_variables_that_they_watch():
     assert [found.ref() for found in watcher.watched_variables()] == [variable.ref()]
 
 
+def test_seeds_that_were_set_within_are_forgotten():
+    def drawn():
+        return [float(draw([])) for draw in (tf.random.uniform, keras.random.uniform)]
+
+    keras.utils.set_random_seed(7)
+    expected = [drawn(), drawn()]
+    keras.utils.set_random_seed(7)
+    found = [drawn()]
+    with private_api.seeds_kept():
+        keras.utils.set_random_seed(8)
+        drawn()
+    assert [*found, drawn()] == expected
+
+
 def test_kernels_traces_and_layers():
     assert {kernel.device_type for kernel in private_api.registered_kernels("MatMul")} >= {"CPU"}
     plain = tf.function(lambda x: x + 1)

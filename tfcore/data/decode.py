@@ -6,15 +6,16 @@ label, weight = Labeler(parameters.label)(columns)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from headway.records.spec import feature_spec
-from headway.schema.columns import LABEL, Column
+from headway.schema.columns import FURTHER, LABEL, Column
+from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import label_head
 from tfcore.ops.example_parser import parse_examples
-from tfcore.transform.parameters import LabelParameters
 from tfcore.transform.raw_column import RawColumn, raw_columns
 
 
@@ -70,40 +71,60 @@ class Decoder:
         return RawColumn(parsed[f"{column.name}/values" if column.is_list else column.name], present, None, lengths)
 
 
-class Labeler:
-    """Computes the label tensor of a task, and the rows' weights."""
+class _Values:
+    """The values of one label: the number, or the index of the class."""
 
-    def __init__(
-        self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None
-    ):
-        self._label, self._weight = label, weight
-        self._class_weights = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
-        self._table = None
+    def __init__(self, label: LabelParameters):
+        self._type, self._table = label.type, None
         if label.classes is not None:
             dtype = tf.string if label.type == "bytes" else tf.int64
             keys = tf.constant(list(label.classes), dtype)
             init = tf.lookup.KeyValueTensorInitializer(keys, tf.range(len(label.classes), dtype=tf.int64))
             self._table = tf.lookup.StaticHashTable(init, default_value=-1)
 
+    def __call__(self, column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
+        """(value, whether it is a known class or a finite number); what is not is 0."""
+        raw = column.plain()
+        if self._table is not None:
+            keys = raw if self._type != "float32" else tf.cast(tf.round(raw), tf.int64)
+            index = self._table.lookup(keys)
+            return tf.maximum(index, 0), index >= 0
+        valid = tf.ones_like(raw, tf.bool) if raw.dtype.is_integer else tf.math.is_finite(raw)
+        return tf.where(valid, raw, tf.zeros_like(raw)), valid
+
+
+class Labeler:
+    """Computes the label tensor of a task, and the rows' weights."""
+
+    def __init__(
+        self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None
+    ):
+        self._label, self._weight, self._values = label, weight, _Values(label)
+        self._class_weights = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
+        self._further = {FURTHER + each.name: _Values(each) for each in label.further}
+
     @property
     def needs(self) -> list[str]:
+        """The columns that the label and the weights are made of."""
         return [LABEL] + ([self._weight.name] if self._weight else [])
+
+    def further(self, columns: Mapping[str, RawColumn]) -> tf.Tensor | None:
+        """Further labels, float32 [rows, labels], NaN where a row has none; None of a model of one label."""
+        values = []
+        for name, values_of in self._further.items():
+            value, known = values_of(columns[name])
+            if (present := columns[name].present) is not None:
+                known &= present
+            values.append(tf.where(known, tf.cast(value, tf.float32), math.nan))
+        return tf.stack(values, 1) if values else None
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
         """(label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.
 
         A row whose label is not a known class or not finite, or whose weight is null or not finite, has weight 0.
         """
-        raw = columns[LABEL].plain()
-        if self._table is not None:
-            keys = raw if self._label.type != "float32" else tf.cast(tf.round(raw), tf.int64)
-            index = self._table.lookup(keys)
-            weight = tf.cast(index >= 0, tf.float32)
-            index = tf.maximum(index, 0)
-        else:
-            valid = tf.ones_like(raw, tf.bool) if raw.dtype.is_integer else tf.math.is_finite(raw)
-            # 0 times NaN is NaN, so the label goes as well as the weight
-            index, weight = tf.where(valid, raw, tf.zeros_like(raw)), tf.cast(valid, tf.float32)
+        index, known = self._values(columns[LABEL])
+        weight = tf.cast(known, tf.float32)  # 0 times NaN is NaN, so the label goes as well as the weight
         if self._class_weights is not None:
             weight *= tf.gather(self._class_weights, tf.cast(index, tf.int32))
         if self._weight is not None:

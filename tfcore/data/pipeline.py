@@ -36,6 +36,7 @@ from tfcore.data.shards import Batch, Holdout, HoldoutRows, Shards, kept_rows
 from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
+from tfcore.heads.multi_head import LABELS
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import SCOPE
 from tfcore.transform.raw_column import RawColumn
@@ -104,8 +105,7 @@ def training_dataset(
 
     def transformed(*piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = reader(*piece)
-        rows = transform(columns)
-        rows["label"], rows["weight"] = weighed(rows, *labeler(columns))
+        rows = labelled(transform(columns), columns, labeler)
         if groups is not None:
             rows[GROUP] = group_ids(columns[groups.column])
         return rows, shard, number
@@ -210,10 +210,15 @@ def training_plan(
     return Plan(counts, seed, window=window, cycle=cycle, block=block_of(shards))
 
 
-def weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Remove the transform's "usable" from the rows; an unusable row gets weight 0."""
+def labelled(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) -> Batch:
+    """Add label, weight, and "labels" where there are further ones; remove the transform's "usable": an unusable row gets
+    weight 0."""
+    label, weight = labeler(columns)
     usable = rows.pop("usable", None)
-    return label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
+    rows["label"], rows["weight"] = label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
+    if (further := labeler.further(columns)) is not None:
+        rows[LABELS] = further
+    return rows
 
 
 def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
@@ -276,8 +281,7 @@ def evaluation_dataset(
 
     def prepared(*piece: tf.Tensor) -> Batch:
         columns, shard, number = reader(*piece)
-        rows: Batch = dict(transform(columns)) if transform is not None else {}
-        rows["label"], rows["weight"] = weighed(rows, *labeler(columns))
+        rows = labelled(dict(transform(columns)) if transform is not None else {}, columns, labeler)
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
         for name in raw:
             column = columns[name]

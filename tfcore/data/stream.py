@@ -15,7 +15,7 @@ import tensorflow as tf
 from headway.errors import DataError
 from tfcore.augment.rows import Augment
 from tfcore.data.decode import Decoder, Labeler
-from tfcore.data.pipeline import weighed
+from tfcore.data.pipeline import labelled
 from tfcore.data.shards import Batch
 from tfcore.data.source import Feed
 from tfcore.transform.layer import Transform
@@ -40,9 +40,7 @@ def live_stacks(
 
     def prepared(_: tf.Tensor, record: tf.Tensor) -> Batch:
         columns = decoder(record)
-        rows: Batch = dict(transform(columns))
-        rows["label"], rows["weight"] = weighed(rows, *labeler(columns))
-        return rows
+        return labelled(dict(transform(columns)), columns, labeler)
 
     def varied(rows: tf.data.Dataset) -> tf.data.Dataset:
         if augment is None:

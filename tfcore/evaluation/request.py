@@ -15,7 +15,7 @@ from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 5
+VERSION = 6
 """Raised by whoever changes what evaluation writes for the same request."""
 
 
@@ -48,5 +48,9 @@ class EvaluateRequest(Frozen):
         default=(), description="stored columns that the predictions keep: those of slices, the group, keys"
     )
     item: str | None = Field(default=None, description="the column that names the item of a row, for its baselines")
+    group: str | None = Field(default=None, description="the column of a row's group, whose train items are left out")
+    ranks: int | None = Field(
+        default=None, ge=1, description="rank each row's item among all, and keep the best so many"
+    )
     train: tuple[Examples, ...] = Field(default=(), description="the train rows, for the item's baselines")
     batch_size: int = Field(default=4096, ge=1)

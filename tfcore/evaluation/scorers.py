@@ -19,13 +19,17 @@ from headway.errors import StoreError
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.evaluation.request import TrainedModel
-from tfcore.export.metadata import describe_model
+from tfcore.export.metadata import ServedLabel, describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.graph.function import GraphFunction
 from tfcore.heads.base import Head
+from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import label_head
+from tfcore.heads.user_head import UserHead
 from tfcore.models import build
-from tfcore.transform.parameters import LabelParameters, TransformParameters
+from tfcore.models.towers.item_index import ItemIndex
+from tfcore.models.towers.two_towers import as_vectors
+from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import DTYPES
 
 Batch = Mapping[str, tf.Tensor]
@@ -37,12 +41,23 @@ class Incompatible(Exception):
 
 class Scores:
     """One batch's `predictions` as the model gave them (float32), `exact` in float64: from the model's outputs where they
-    are at hand, so that rows that float32 probabilities cannot tell apart are no ties."""
+    are at hand, so that rows that float32 probabilities cannot tell apart are no ties. `losses` [rows] where predictions do
+    not tell the loss of a row, as those of a task of the user's own. `further`: the exact predictions of further labels by
+    name, as far as the model has them."""
 
-    def __init__(self, head: Head, predictions: Any, outputs: Any = None):
+    def __init__(
+        self,
+        head: Head,
+        predictions: Any,
+        outputs: Any = None,
+        losses: Any = None,
+        further: Mapping[str, Scores] | None = None,
+    ):
+        self.losses: NDArray[np.float64] | None = None if losses is None else np.asarray(losses, np.float64)
         self.predictions: NDArray[np.float32] = np.asarray(predictions, np.float32)
         exact = None if outputs is None else head.exact(np.asarray(outputs, np.float64))
         self.exact: NDArray[np.float64] = self.predictions.astype(np.float64) if exact is None else exact
+        self.further = {name: scores.exact for name, scores in (further or {}).items()}
 
 
 class TrainedScorer:
@@ -53,8 +68,11 @@ class TrainedScorer:
     transforms = True
 
     def __init__(self, trained: TrainedModel, parameters: TransformParameters):
+        self._trained, self._parameters = trained, parameters
+        self._users: Any = None
         self._head = label_head(parameters.label)
         self._inputs = tuple(parameters.inputs())
+        self._with_losses = isinstance(self._head.main, UserHead)
         self._model = build.build(trained.config, parameters, seed=trained.seed, module=trained.module)
         build.load_weights(self._model, trained.path / build.WEIGHTS)
         self._predict: GraphFunction | None = None
@@ -64,17 +82,37 @@ class TrainedScorer:
         return self._predict.traces if self._predict else 0
 
     def __call__(self, batch: Batch) -> Scores:
-        inputs = {name: batch[name] for name in self._inputs}
+        names = (*self._inputs, "label", "weight") if self._with_losses else self._inputs
+        inputs = {name: batch[name] for name in names}
         if self._predict is None:
             specs = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in inputs.items()}
             # not compiled: the exported graph is not either, and predictions are compared with its
             self._predict = GraphFunction(self._outputs, {"inputs": specs})
-        output, predictions = self._predict(inputs=inputs)
-        return Scores(self._head, predictions, output)
+        found = self._predict(inputs=inputs)
+        output = found["outputs"]
+        further = {
+            each.name: Scores(each.head, each.head.predictions(output[:, each.at]), output[:, each.at])
+            for each in self._head.further
+        }
+        return Scores(self._head, found["predictions"], output, found.get("losses"), further)
 
-    def _outputs(self, inputs: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        output = tf.cast(self._model(inputs, training=False), tf.float32)
-        return output, self._head.predictions(output)
+    def items(self) -> ItemIndex | None:
+        """The index of the items that the training left; None where it left none."""
+        return ItemIndex.load(self._trained.path, self._model, self._trained.config, self._parameters)
+
+    def users(self, batch: Batch) -> NDArray[np.float32]:
+        """The users' vectors of two towers, float32 [rows, n]."""
+        if self._users is None:
+            self._users = tf.function(lambda inputs: as_vectors(self._model, "user", inputs), autograph=False)
+        found: NDArray[np.float32] = self._users({name: batch[name] for name in self._inputs}).numpy()
+        return found
+
+    def _outputs(self, inputs: Batch) -> dict[str, tf.Tensor]:
+        outputs = tf.cast(self._model({name: inputs[name] for name in self._inputs}, training=False), tf.float32)
+        found = {"outputs": outputs, "predictions": self._head.predictions(outputs)}
+        return found | (
+            {"losses": self._head.main.loss(inputs, outputs[:, : self._head.own])} if self._with_losses else {}
+        )
 
 
 class SavedModelScorer:
@@ -106,6 +144,12 @@ class SavedModelScorer:
             raise Incompatible(f"it has no output {self._output!r} for a {label.task} label; it has {', '.join(names)}")
         width = names[self._output].shape.as_list()[1:]
         classes = len(label.classes or ())
+        described = describe_model(path).labels
+        self._further = [
+            each
+            for each in self._head.further
+            if described.get(each.name) == ServedLabel(task=each.head.task.name, classes=each.head.classes)
+        ]
         if self._task.per_class and width != [classes]:
             raise Incompatible(f"it has {width[0] if width else 1} classes, and the label has {classes}")
 
@@ -126,8 +170,22 @@ class SavedModelScorer:
         predictions = outputs[self._output].numpy()
         if self._task.per_class:
             self._check_classes(predictions, outputs.get("class"), batch["valid"].numpy())
-        logits = outputs.get("logit")
-        return Scores(self._head, predictions, None if logits is None else logits.numpy()[:, None])
+        further = {
+            each.name: self._scores(each.head, outputs, f"{each.name}/{each.head.task.output}", f"{each.name}/logit")
+            for each in self._further
+        }
+        return self._scores(self._head, outputs, self._output, "logit", further)
+
+    @staticmethod
+    def _scores(
+        head: Head,
+        outputs: Mapping[str, tf.Tensor],
+        name: str,
+        logit: str,
+        further: Mapping[str, Scores] | None = None,
+    ) -> Scores:
+        logits = outputs.get(logit)
+        return Scores(head, outputs[name].numpy(), None if logits is None else logits.numpy()[:, None], further=further)
 
     def _check_classes(self, scores: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
         """Raise Incompatible unless the model names the same class as the label for the most likely probability."""

@@ -3,9 +3,11 @@
     predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
 
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
-prediction (a probability, probabilities, or the number; float64), and the columns that are asked for: numbers as they are
-stored, texts as UTF-8. Beside a training's model `out/predictions-linear.parquet` has those of the linear baseline that it left,
-the same columns; with `item`, `-popularity` and `-item_mean` are those of `tfcore.evaluation.item_baselines`.
+prediction (a probability, probabilities, or the number; float64), row_loss (of a task of the user's own), and the columns that
+are asked for: numbers as they are stored, texts as UTF-8. Beside a training's model `out/predictions-linear.parquet` has those of
+the linear baseline that it left, the same columns; with `item`, `-popularity` and `-item_mean` are those of
+`tfcore.evaluation.item_baselines`. With `ranks` the predictions of two towers have the columns
+of `tfcore.evaluation.whole_index`.
 `out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is computed from
 these files (`headway.evaluation.results.stage`), so that another metric needs no other pass. Memory holds a few batches, and at
 the end label, weight and prediction.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
+from headway.evaluation.further_labels import label_column, prediction_column
 from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.monitor import Monitor
@@ -39,7 +42,10 @@ from tfcore.evaluation.item_baselines import ItemCounts
 from tfcore.evaluation.kept_column import kept_column
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
+from tfcore.evaluation.whole_index import KnownItems, WholeIndex
 from tfcore.graph.retrace import RetraceGuard
+from tfcore.heads.label_parameters import LabelParameters
+from tfcore.heads.multi_head import LABELS
 from tfcore.heads.table import label_task
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
@@ -122,21 +128,20 @@ def _predict(
 def _check(request: EvaluateRequest, shards: Shards) -> None:
     if not shards.total:
         raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
-    names = [column.name for column in shards.columns]
+    names, where = [column.name for column in shards.columns], "evaluation.slices, gate.thresholds"
     for name in request.columns:
         if name not in names:
-            raise ConfigError(f"{name!r} is not a stored column", where="evaluation.slices", fix=suggest(name, names))
+            raise ConfigError(f"{name!r} is not a stored column", where=where, fix=suggest(name, names))
         if name in metrics.OWN:
             problem = f"{name!r} cannot be sliced by: predictions have a column of that name"
-            raise ConfigError(problem, where="evaluation.slices")
+            raise ConfigError(problem, where=where)
 
 
 def _metrics(task: Task, predictions: Path) -> dict[str, float | None]:
-    read = metrics.OWN
-    if any(metric.reads_columns for metric in task.metrics):  # a task of the user's own may read any
-        read = tuple(pq.read_schema(predictions).names)
-    table = pq.read_table(predictions, columns=list(read))
-    return metrics.measured(task.metrics, metrics.rows_of(table, task, columns=len(read) > len(metrics.OWN)))
+    names = pq.read_schema(predictions).names
+    reads_columns = any(metric.reads_columns for metric in task.metrics)  # a task of the user's own may read any
+    table = pq.read_table(predictions, columns=[name for name in names if reads_columns or name in metrics.OWN])
+    return metrics.measured(task.metrics, metrics.rows_of(table, task, columns=reads_columns))
 
 
 def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedModelScorer:
@@ -191,6 +196,38 @@ class _Files(contextlib.ExitStack):
         self._waiting[name] = []
 
 
+def _index(
+    request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, stager: Stager | None
+) -> Callable[[dict[str, tf.Tensor], pa.Table], dict[str, pa.Array]] | None:
+    """What ranks the items of a batch's rows among all items; None where there is no index."""
+    item, group = request.item, request.group
+    if request.ranks is None or item is None or group is None or not isinstance(scorer, TrainedScorer):
+        return None
+    if (items := scorer.items()) is None:
+        return None
+
+    def places(values: pa.Array) -> NDArray[np.int64]:
+        there = np.asarray(values.is_valid())
+        filled = values.fill_null("" if items.texts else 0)
+        found = items.places(tf.constant(filled.to_pylist(), tf.string if items.texts else tf.int64)).numpy()
+        return np.where(there, found, -1)
+
+    known = KnownItems.of(shards_of(request.train, stager), item, group, places)
+    index = WholeIndex(items.vectors.numpy(), places, known, request.ranks)
+
+    def columns(batch: dict[str, tf.Tensor], table: pa.Table) -> dict[str, pa.Array]:
+        users = scorer.users(batch)[: len(table)]
+        return index.columns(users, *(table.column(name).combine_chunks() for name in (item, group)))
+
+    return columns
+
+
+def _with(table: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
+    for name, values in columns.items():
+        table = table.append_column(name, values)
+    return table
+
+
 def _write(
     request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, shards: Shards, out: Path, monitor: Monitor
 ) -> tuple[int, NDArray[np.float32]]:
@@ -208,17 +245,20 @@ def _write(
     first: list[NDArray[np.float32]] = []
     rows = kept = 0
     linear, items = _linear(request), _items(request, shards.stager)
+    index = _index(request, scorer, shards.stager)
     with _Files(out) as files:
         for batch in safe(dataset, shards):
             monitor.check()
             scores = scorer(batch)
             # only the last batch is padded, and only at its end
             valid = int(np.count_nonzero(batch["valid"]))
-            table = _table(label_task(request.transform.label), batch, scores, request.columns, rows, valid)
-            files.write(PREDICTIONS, table)
+            table = _table(request.transform.label, batch, scores, request.columns, rows, valid)
+            ranks = {} if index is None else index(batch, table)
+            files.write(PREDICTIONS, _with(table, ranks))
             others = {} if items is None else items.predictions(table.column(request.item).combine_chunks())
             if linear is not None:
                 others[NAME] = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+            table = table.drop_columns([prediction_column(name) for name in scores.further])  # the model's, not theirs
             place = table.schema.get_field_index(PREDICTION)
             for name, predicted in others.items():
                 files.write(_file(name), table.set_column(place, PREDICTION, _predictions(predicted)))
@@ -236,16 +276,29 @@ def _write(
 
 
 def _table(
-    task: Task, batch: dict[str, tf.Tensor], scores: Scores, kept: Sequence[str], start: int, count: int
+    parameters: LabelParameters,
+    batch: dict[str, tf.Tensor],
+    scores: Scores,
+    kept: Sequence[str],
+    start: int,
+    count: int,
 ) -> pa.Table:
     """The first `count` rows of a batch as they are written; `start` is the number of the first."""
-    label = batch["label"].numpy()[:count]
+    label, task = batch["label"].numpy()[:count], label_task(parameters)
     columns: dict[str, Any] = {
         "row": pa.array(np.arange(start, start + count)),
         "label": pa.array(label.astype(np.int64 if task.has_classes else np.float64)),
         "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
         PREDICTION: _predictions(scores.exact[:count]),
     }
+    if scores.losses is not None:
+        columns[metrics.ROW_LOSS] = pa.array(scores.losses[:count])
+    for number, each in enumerate(parameters.further):
+        values = batch[LABELS].numpy()[:count, number].astype(np.float64)
+        further = pa.array(values, mask=np.isnan(values))
+        columns[label_column(each.name)] = further.cast(pa.int64()) if label_task(each).has_classes else further
+        if each.name in scores.further:
+            columns[prediction_column(each.name)] = _predictions(scores.further[each.name][:count])
     for name in kept:
         present = batch[f"raw/{name}/present"].numpy()[:count]
         columns[name] = kept_column(batch[f"raw/{name}"].numpy()[:count], present)

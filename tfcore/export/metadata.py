@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.errors import StoreError
 from headway.schema.columns import Column
 from headway.tasks.table import TaskName
@@ -26,7 +26,17 @@ NEEDED: dict[str, tuple[str, ...]] = {"onnx": ("tf2onnx", "onnxruntime")}
 """Packages that a format needs beyond Headway's own."""
 
 
-class ModelMetadata(Frozen):
+class ServedLabel(Frozen):
+    """One further label of a model of several heads; its outputs are called `name/output`."""
+
+    task: TaskName
+    classes: tuple[str | int, ...] = ()
+    """In the order of its probabilities."""
+
+
+class ModelMetadata(Grown):
+    newer = ("labels",)
+
     columns: tuple[Column, ...]
     """The raw columns, as they are coerced before they go in."""
     task: TaskName
@@ -34,6 +44,8 @@ class ModelMetadata(Frozen):
     """The names of the signatures' tensors, where they are not those of the columns."""
     classes: tuple[str | int, ...] = ()
     """Of a multiclass model, in the order of its probabilities."""
+    labels: dict[str, ServedLabel] = Field(default={})
+    """Further labels, by name."""
 
 
 class FormatFile(Frozen):

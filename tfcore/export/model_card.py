@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.messages import counted, number, signed, some
+from headway.evaluation.results.threshold import AS_CONFIGURED
+from headway.messages import counted, number, signed, some, window_text
 from headway.schema.columns import Column
 from tfcore.export.metadata import ModelMetadata, OtherFormats
 from tfcore.export.signatures import DEFAULT, Signature
@@ -68,14 +69,18 @@ def _predicts(described: ModelMetadata, facts: CardFacts, signatures: Mapping[st
     outputs = ", ".join(f"`{tensor.name}`" for tensor in signatures[DEFAULT].outputs)
     label = f" of `{facts.label}`" if facts.label else ""
     classes = f" The classes are {some(described.classes, 20, repr)}." if described.classes else ""
-    return f"A {described.task} model{label}. It gives {outputs} for each row.{classes}"
+    further = [
+        f" It also predicts `{name}` ({of.task}), as `{name}/...`"
+        + (f"; the classes are {some(of.classes, 20, repr)}." if of.classes else ".")
+        for name, of in described.labels.items()
+    ]
+    return f"A {described.task} model{label}. It gives {outputs} for each row.{classes}{''.join(further)}"
 
 
 def _data(facts: CardFacts) -> str:
     lines = []
     if facts.spans:
-        window = facts.spans[0] if len(facts.spans) == 1 else f"{facts.spans[0]} to {facts.spans[-1]}"
-        lines.append(f"- window: {window}, {counted(len(facts.spans), 'span')}")
+        lines.append(f"- window: {window_text(facts.spans)}, {counted(len(facts.spans), 'span')}")
     rows = {"trained on": facts.train_rows, "evaluated on": facts.eval_rows}
     lines += [f"- {what}: {counted(n, 'row')}" for what, n in rows.items() if n is not None]
     lines += [f"- seed: {facts.seed}"] if facts.seed is not None else []
@@ -85,7 +90,7 @@ def _data(facts: CardFacts) -> str:
 def _quality(facts: CardFacts) -> str:
     verdict = facts.verdict or {}
     baselines = (verdict.get("metrics") or {}).get("baselines") or {}
-    if not facts.metrics and not verdict:
+    if not facts.metrics and not verdict and facts.threshold is None:
         return ""
     text = "## Quality, on eval rows\n"
     if facts.metrics:
@@ -98,7 +103,9 @@ def _quality(facts: CardFacts) -> str:
             rows.append([*row, *(number(of.get(metric)) for of in baselines.values())])
         text += "\n" + _table(rows) + "\n"
     if (threshold := facts.threshold) is not None and threshold.get("value") is not None:
-        text += f"\nThreshold for {threshold['rule']}: **{number(threshold['value'])}**, chosen on {threshold['chosen_on']}.\n"
+        rule = threshold["rule"] if threshold["rule"] == AS_CONFIGURED else f"for {threshold['rule']}"
+        text += f"\nThreshold {rule}: **{number(threshold['value'])}**, chosen on {threshold['chosen_on']}. "
+        text += "`classify` decides at it where a request names no other.\n"
         rows = [["at the threshold", "value", "interval"], ["---"] * 3]
         bounds = threshold.get("intervals") or {}
         rows += [[n, number(value), _interval(bounds.get(n))] for n, value in (threshold.get("metrics") or {}).items()]

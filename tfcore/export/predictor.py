@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,8 @@ class Predictor:
         """Predictions, a row for each row of `batch`.
 
         prediction is the probability (binary), the class (multiclass, string or int64) or the number, float32. Beside it
-        stand probabilities (multiclass, float32 [classes]) or quantiles (float32 [levels]).
+        stand probabilities (multiclass, float32 [classes]) or quantiles (float32 [levels]), and the same of each further
+        label, `name/prediction`.
         """
         inputs = [_Input(batch.column(c.name), c, self._names[c.name]) for c in self._described.columns]
         parts = []
@@ -96,17 +97,26 @@ class Predictor:
         shapes = {name: tensor.shape.as_list()[1:] for name, tensor in self._signature.structured_outputs.items()}
         empty = {name: np.zeros((0, *shape), np.float32) for name, shape in shapes.items() if None not in shape}
         values, described = empty | outputs, self._described
-        output = OWN_OUTPUT if ":" in described.task else task_of(described.task).output
-        if output == "probabilities":
-            kind = pa.string() if isinstance(described.classes[0], str) else pa.int64()
-            # the class is looked up here: as text out of TensorFlow it would be a Python object per row
-            best = pa.array(described.classes, kind).take(pa.array(values[output].argmax(1)))
-            columns = {"prediction": best, output: _column(values[output])}
-        elif output == "quantiles":
-            columns = {"prediction": _column(values["prediction"]), output: _column(values[output])}
-        else:
-            columns = {"prediction": _column(values[output])}
+        columns = _columns(values, described.task, described.classes)
+        for name, label in described.labels.items():
+            columns |= _columns(values, label.task, label.classes, f"{name}/")
         return pa.RecordBatch.from_pydict(columns)
+
+
+def _columns(
+    values: dict[str, NDArray[Any]], task: str, classes: Sequence[str | int], before: str = ""
+) -> dict[str, pa.Array]:
+    """The predictions of one label; `before` is what the names of its outputs and columns begin with."""
+    output = OWN_OUTPUT if ":" in task else task_of(task).output
+    column = _column(values[before + output])
+    if output == "probabilities":
+        kind = pa.string() if isinstance(classes[0], str) else pa.int64()
+        # the class is looked up here: as text out of TensorFlow it would be a Python object per row
+        best = pa.array(classes, kind).take(pa.array(values[before + output].argmax(1)))
+        return {f"{before}prediction": best, before + output: column}
+    if output == "quantiles":
+        return {f"{before}prediction": _column(values[f"{before}prediction"]), before + output: column}
+    return {f"{before}prediction": column}
 
 
 def _column(values: NDArray[Any]) -> pa.Array:

@@ -19,7 +19,8 @@ Request:
     shards          [{"path", "rows"}]: how many of its first rows to replay
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
     output          the signature output to compare
-    bound           the largest |difference| / max(1, |expected|) that is right
+    further         {another output to compare: its .npy file}
+    bound           the largest |difference| / max(1, |expected|, its deviation over the rows) that is right
     formats         null, or {"inputs": {input: [outputs of `transform`]}, "outputs": [...], "files": [{"format", "file"}]}: the
                     model behind the transform in other formats, to compare with `serving_nullable`
     measured        how many rows a timed call has, for each of the measurements: [1, 64]
@@ -109,30 +110,35 @@ def replay(request):
         "serving_default": (plain, simple),
         "serve_examples": ({"examples": np.array(as_examples(rows, request["columns"]), object)}, every),
     }
-    spread = float(np.nanstd(expected)) if np.isfinite(expected).any() else 0.0
-    worst, largest, everything = None, {}, expected
+    outputs = {request["output"]: expected}
+    outputs |= {name: np.load(path, allow_pickle=False) for name, path in request.get("further", {}).items()}
+    worst, largest = None, {}
     for name, (arrays, picked) in calls.items():
         if not len(picked):
             continue
-        signature, expected = model.signatures[name], everything[picked]
-        whole = call(signature, arrays)[request["output"]]
-        if whole.shape != expected.shape:
-            return {"error": f"{name} gives {request['output']} of shape {whole.shape}, expected {expected.shape}"}
-        cut = in_batches(signature, arrays, uneven(len(expected), len(request["columns"])))[request["output"]]
+        signature = model.signatures[name]
+        at_once = call(signature, arrays)
+        cut = in_batches(signature, arrays, uneven(len(picked), len(request["columns"])))
         largest[name] = 0.0
-        # a batch of one row goes through other kernels, whose rounding grows with the outputs' range
-        for batches, outputs, least in (("one", whole, 1.0), ("uneven", cut, max(1.0, spread))):
-            difference = scaled_difference(outputs, expected, least)
+        answers = [("one", output, at_once) for output in outputs] + [("uneven", output, cut) for output in outputs]
+        for batches, output, answer in answers:
+            expected, found = outputs[output][picked], answer[output]
+            if found.shape != expected.shape:
+                return {"error": f"{name} gives {output} of shape {found.shape}, expected {expected.shape}"}
+            # other batches go through other kernels, whose rounding grows with the outputs' range
+            spread = float(np.nanstd(outputs[output])) if np.isfinite(outputs[output]).any() else 0.0
+            difference = scaled_difference(found, expected, max(1.0, spread))
             row = int(difference.reshape(len(expected), -1).max(1).argmax())
             largest[name] = max(largest[name], float(difference.max()))
             if worst is None or float(difference.max()) > worst["difference"]:
                 worst = {
                     "signature": name,
+                    "output": output,
                     "batches": batches,
                     "row": int(picked[row]),
                     "difference": float(difference.max()),
                     "expected": np.ravel(expected[row])[:20].tolist(),
-                    "found": np.ravel(outputs[row])[:20].tolist(),
+                    "found": np.ravel(found[row])[:20].tolist(),
                     "columns": {
                         column: _json_value(values[picked[row]], present[picked[row]])
                         for column, (values, present) in rows.items()
@@ -140,7 +146,7 @@ def replay(request):
                 }
     answer = {
         "ok": max(largest.values()) <= request["bound"],
-        "rows": len(everything),
+        "rows": len(every),
         "largest_difference": max(largest.values()),
         "bound": request["bound"],
         "signatures": largest,
@@ -153,7 +159,7 @@ def replay(request):
     if request.get("formats"):
         answer["formats"] = other_formats(request, model, inputs)
     if worst is not None and not answer["ok"]:
-        answer |= cause(model, worst["signature"], calls, request)
+        answer |= cause(model, worst["signature"], calls, request | {"output": worst["output"]})
     return answer
 
 

@@ -14,6 +14,7 @@ import importlib.util
 import queue
 import tempfile
 import time
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def replay_request(
     bound: float,
     measured: Sequence[int] = (),
     formats: OtherFormats | None = None,
+    further: Mapping[str, Path] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
     """Build the request to the replay script, which documents it."""
     names = tensor_names(columns)
@@ -107,6 +109,7 @@ def replay_request(
         "shards": list(shards),
         "expected": str(expected),
         "output": output,
+        "further": {name: str(path) for name, path in further.items()},
         "bound": bound,
         "measured": list(measured),
         "formats": None if formats is None else formats.model_dump(mode="json"),

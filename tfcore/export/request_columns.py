@@ -62,10 +62,31 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
     return {column.name: raw[column.name] for column in columns}
 
 
+def rows_of(columns: Mapping[str, RawColumn]) -> tf.Tensor:
+    """How many rows the columns have; int32 scalar."""
+    one = next(iter(columns.values()))
+    return tf.shape(one.values if one.lengths is None else one.lengths)[0]
+
+
+def list_of(name: str, tensors: Tensors, inputs: Sequence[Tensor], rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A list that is no column: (its values [rows, longest], bool of the same shape, which of them count).
+
+    Raises:
+        tf.errors.InvalidArgumentError: (while running) it has neither one row nor as many as there are.
+    """
+    values, group = tensors[name], next(group for group in pack(inputs) if _kind(group) == "length")
+    given = tf.shape(values)[0]
+    fits = tf.debugging.Assert((given == rows) | (given == 1), [f"{name} has", given, "rows, and there are", rows])
+    with tf.control_dependencies([fits]):
+        values = tf.broadcast_to(values, [rows, tf.shape(values)[1]])
+    longest = tf.shape(values, tf.int64)[1]
+    lengths = _companions(group, tensors, rows)[_place(group, name + LENGTH)]
+    return values, tf.sequence_mask(tf.where(lengths < 0, longest, tf.minimum(lengths, longest)), longest)
+
+
 def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> dict[str, RawColumn]:
     """The given columns and all others of `columns`: null, or where they cannot be null 0 or an empty text or list."""
-    one = next(iter(given.values()))
-    rows = tf.shape(one.values if one.lengths is None else one.lengths)[0]
+    rows = rows_of(given)
 
     def blank(column: Column) -> RawColumn:
         present = tf.zeros([rows], tf.bool) if column.nullable else None

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
@@ -27,14 +26,14 @@ from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.tasks.base import Task
-from headway.tasks.table import task_of
 from tfcore.export.formats import write_formats
-from tfcore.export.metadata import Format, ModelMetadata, describe_model, write_description
+from tfcore.export.metadata import Format, ModelMetadata, ServedLabel, describe_model, write_description
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts, model_card
 from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
-from tfcore.export.request_columns import of_examples, of_tensors, with_blanks
+from tfcore.export.request_columns import list_of, of_examples, of_tensors, rows_of, with_blanks
 from tfcore.export.signatures import (
+    EXCLUDE,
     Signature,
     Tensor,
     describe,
@@ -50,13 +49,12 @@ from tfcore.heads.base import Head
 from tfcore.heads.table import head_of, label_head
 from tfcore.models.build import build, load_weights
 from tfcore.models.config import ModelConfig
-from tfcore.models.towers.item_index import FILE as ITEMS
 from tfcore.models.towers.item_index import ItemIndex
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
-VERSION = 5
+VERSION = 6
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -107,9 +105,7 @@ class Served(tf.Module):
         if (index := self._index) is not None:
             users = tuple(column for column in self._columns if column.name not in index.item)
             answers["embed"] = lambda _, columns: index.embed(self.transform(columns))
-            answers["top_k"] = lambda tensors, columns: index.top_k(
-                self.transform(with_blanks(columns, self._columns)), tensors["k"]
-            )
+            answers["top_k"] = lambda tensors, columns: self._best(index, tensors, columns, signatures["top_k"])
 
         def function(name: str) -> Any:
             inputs = signatures[name].inputs
@@ -150,6 +146,10 @@ class Served(tf.Module):
         ).get_concrete_function()
         return sorted(gathered, key=lambda tensor: tensor.name)
 
+    def _best(self, index: ItemIndex, tensors: Tensors, columns: dict[str, RawColumn], signature: Signature) -> Tensors:
+        excluded = list_of(EXCLUDE, tensors, signature.inputs, rows_of(columns))
+        return index.top_k(self.transform(with_blanks(columns, self._columns)), tensors["k"], *excluded)
+
     def _classified(self, tensors: Tensors, columns: Mapping[str, RawColumn]) -> Tensors:
         classify = self._head.task.classify(self._head.classes)
         assert classify is not None
@@ -176,11 +176,12 @@ def save(
     predict: Predict,
     variables: Sequence[tf.Variable],
     columns: Sequence[Column],
-    task: Task | str,
+    task: Head | Task | str,
     classes: Sequence[str | int] | None = None,
     progress: Callable[[str], None] = lambda step: None,
     images: Mapping[str, bytes] | None = None,
     index: ItemIndex | None = None,
+    threshold: float | None = None,
 ) -> dict[str, Signature]:
     """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
 
@@ -188,21 +189,22 @@ def save(
         progress: told what is done next.
         images: of columns that hold images, what stands for one; see `tfcore.export.warm_up.black_image`.
         index: of a model of two towers: for the signatures `embed` and `top_k`.
+        threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
     """
+    head = head_of(task, classes)
     served = Served(
         transform=transform,
         predict=predict,
         columns=columns,
         variables=variables,
-        task=task,
-        classes=classes,
+        task=head,
         index=index,
     )
     progress("tracing the transform")
-    signatures = describe(columns, task, classes, served.transformed())
+    signatures = describe(columns, head.task, head.classes, served.transformed(), threshold, served=head.described())
     if index is not None:
         signatures |= describe_towers(columns, index.item, index.width, index.texts)
     functions = served.functions(signatures)
@@ -229,7 +231,11 @@ def save(
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
     renamed = {column: name for column, name in tensor_names(columns).items() if name != column}
     described = ModelMetadata(
-        columns=tuple(columns), task=task_of(task).name, inputs=renamed, classes=tuple(classes or ())
+        columns=tuple(columns),
+        task=head.task.name,
+        inputs=renamed,
+        classes=head.classes,
+        labels={each.name: ServedLabel(task=each.head.task.name, classes=each.head.classes) for each in head.further},
     )
     write_description(path, described)
     progress("writing requests that warm a server up")
@@ -279,27 +285,13 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     load_weights(model, request.trained / WEIGHTS)
     monitor.check()
     path = out / "saved_model"
-    predict = predictor(model, label_head(label))
-    index = None
-    if (items := request.trained / ITEMS).exists():
-        with np.load(items, allow_pickle=False) as rows:
-            index = ItemIndex(model, request.model, request.transform, dict(rows))
-    signatures = save(
-        path,
-        transform=transform_of(request.transform, request.preprocess),
-        predict=predict,
-        variables=[variable.value for variable in model.variables],
-        columns=request.transform.raw,
-        task=label.task,
-        classes=label.classes,
-        progress=Steps(monitor),
-        images={
-            fitted.column.name: black_image(fitted.ops[-1])
-            for fitted in request.transform.fitted
-            if fitted.pixels is not None
-        },
-        index=index,
+    index = ItemIndex.load(request.trained, model, request.model, request.transform)
+    transform = transform_of(request.transform, request.preprocess)
+    threshold = ((request.card and request.card.threshold) or {}).get("value")
+    signatures = save_model(
+        path, model, transform, request.transform, index=index, threshold=threshold, progress=Steps(monitor)
     )
+    predict = predictor(model, label_head(label))
     formats = None
     if request.formats:
         formats = write_formats(path, request.formats, predict, request.transform)
@@ -316,6 +308,38 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         "bytes": size,
         "signatures": {name: signature.model_dump(mode="json") for name, signature in signatures.items()},
     } | ({} if formats is None else {"formats": formats.model_dump(mode="json")})
+
+
+def save_model(
+    path: Path,
+    model: Any,
+    transform: tf.Module,
+    parameters: TransformParameters,
+    *,
+    index: ItemIndex | None = None,
+    threshold: float | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+) -> dict[str, Signature]:
+    """Write a Keras model behind its transform as a SavedModel; see `save`.
+
+    Args:
+        transform: of `parameters`.
+    """
+    head = label_head(parameters.label)
+    return save(
+        path,
+        transform=transform,
+        predict=predictor(model, head),
+        variables=[variable.value for variable in model.variables],
+        columns=parameters.raw,
+        task=head,
+        progress=progress,
+        images={
+            fitted.column.name: black_image(fitted.ops[-1]) for fitted in parameters.fitted if fitted.pixels is not None
+        },
+        index=index,
+        threshold=threshold,
+    )
 
 
 def predictor(model: Any, head: Head | str, classes: Sequence[str | int] | None = None) -> Predict:

@@ -21,6 +21,9 @@ The signatures, frozen by a golden test:
 - `embed` and `top_k`, of a model of two towers: its vectors of a row, `user` and `item`, float32 [rows, n]; and of a row's user
   the `k` (int32, one number, default 10) best items of the index of train items, `items` [rows, k], with `scores`, the products
   of the vectors. `embed` has the inputs of `serving_nullable`, `top_k` those that are not the item's.
+  A row's `exclude`, a list of items, has them left out; by default it is empty, and what is no item is passed over.
+- With further labels `serving_default`, `serving_nullable` and `serve_examples` give the outputs of each by its name too:
+  `arr_delay/prediction`.
 - `transform`: the inputs of `serving_nullable`, the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can, with a part of its hash: "arr delay (min)" becomes
@@ -33,12 +36,15 @@ from collections.abc import Container, Sequence
 from typing import Literal
 
 from headway.config import Frozen
+from headway.errors import ConfigError
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT, tensor_name
 from headway.tasks.base import Output, Task
 from headway.tasks.table import task_of
 
 DEFAULT, NULLABLE = "serving_default", "serving_nullable"
+EXCLUDE = "exclude"
+"""The input of `top_k` with the items that are left out."""
 
 DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "float32": "float32", "bytes": "string"}
 
@@ -51,8 +57,8 @@ class Tensor(Frozen):
     shape: tuple[int | None, ...] = (None,)
     column: str | None = None
     """The raw column it carries, or whose presence or length it tells."""
-    default: bool | int | float | None = None
-    """What an input that is left out counts as."""
+    default: bool | int | float | tuple[()] | None = None
+    """What an input that is left out counts as; (): an empty list."""
 
 
 class Signature(Frozen):
@@ -117,10 +123,20 @@ def describe(
     task: Task | str,
     classes: Sequence[str | int] | None = None,
     transformed: Sequence[Tensor] = (),
+    threshold: float | None = None,
+    *,
+    served: Sequence[Output] | None = None,
 ) -> dict[str, Signature]:
-    """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
+    """All signatures of a model over these raw columns.
+
+    Args:
+        transformed: the transform's named outputs.
+        threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
+        served: the model's outputs; None: those of the task.
+    """
     task = task_of(task)
-    inputs, outputs = nullable_inputs(columns), tuple(map(_tensor, task.outputs(classes or ())))
+    inputs = nullable_inputs(columns)
+    outputs = tuple(map(_tensor, task.outputs(classes or ()) if served is None else served))
     signatures = {
         DEFAULT: Signature(inputs=raw_inputs(columns), outputs=outputs),
         NULLABLE: Signature(inputs=inputs, outputs=outputs),
@@ -128,9 +144,8 @@ def describe(
         "transform": Signature(inputs=inputs, outputs=tuple(transformed)),
     }
     if (classify := task.classify(classes or ())) is not None:
-        argument = Tensor(
-            name=classify.argument.name, dtype=classify.argument.dtype, shape=(), default=classify.default
-        )
+        default = classify.default if threshold is None or classify.argument.name != "threshold" else threshold
+        argument = Tensor(name=classify.argument.name, dtype=classify.argument.dtype, shape=(), default=default)
         signatures["classify"] = Signature(inputs=(*inputs, argument), outputs=tuple(map(_tensor, classify.outputs)))
     return signatures
 
@@ -142,7 +157,15 @@ def describe_towers(columns: Sequence[Column], item: Sequence[str], width: int, 
         item: the columns of the item.
         width: numbers in a vector.
         texts: whether items are named by texts; else by integers.
+
+    Raises:
+        ConfigError: a column is called like an input of `top_k`.
     """
+    taken = set(tensor_names(columns).values())
+    for name in ("k", EXCLUDE, EXCLUDE + LENGTH):
+        if name in taken:
+            problem = f"{name!r} is an input of the signature top_k, and a column is called so"
+            raise ConfigError(problem, where="columns", fix="rename the column in the source")
     vectors = tuple(Tensor(name=side, dtype="float32", shape=(None, width)) for side in ("user", "item"))
     users = nullable_inputs([column for column in columns if column.name not in item])
     best = (
@@ -150,7 +173,12 @@ def describe_towers(columns: Sequence[Column], item: Sequence[str], width: int, 
         Tensor(name="scores", dtype="float32", shape=(None, None)),
     )
     k = Tensor(name="k", dtype="int32", shape=(), default=10)
+    items = best[0].dtype
+    exclude = (
+        Tensor(name=EXCLUDE, dtype=items, shape=(None, None), column=EXCLUDE, default=()),
+        Tensor(name=EXCLUDE + LENGTH, dtype="int64", column=EXCLUDE, default=-1),
+    )
     return {
         "embed": Signature(inputs=nullable_inputs(columns), outputs=vectors),
-        "top_k": Signature(inputs=(*users, k), outputs=best),
+        "top_k": Signature(inputs=(*users, *exclude, k), outputs=best),
     }

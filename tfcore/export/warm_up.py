@@ -106,7 +106,7 @@ def _tag(number: int) -> bytes:
 def _made_up(tensor: Tensor, columns: Sequence[Column], images: Mapping[str, bytes]) -> NDArray[Any]:
     shape = [1 if size is None else size for size in tensor.shape]
     if tensor.dtype != "string":
-        return np.full(shape, 0 if tensor.default is None else tensor.default, tensor.dtype)
+        return np.full(shape, tensor.default or 0, tensor.dtype)
     value = images.get(tensor.column, b"") if tensor.column else _example(columns, images)
     array = np.empty(shape, object)
     array.fill(value)  # np.full would cut zero bytes off the end

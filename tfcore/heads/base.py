@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError
-from headway.tasks.base import Task
+from headway.tasks.base import Output, Task
 
 Batch = Mapping[str, Any]
 Tensors = dict[str, tf.Tensor]
@@ -39,11 +39,23 @@ class Head:
     """What a row's outputs are, for messages."""
     degree = 0
     """The loss grows with this power of the label's unit."""
+    further: tuple[FurtherHead, ...] = ()
+    """The heads of further labels over the same body; of one label none."""
     train_step: Callable[..., Any] | None = None
     """Of a user's own task: from (model, batch) to the loss and the gradients."""
 
     def __init__(self, task: Task, classes: Sequence[str | int] = ()):
         self.task, self.classes = task, tuple(classes)
+
+    @property
+    def main(self) -> Head:
+        """The head of the main label."""
+        return self
+
+    @property
+    def own(self) -> int:
+        """Columns of the model's output that are the main label's: the first ones."""
+        return self.outputs
 
     @property
     def label_dtype(self) -> tf.DType:
@@ -59,6 +71,12 @@ class Head:
         """
         raise NotImplementedError
 
+    def losses(
+        self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None
+    ) -> dict[str, tf.Tensor]:
+        """The parts that `loss` is the sum of, by label; the main label's is called "label"."""
+        return {"label": self.loss(batch, outputs, smoothing=smoothing)}
+
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
         """Return the prediction for each row."""
         return outputs[:, 0]
@@ -71,6 +89,10 @@ class Head:
         """The outputs of an exported model, as `task.outputs` describes them."""
         return {"prediction": self.predictions(outputs)}
 
+    def described(self) -> tuple[Output, ...]:
+        """The names, dtypes and shapes of the `served` outputs."""
+        return self.task.outputs(self.classes)
+
     def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
         """Return the outputs of the signature `classify` for `served` outputs and a request's argument, a scalar."""
         raise NotImplementedError
@@ -82,6 +104,19 @@ class Head:
     def start(self, label: Any) -> NDArray[np.float32] | None:
         """The bias of the last layer that predicts the train labels' distribution; None where it is zero."""
         return None
+
+
+class FurtherHead(NamedTuple):
+    """One of the further labels of a model of several heads."""
+
+    name: str
+    head: Head
+    weight: float
+    """Of its loss."""
+    unit: float
+    """What its loss is divided by: the label's deviation, to the loss's degree."""
+    at: slice
+    """Its columns of the model's output."""
 
 
 def label_scale(label: Any) -> tuple[float, float]:

@@ -34,7 +34,11 @@ class BinaryHead(Head):
 
     def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
         probability = predictions["probability"]
-        return {"decision": probability >= argument, "probability": probability}
+        return {
+            "decision": probability >= argument,
+            "probability": probability,
+            "threshold": tf.fill(tf.shape(probability), argument),
+        }
 
     def start(self, label: Any) -> NDArray[np.float32] | None:
         shares = class_shares(label)

@@ -62,7 +62,7 @@ def pairwise_loss(
         weights: [rows], not negative; in whole numbers the logistic loss is that of rows repeated so often.
         k: "lambdarank": only the first k ranks count. None: all.
         reduction: "sum" over groups; "mean" over pairs by weight ("logistic") or over groups that have a pair; scalar.
-        max_rows: no group has more. Under XLA the memory goes with groups * max_rows ** 2, and without it with
+        max_rows: no group has more. Under XLA the memory goes with groups * max_rows ** 2, and without `max_rows` with
             rows ** 2; a group that has more is an InvalidArgumentError, under XLA its loss NaN.
         native: True: only by the op in C++; False: only without it, which has a second derivative too. None: by the op
             where it is built and runs.

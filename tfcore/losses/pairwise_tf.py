@@ -1,8 +1,8 @@
-"""The pairwise loss in TensorFlow's own ops, used where the C++ op is not available. Differentiated by TensorFlow.
+"""The pairwise loss in TensorFlow's own ops, used where the C++ op is not available.
 
-Ranks, gains and discounts are worked out row by row; then a matrix of pairs for each group, all of one size: memory goes
-with groups * (rows of the largest group) ** 2. Under XLA, where the largest group is not known, one matrix of all rows
-with all rows stands in, unless `max_rows` bounds it.
+Ranks, gains and discounts are worked out row by row; then the pairs of each group in blocks of bounded memory
+(`tfcore.losses.pair_blocks`). Under XLA, where no shape may depend on the groups, one matrix of all rows with all rows
+stands in, or with `max_rows` one of that size for each group.
 
 As in the op it is all in float64: what a row's gradient sums up may cancel out, and in float32 the rest would be noise.
 """
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfcore.data.groups.group_ids import row_groups
 from tfcore.graph.xla import compiling
+from tfcore.losses.pair_blocks import Pairs
 
 
 def pairwise_sums(
@@ -65,7 +66,10 @@ def pairwise_sums(
         )
         finite &= held
         columns |= {"gain": gain, "discount": discount}
-    loss, pairs = _all_pairs(columns, row_splits, group, groups, max_rows)
+    if compiling():
+        loss, pairs = _matrix_sums(columns, row_splits, group, groups, max_rows)
+    else:
+        loss, pairs = Pairs.of(safe_labels, row_splits, group).sums(columns)
     # not a number: the loss of such a group, and its gradient for each row that is there
     spoilt = tf.where(finite, tf.zeros([], tf.float64), math.nan)
     loss, pairs = loss + spoilt * summed(tf.where(there, scores, 0)), pairs + spoilt
@@ -122,15 +126,14 @@ def _ndcg(
     return tf.where(tf.gather(held, group), gain / best, 0), discounts(scores), held
 
 
-def _all_pairs(
+def _matrix_sums(
     columns: dict[str, tf.Tensor], splits: tf.Tensor, group: tf.Tensor, groups: tf.Tensor, max_rows: int | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """(loss, pairs) of each group, from columns float64 [rows] whose weight is 0 where a row is not there."""
-    square = max_rows is None and compiling()
-    if not square:
-        sizes = splits[1:] - splits[:-1]
-        widest = tf.reduce_max(tf.concat([sizes, [0]], 0)) if max_rows is None else tf.constant(max_rows, splits.dtype)
-        places = splits[:-1, None] + tf.range(widest)
+    """(loss, pairs) of each group, from columns float64 [rows] whose weight is 0 where a row is not there; all shapes follow
+    from those of the arguments."""
+    square = max_rows is None
+    if max_rows is not None:
+        places = splits[:-1, None] + tf.range(max_rows, dtype=splits.dtype)
         inside = places < splits[1:, None]
         last = tf.maximum(tf.shape(group, splits.dtype)[0] - 1, 0)
         columns = {
@@ -157,7 +160,5 @@ def _all_pairs(
     if square:
         sums = tf.math.unsorted_segment_sum(both[0], group, groups)
     else:
-        sums = tf.reduce_sum(both, 1)
-        if max_rows is not None:
-            sums = tf.where(splits[1:, None] - splits[:-1, None] <= max_rows, sums, math.nan)
+        sums = tf.where(splits[1:, None] - splits[:-1, None] <= max_rows, tf.reduce_sum(both, 1), math.nan)
     return sums[:, 0], sums[:, 1]

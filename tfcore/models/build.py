@@ -11,10 +11,10 @@ TransformParameters: which numeric and categorical inputs there are, and what th
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import StoreError
+from headway.process import owned
 from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.heads.table import label_head
 from tfcore.models.config import ModelConfig
@@ -33,7 +34,8 @@ from tfcore.models.linear_path import linear_parts
 from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members
 from tfcore.models.precision import computing_in
 from tfcore.models.towers.two_towers import two_towers
-from tfcore.models.user_model import user_model
+from tfcore.models.user_model import Builder, made_by, user_model
+from tfcore.private_api import seeds_kept
 
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
@@ -49,6 +51,7 @@ def build(
     module: Path | None = None,
     knobs: KnobVariables | None = None,
     precision: str = "float32",
+    builder: Builder | None = None,
 ) -> keras.Model:
     """The untrained model of `config`.
 
@@ -60,27 +63,31 @@ def build(
         knobs: of a training; a user's function gets them by `tfcore.graph.knobs.knob`, a built-in model reads "dropout".
         precision: what the layers compute in while training; the variables are float32, and a model that is evaluated
             or exported computes in it too. What a built-in model gives out is float32 always.
+        builder: a function that makes the model, in place of one of the module.
 
     Raises:
         ConfigError: a user's function fails, or what it returns is not a model of the right shape.
     """
     knobs = knobs or KnobVariables()
     with seeded(seed), knobs.offered(), computing_in(precision):
+        if builder is not None:
+            return made_by(builder, layout, config.options, name=config.name, head=label_head(layout.label))
         if config.user_defined:
             return user_model(config, layout, module, label_head(layout.label))
         return _built_in(config, layout, seed, step)
 
 
-@contextmanager
+@contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Keras, NumPy and Python draw from `seed` inside; a user's model is then a pure function of it too."""
     states = random.getstate(), np.random.get_state()
-    keras.utils.set_random_seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+    with contextlib.nullcontext() if owned() else seeds_kept():
+        keras.utils.set_random_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
@@ -159,7 +166,7 @@ def _bias(config: ModelConfig, layout: Layout) -> Any:
 
 def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
     scale, centre = label_head(layout.label).units(layout.label)
-    if (scale, centre) == (1.0, 0.0):
+    if np.all(scale == 1.0) and np.all(centre == 0.0):
         return x
     return keras.layers.Rescaling(scale, offset=centre, dtype="float32", name="label_units")(x)
 

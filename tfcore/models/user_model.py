@@ -1,6 +1,7 @@
 """Models of a user's module: made by a function of theirs, and refused where Headway would not train all of them.
 
     model = user_model(config, layout, Path("my_models.py"))
+    model = made_by(function, layout, {}, name="my_models:two_towers", head=head)
 
 Headway calls the model and adds up its task's loss and what the model added with `add_loss`. What `compile` was given, and a
 `train_step` or `compute_loss` of the model's class, are Keras' own training loop's, which never runs here. Nor is all state
@@ -11,7 +12,7 @@ model's variables, so that no optimizer trains it, and no checkpoint and no expo
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import keras
 import tensorflow as tf
 
 from headway.errors import ConfigError
+from headway.messages import some
 from headway.user_code.loading import line_of, load_function
 from tfcore.graph.knobs import is_knob
 from tfcore.graph.python_errors import PythonOpError
@@ -36,6 +38,8 @@ METHODS = {
 }
 """What a subclass of keras.Model may override, and what that changes in Keras' own training."""
 _TABLES = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
+_ROWS = 2
+"""Of the batch that a model is tried with."""
 _SEQUENCES = (list, tuple, set, frozenset)
 _SELF = "_self_"
 """How TensorFlow's own lists of what an object holds begin."""
@@ -43,28 +47,60 @@ _KNOWN = ("keras", "tfcore")
 """Layers of these packages know what they hold."""
 
 
+Builder = Callable[..., keras.Model]
+"""A function of (layout, options) that makes a model."""
+
+
 def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:
-    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row."""
+    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row, or with further labels a
+    dict of each label's by its name, the main one's under "label"."""
     name = config.name
     if module is None:
         raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
     function = load_function(module, name.partition(":")[2])
+    return made_by(function, layout, config.options, name=name, head=head, file=module)
+
+
+def made_by(
+    function: Builder, layout: Any, options: Mapping[str, Any], *, name: str, head: Head, file: Path | None = None
+) -> keras.Model:
+    """The model that `function(layout, options)` makes, checked.
+
+    Args:
+        name: of the function, for messages.
+        file: it lies in.
+
+    Raises:
+        ConfigError: the function fails, or Headway could not train, keep or export what it returns.
+    """
     try:
-        model = function(layout, dict(config.options))
+        model = function(layout, dict(options))
+    except ConfigError:
+        raise
     except Exception as error:
-        raise ConfigError(
-            f"the function failed: {type(error).__name__}: {error}", where=f"{name} ({line_of(error, module)})"
-        ) from error
+        place = f"{name} ({line_of(error, file)})" if file else name
+        raise ConfigError(f"the function failed: {type(error).__name__}: {error}", where=place) from error
     if not isinstance(model, keras.Model):
         raise ConfigError(f"returned a {type(model).__name__}, not a keras.Model", where=name)
-    _check(model, name, layout, head)
-    return model
+    return _check(model, name, layout, head)
 
 
-def _check(model: keras.Model, name: str, layout: Any, head: Head) -> None:
-    _check_own_training(model, name)
-    rows = 2
-    example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
+class SideBySide(keras.Model):
+    """A model that gives a dict of outputs as one that gives them side by side, float32 [rows, outputs]."""
+
+    def __init__(self, model: keras.Model, names: Sequence[str]):
+        super().__init__(name=f"{model.name}_labels")
+        self.labelled, self.names = model, tuple(names)
+
+    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
+        outputs = self.labelled(inputs, training=training)
+        return tf.concat([tf.cast(outputs[name], tf.float32) for name in self.names], axis=1)
+
+
+def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Model:
+    """The checked model, which gives one tensor."""
+    check_own_training(model, name)
+    example = {name: tf.zeros([_ROWS, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     inputs = model.input if getattr(model, "inputs", None) else None
     if inputs is not None and (not isinstance(inputs, dict) or set(inputs) != set(example)):
         keys = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
@@ -81,21 +117,32 @@ def _check(model: keras.Model, name: str, layout: Any, head: Head) -> None:
         shapes = ", ".join(f"{key} {value.dtype.name} {['rows', *value.shape[1:]]}" for key, value in example.items())
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
-    shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
-    expected_shape = [rows, head.outputs]
-    if shape != expected_shape or not result.dtype.is_floating:
-        what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
-        raise ConfigError(
-            f"the model's output is {what}",
-            where=name,
-            fix=f"give float32 of shape ['rows', {expected_shape[1]}]: {head.meaning} for each row",
-        )
     _check_raw_variables(model, name)
     if not model.trainable_variables:
         raise ConfigError("the model has nothing to train", where=name)
+    widths = {"label": head.own} | {each.name: each.head.outputs for each in head.further}
+    if head.further and isinstance(result, dict):
+        if set(result) != set(widths):
+            problem = f"the model's outputs are {some(sorted(result), 5)}"
+            raise ConfigError(problem, where=name, fix=f"give a dict of {', '.join(widths)}")
+        for label, width in widths.items():
+            _check_output(result[label], width, f"output {label!r}", name, f"the outputs of {label}")
+        model = SideBySide(model, [*widths])
+        model(example, training=False)
+        return model
+    _check_output(result, head.outputs, "output", name, head.meaning)
+    return model
 
 
-def _check_own_training(model: keras.Model, where: str) -> None:
+def _check_output(result: Any, width: int, called: str, where: str, meaning: str) -> None:
+    shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
+    if shape != [_ROWS, width] or not result.dtype.is_floating:
+        what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
+        fix = f"give float32 of shape ['rows', {width}]: {meaning} for each row"
+        raise ConfigError(f"the model's {called} is {what}", where=where, fix=fix)
+
+
+def check_own_training(model: keras.Model, where: str) -> None:
     """ConfigError when `model` is compiled or overrides how Keras trains it, with what to write instead."""
     for method, what in METHODS.items():
         owner = _owner(model, method)

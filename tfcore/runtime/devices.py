@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from headway.errors import ConfigError
 from headway.process import owned
 
 
@@ -23,6 +24,26 @@ def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: No
     """
     if not owned():
         return _threads_there_are(threads, log)
+    try:
+        return deterministic_process(threads)
+    except ConfigError:
+        return _threads_there_are(threads, log)
+
+
+def deterministic_process(threads: int | None = None) -> int:
+    """Make TensorFlow deterministic in this whole process: deterministic ops, exact float32 products, a fixed seed and, where
+    nothing was computed yet, the number of threads. The same training then ends at the same bits; ops that draw unseeded
+    random numbers draw from the fixed seed, or refuse.
+
+    Args:
+        threads: that compute; None: as many as there are cores.
+
+    Returns:
+        The number of threads that compute.
+
+    Raises:
+        ConfigError: TensorFlow computes with another number of threads already.
+    """
     tf.config.experimental.enable_op_determinism()
     # a GPU would round what it multiplies to 10 bits, and what a CPU serves would be other predictions by a thousandth
     tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -32,7 +53,12 @@ def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: No
         tf.config.threading.set_intra_op_parallelism_threads(count)
         tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
-        return _threads_there_are(threads, log)
+        actual = _threads_there_are(None, lambda line: None)
+        if threads not in (None, actual):
+            problem = f"TensorFlow computes with {actual} threads already, so {threads} cannot be set"
+            fix = "call deterministic_process before anything else of TensorFlow"
+            raise ConfigError(problem, where="deterministic_process", fix=fix) from None
+        return actual
     return count
 
 

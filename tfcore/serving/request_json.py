@@ -69,7 +69,7 @@ class SignatureReader:
         by_name = {column.name: column for column in columns}
         self._arguments = {t.name: t for t in signature.inputs if t.shape == ()}
         rows = [t for t in signature.inputs if t.shape != ()]
-        companions = {t.name for t in rows if t.default is not None}
+        companions = {t.name for t in rows if t.default is not None and len(t.shape) == 1}
         self._values = [(t, by_name.get(t.column or "")) for t in rows if t.name not in companions]
         self._companions = {t.name: t for t in rows if t.name in companions}
         self._known = {t.name for t in rows}
@@ -232,9 +232,11 @@ class SignatureReader:
         told: tuple[Array, NDArray[np.bool_]] | None,
         where: Place,
     ) -> None:
-        """Raise RequestError for a null that the signature cannot represent."""
+        """Raise RequestError for a null that the signature cannot represent; a list with a default is empty then."""
         row = int(missing.argmax())
         said = "is null" if values[row] is None else "is missing"
+        if tensor.default == ():
+            return
         if column is None or not column.nullable:
             raise RequestError(said, where=where(row), fix=f"send {_fits(tensor)}")
         if tensor.name + PRESENT in self._companions:

@@ -143,7 +143,7 @@ def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
     shape = [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
     if tensor.dtype == "string":
         return np.full(shape, b"", object)
-    return np.full(shape, 0 if tensor.default is None else tensor.default, tensor.dtype)
+    return np.full(shape, tensor.default or 0, tensor.dtype)
 
 
 def _reason(error: tf.errors.OpError) -> str:

@@ -37,10 +37,14 @@ class Written:
         return Examples(path=self.folder, split=split, result=self.result)
 
     def fit(
-        self, transforms: Mapping[str, ColumnTransform] | None = None, task: str | None = None
+        self,
+        transforms: Mapping[str, ColumnTransform] | None = None,
+        task: str | None = None,
+        counted: str | None = None,
     ) -> TransformParameters:
         """Fit transform parameters on the train split's statistics."""
-        return fit_parameters(self.columns, transforms or {}, self.statistics["train"], task=task or "auto")[0]
+        train = self.statistics["train"]
+        return fit_parameters(self.columns, transforms or {}, train, task=task or "auto", counted=counted)[0]
 
 
 def write_examples(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.records.spec import total
-from headway.schema.columns import LABEL, Column
+from headway.schema.columns import Column
 from tfcore.export.replay_process import ReplayProcess, replay_request
 from tfcore.export.signatures import tensor_names
 from tfcore.testing.example_shards import Written
@@ -77,6 +77,6 @@ def assert_no_skew(
 
 def _columns(examples: Written, inputs: set[str]) -> list[Column]:
     """The raw columns that the model takes."""
-    raw = [column for column in examples.columns if column.name != LABEL]
+    raw = [column for column in examples.columns if column.role != "label"]
     names = tensor_names(raw)
     return [column for column in raw if names[column.name] in inputs]

@@ -68,7 +68,8 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
     name = config.strategy
     if name == "auto":
         # one device where several cannot do it: nobody asked for them
-        splits = config.ranking is None and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
+        whole = config.ranking is not None or config.retrieval is not None
+        splits = not whole and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
         name = "cpu" if not gpus else "mirrored" if gpus > 1 and splits else "gpu"
     if name == "gpu" and not gpus:
         raise ConfigError(
@@ -82,6 +83,12 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
             "are on two devices would not be learnt from",
             where="training.ranking",
             fix="train on one device (training.strategy: cpu or gpu), or leave ranking out",
+        )
+    if name in ("mirrored", "multi_worker") and config.retrieval is not None:
+        raise ConfigError(
+            f"{name} splits the rows of a batch over devices, and a row is compared with all items of its batch",
+            where="training.retrieval",
+            fix="train on one device (training.strategy: cpu or gpu), or leave retrieval out",
         )
     if name == "mirrored":
         return _mirrored(config, gpus)

@@ -1,6 +1,7 @@
-"""Writes a training's output and computes its result.
+"""Computes a training's result and writes its output.
 
-write(session, out)          # {"steps": 2000, "final_loss": 0.41, ...}; weights, model.json, history.json, best/;
+facts(session)               # {"steps": 2000, "final_loss": 0.41, ...}
+write(session, out)          # the same; weights, model.json, history.json, best/;
                              # and linear.npz, a linear model of the same rows, where that is cheap;
                              # of two towers items.npz, the items of the train rows
 """
@@ -19,7 +20,7 @@ from tfcore.models import build
 from tfcore.models.linear import FILE as LINEAR
 from tfcore.models.towers.item_index import FILE as ITEMS
 from tfcore.train.callbacks.early_stopping import EarlyStopping
-from tfcore.train.callbacks.history import History
+from tfcore.train.callbacks.history import History, Recorder
 from tfcore.train.callbacks.trial import Trial
 from tfcore.train.checkpoints import VARIABLES, Found
 from tfcore.train.session import TrainingSession
@@ -27,13 +28,38 @@ from tfcore.train.session import TrainingSession
 
 def write(session: TrainingSession, out: Path) -> dict[str, Any]:
     """Write the weights, the model's description and the history; the answer of `tfcore.train.stage.train`."""
-    request, config, step = session.request, session.request.training, session.step
-    recorder = next(callback.recorder for callback in session.callbacks if isinstance(callback, History))
-    early = next((callback.patience for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
+    request = session.request
     out.mkdir(parents=True, exist_ok=True)
     build.save_weights(session.model, out / build.WEIGHTS)
+    result = facts(session)
+    if request.training.keep_best and session.checkpoints:
+        result["best_checkpoints"] = [_keep(checkpoint, out) for checkpoint in session.checkpoints.best()]
+    if request.trial is None and (linear := session.data.linear_baseline()) is not None:
+        linear.save(out / LINEAR)
+    if (items := session.data.items(request.model)) is not None:
+        np.savez(out / ITEMS, **items)  # type: ignore[arg-type]
+    model = {
+        "model": request.model.model_dump(mode="json"),
+        "seed": request.seed,
+        "task": request.transform.label.task,
+    }
+    _write(
+        out / "model.json", model | {"weights": build.WEIGHTS, "variables": [v.path for v in session.model.variables]}
+    )
+    _write(out / "history.json", {"history": history(session), "result": result})
+    return result
+
+
+def history(session: TrainingSession) -> list[dict[str, Any]]:
+    """The figures that were recorded in the training, by step."""
+    return _recorder(session).history
+
+
+def facts(session: TrainingSession) -> dict[str, Any]:
+    """What the training came to; logs warnings of what was skipped."""
+    step, recorder = session.step, _recorder(session)
+    early = next((callback.patience for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
     epochs = session.data.epochs(step)
-    history = recorder.history
     if lost := recorder.skipped - recorder.retryable:
         session.monitor.log(
             f"warning: {counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"
@@ -42,7 +68,7 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
         session.monitor.log(
             f"warning: TensorFlow refused images {counted(session.data.images.refused, 'time')}; they were skipped"
         )
-    losses = [point["loss"] for point in history if point.get("loss") is not None]
+    losses = [point["loss"] for point in recorder.history if point.get("loss") is not None]
     result = {
         "steps": step,
         "rows": session.data.rows,
@@ -71,22 +97,11 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
         result["warm_start"] = session.warm_start
     if (trial := next((callback for callback in session.callbacks if isinstance(callback, Trial)), None)) is not None:
         result |= trial.facts()
-    if config.keep_best and session.checkpoints:
-        result["best_checkpoints"] = [_keep(checkpoint, out) for checkpoint in session.checkpoints.best()]
-    if request.trial is None and (linear := session.data.linear_baseline()) is not None:
-        linear.save(out / LINEAR)
-    if (items := session.data.items(request.model)) is not None:
-        np.savez(out / ITEMS, **items)  # type: ignore[arg-type]
-    model = {
-        "model": request.model.model_dump(mode="json"),
-        "seed": request.seed,
-        "task": request.transform.label.task,
-    }
-    _write(
-        out / "model.json", model | {"weights": build.WEIGHTS, "variables": [v.path for v in session.model.variables]}
-    )
-    _write(out / "history.json", {"history": history, "result": result})
     return result
+
+
+def _recorder(session: TrainingSession) -> Recorder:
+    return next(callback.recorder for callback in session.callbacks if isinstance(callback, History))
 
 
 def _keep(checkpoint: Found, out: Path) -> dict[str, Any]:

@@ -32,17 +32,19 @@ from tfcore.graph.function import Jit
 from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.losses import with_loss
+from tfcore.heads.multi_head import MultiHead
 from tfcore.heads.table import label_head, label_task
 from tfcore.losses.class_weights import class_weights
 from tfcore.models import build
 from tfcore.models.precision import LossScale
-from tfcore.ops.library import library
+from tfcore.models.user_model import Builder
 from tfcore.runtime.devices import prepare
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.knob_values import Knobs, check_knobs
 from tfcore.train.settings.ranking import LARGE_BATCH
 from tfcore.train.settings.sampling import logit_offsets
+from tfcore.train.steps.item_choice import RetrievalPart
 from tfcore.train.steps.learner import Learner, Outcome
 from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
@@ -114,6 +116,7 @@ class TrainingSession:
     Args:
         stager: where shards that lie in a bucket are fetched to.
         feed: rows in place of the request's examples.
+        builder: a function that makes the model, in place of one of the request's module.
         placed: takes the devices, once the process's threads are set.
 
     Attributes:
@@ -135,6 +138,7 @@ class TrainingSession:
         *,
         stager: Stager | None = None,
         feed: Feed | None = None,
+        builder: Builder | None = None,
         placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
     ):
         self.request, self.monitor, self.callbacks, config = request, monitor, list(callbacks), request.training
@@ -158,7 +162,7 @@ class TrainingSession:
         self.checkpoint = self.checkpoints.newest() if self.checkpoints else None
         """The checkpoint that this process goes on from."""
         with self.placement.scope():
-            self.learner = self._learner()
+            self.learner = self._learner(builder)
             self.warm_start = self._warm_start()
         self._workers: DistributedLearner | None = None
         if self.placement.several:
@@ -192,11 +196,12 @@ class TrainingSession:
             holdout=request.trial.holdout if request.trial else None,
         )
 
-    def _learner(self) -> Learner:
+    def _learner(self, builder: Builder | None) -> Learner:
         request, config, label = self.request, self.request.training, self.request.transform.label
         head = label_head(label)
         if config.loss is not None:
-            head = with_loss(head, config.loss, request.loss)
+            change = functools.partial(with_loss, name=config.loss, file=request.loss)
+            head = head.changed(change) if isinstance(head, MultiHead) else change(head)
         if head.train_step is not None and (config.micro_batches > 1 or self.placement.several):
             problem = "a train_step of a task's own takes whole batches"
             raise ConfigError(problem, where="training", fix="leave out micro_batches, replicas and workers")
@@ -210,6 +215,7 @@ class TrainingSession:
             module=request.module,
             knobs=knobs,
             precision=config.precision,
+            builder=builder,
         )
         kind: Callable[..., Learner] = Learner
         if self.placement.strategy is not None:
@@ -221,7 +227,7 @@ class TrainingSession:
             specs=self.data.specs(self.stack),
             optimizer=config.optimizer,
             knobs=knobs,
-            label_std=head.units(label)[0],
+            label_std=1.0 if head.further else head.units(label)[0],
             offsets=self._offsets(),
             micro_batches=config.micro_batches > 1,
             scale=LossScale() if config.precision == "float16" else None,
@@ -229,6 +235,9 @@ class TrainingSession:
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
             jit={"jit": "on", "graph": "off"}[self.checkpoint.state["jit"]] if self.checkpoint else self._jit(),
             ranking=config.ranking,
+            retrieval=None
+            if config.retrieval is None
+            else RetrievalPart(self.model, config.retrieval, request.model, request.transform),
             log=self.monitor.log,
         )
 
@@ -252,10 +261,11 @@ class TrainingSession:
             where = "a GPU" if gpu else "a CPU"
             self.monitor.log(f"training.jit: auto runs steps uncompiled: {calls}, which XLA makes slow on {where}")
             return "off"
-        if config.ranking is None or config.batch_size < LARGE_BATCH or (not gpu and library() is None):
+        if config.ranking is None or config.batch_size < LARGE_BATCH:
             return config.jit
-        why = "XLA makes slow for so large a batch on a GPU" if gpu else "XLA has no kernel for, being an op in C++"
-        self.monitor.log(f"training.jit: auto runs steps uncompiled: training.ranking has a loss that {why}")
+        self.monitor.log(
+            "training.jit: auto runs steps uncompiled: training.ranking has a loss that XLA makes slow for so large a batch"
+        )
         return "off"
 
     def _slow_op(self, gpu: bool) -> str | None:
@@ -277,6 +287,12 @@ class TrainingSession:
     def evaluate(self) -> float:
         """Return the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial` sets."""
         return self.learner.evaluate(self.data.holdout())
+
+    def record_holdout(self, loss: float) -> None:
+        """Record what `evaluate` returned, and with further labels the part of each."""
+        parts = self.learner.loss_by_label
+        by_label = {f"holdout_loss/{label}": part for label, part in parts.items()} if len(parts) > 1 else {}
+        self.record(holdout_loss=loss, **by_label)
 
     def record(self, **values: float | None) -> None:
         """Pass figures of the present step to every callback; history and summaries keep them."""

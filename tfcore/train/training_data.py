@@ -45,6 +45,8 @@ from tfcore.data.source import Feed
 from tfcore.data.stream import live_stacks
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
+from tfcore.heads.label_parameters import LabelParameters
+from tfcore.heads.multi_head import LABELS
 from tfcore.heads.table import label_head, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.linear import LinearModel, cheap
@@ -117,6 +119,7 @@ class TrainingData:
         """The rows that are trained on, where they stay in memory."""
         self._as_they_are = holdout is None and class_weights is None
         self._group = named_for(self._shards.columns, "group")
+        _check_further(parameters.label, training)
         if training.ranking is not None:
             training.ranking.check(
                 parameters.label.task,
@@ -208,7 +211,8 @@ class TrainingData:
     def _row_bytes(self) -> int:
         inputs = self._parameters.inputs().values()
         label = 4 * self._augment.classes if self._augment and self._augment.soft else 4
-        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + label + 4
+        further = 4 * len(self._parameters.label.further)
+        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + further + label + 4
 
     @property
     def window_rows(self) -> int:
@@ -234,8 +238,10 @@ class TrainingData:
         if self._augment and self._augment.soft:
             spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
         place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
+        further = len(self._parameters.label.further)
+        labels = {LABELS: tf.TensorSpec([*shape, further], tf.float32)} if further else {}
         ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking else {}
-        return inputs | ranked | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
+        return inputs | ranked | labels | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
     def stacks(
         self, stack: int, model: keras.Model | None = None, total: int | None = None
@@ -360,6 +366,18 @@ class TrainingData:
             return {name: self._kept[name].numpy() for name in names}
         batches = list(self._batches(names))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+
+
+def _check_further(label: LabelParameters, training: TrainingConfig) -> None:
+    """ConfigError for what knows one label only."""
+    mixup = training.augment is not None and training.augment.mixup
+    named = {"training.ranking": training.ranking, "training.augment.mixup": mixup or None}
+    for where, value in named.items():
+        if label.further and value is not None:
+            fix = "leave out one of them"
+            raise ConfigError(
+                f"it knows one label, and labels names {label.further[0].name!r} too", where=where, fix=fix
+            )
 
 
 def _check_live(training: TrainingConfig) -> None:

@@ -28,7 +28,7 @@ from tfcore.heads.table import label_head
 from tfcore.models.build import VARIABLE, WEIGHTS
 from tfcore.models.linear_path import linear_speed
 from tfcore.train.request import TrainRequest, WarmStart
-from tfcore.train.weight_parts import UNKNOWN, Part, axes
+from tfcore.train.weight_parts import UNKNOWN, Part, axes, outputs_of
 
 Array = NDArray[np.float32]
 TABLES = ("embeddings", "wide_categorical", "list_embeddings", "wide_lists")
@@ -210,17 +210,23 @@ class _BuiltIn:
     def _label_moved(self, values: dict[str, Array]) -> None:
         """Have the last layer and the linear path give what they gave, in the units of the label as they are now."""
         speeds = [linear_speed(of.model, of.transform) for of in (self.parent, self.request)]
+        labels = self.parent.transform.label, self.request.transform.label
+        before, now = map(outputs_of, labels)
         (old_scale, old_centre), (scale, centre) = (
-            label_head(of.transform.label).units(of.transform.label) for of in (self.parent, self.request)
+            [np.broadcast_to(unit, len(parts)) for unit in label_head(label).units(label)]
+            for label, parts in zip(labels, (before, now), strict=True)
         )
-        ratio = old_scale / scale
+        place = [before.index(part) if part in before else None for part in now]
+        # a column that the parent did not have stays as it is
+        ratio = np.asarray([1.0 if at is None else old_scale[at] / scale[i] for i, at in enumerate(place)])
+        moved = [0.0 if at is None else (old_centre[at] - centre[i]) / scale[i] for i, at in enumerate(place)]
         for path in values:
             if path.startswith("wide_"):
                 values[path] = (values[path] * (ratio * speeds[0] / speeds[1])).astype(np.float32)
             elif path.startswith("output/"):
                 values[path] = (values[path] * ratio).astype(np.float32)
         if "output/bias" in values:
-            values["output/bias"] = (values["output/bias"] + (old_centre - centre) / scale).astype(np.float32)
+            values["output/bias"] = (values["output/bias"] + np.asarray(moved)).astype(np.float32)
 
 
 def _followed(

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.storage.fingerprint import fingerprint
+from tfcore.heads.label_parameters import LabelParameters
+from tfcore.heads.table import head_of, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.inputs import Layout, seen_columns
 
@@ -49,6 +51,20 @@ def features(config: ModelConfig, layout: Layout) -> list[Part]:
     return parts + [("number", name) for name in layout.numeric]
 
 
+def outputs_of(label: LabelParameters) -> list[Part]:
+    """What each column of the model's output is: a class of a label, or a number of it."""
+    parts: list[Part] = []
+    for name, each in (("label", label), *((further.name, further) for further in label.further)):
+        width = head_of(label_task(each), each.classes).outputs
+        classes = each.classes or ()
+        parts += (
+            [("class", name, c) for c in classes]
+            if len(classes) == width
+            else [("output", name, k) for k in range(width)]
+        )
+    return parts
+
+
 def axes(config: ModelConfig, layout: Layout, path: str, shape: Sequence[int]) -> list[list[Part] | None]:
     """For each axis of a variable what its places stand for; None: they are the model's own, such as units.
 
@@ -57,9 +73,8 @@ def axes(config: ModelConfig, layout: Layout, path: str, shape: Sequence[int]) -
     """
     named: list[list[Part] | None] = [None] * len(shape)
     layer = path.partition("/")[0]
-    classes = layout.label.classes
-    if layer.startswith("wide_") or layer == "output":
-        named[-1] = [("class", value) for value in classes] if classes and shape[-1] == len(classes) else None
+    if (layer.startswith("wide_") or layer == "output") and shape[-1] == len(outputs := outputs_of(layout.label)):
+        named[-1] = outputs
     numbers: list[Part] = [("number", name) for name in layout.numeric]
     if layer == "embeddings":
         named[0] = _rows(layout, [layout.categorical[column].name for column in seen_columns(config, layout)])

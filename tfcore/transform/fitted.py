@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +38,7 @@ class FittedOp(Grown):
 class Fitted(Grown):
     """The transform of one raw column: the imputed value, its operations, its outputs."""
 
-    newer = ("edges",)
+    newer = ("edges", "counts")
 
     column: Column
     ops: tuple[FittedOp, ...]
@@ -54,6 +57,14 @@ class Fitted(Grown):
 
     edges: tuple[float, ...] = ()
     """Numeric outputs: equally full bins of the train values lie between them; none unless a model asks for them."""
+    counts: tuple[int, ...] = ()
+    """A vocabulary: the train rows of each value, then of all others; none unless a training asks for them."""
+
+    def with_counts(self, rows: Mapping[Any, int], total: int) -> Fitted:
+        """The column with the train rows of each value of its vocabulary, given those of each stored value and of all."""
+        values = self.ops[0].integers if self.ops[0].words is None else [word.encode() for word in self.ops[0].words]
+        known = [rows[value] for value in values or ()]
+        return self.model_copy(update={"counts": (*known, total - sum(known))})
 
     @property
     def null_id(self) -> int | None:

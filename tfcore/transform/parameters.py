@@ -12,10 +12,11 @@ operation is read off 1,001 quantiles.
 from __future__ import annotations
 
 import math
+import types
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -24,13 +25,13 @@ from headway.config import Frozen, Grown
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.calendar_days import CYCLES, Part, parts_of
-from headway.schema.columns import LABEL, Column, column_yaml, suggest
+from headway.schema.columns import FURTHER, LABEL, Column, column_yaml, suggest
 from headway.schema.tensor_name import tensor_name
 from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.tasks.builtin import Count, Quantiles
-from headway.tasks.table import TaskName, TaskOrAuto, task_of
+from headway.tasks.table import TaskOrAuto
+from tfcore.heads.label_parameters import FurtherLabel, LabelParameters, fit_label
 from tfcore.transform.chain_check import check
 from tfcore.transform.config import (
     Bucketize,
@@ -53,7 +54,6 @@ FILE = "transform.json"
 AUTO_VOCABULARY_INTS = 50
 """auto: an integer column with at most this many distinct train values is a category."""
 AUTO_TOP_K = 10_000
-AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
 LEAST_BIN = 0.001
@@ -83,25 +83,6 @@ class DatePart(Frozen):
     name: str
     source: Column
     part: Part
-
-
-class LabelParameters(Grown):
-    """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
-
-    newer = ("quantiles", "file")
-
-    task: TaskName
-    type: Literal["int64", "float32", "bytes"]
-    classes: tuple[str, ...] | tuple[int, ...] | None = None
-    counts: tuple[int, ...] | None = None
-    """Train rows of each class (binary: negative, positive)."""
-    base_rate: float | None = None
-    mean: float | None = None
-    std: float | None = None
-    quantiles: tuple[float, ...] = ()
-    """Of a task that predicts quantiles: the train labels' at its levels."""
-    file: Path | None = None
-    """The Python file of a task of the user's own; a request's to say, not stored."""
 
 
 class TransformParameters(Grown):
@@ -181,11 +162,14 @@ class TransformRequest(Frozen):
     transforms: dict[str, ColumnTransform]
     statistics: Path
     task: TaskOrAuto = "auto"
+    labels: dict[str, TaskOrAuto] = Field(default={}, description="further labels and their tasks")
     derived: DerivedParameters | None = None
     derived_statistics: Path | None = None
     derived_transforms: dict[str, ColumnTransform] = Field(default_factory=dict)
     bins: int = 0
     """Equally full bins of each number, for models that embed numbers by them."""
+    counted: str | None = None
+    """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -202,7 +186,15 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
                     where="preprocess.columns",
                     fix=suggest(name, names),
                 )
-    parameters, notes = fit_parameters(columns, transforms, statistics, task=request.task, bins=request.bins)
+    parameters, notes = fit_parameters(
+        columns,
+        transforms,
+        statistics,
+        task=request.task,
+        labels=request.labels,
+        bins=request.bins,
+        counted=request.counted,
+    )
     parameters = parameters.model_copy(update={"derived": request.derived})
     (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
     for note in notes:
@@ -216,12 +208,16 @@ def fit_parameters(
     statistics: SplitStatistics,
     *,
     task: TaskOrAuto = "auto",
+    labels: Mapping[str, TaskOrAuto] = types.MappingProxyType({}),
     bins: int = 0,
+    counted: str | None = None,
 ) -> tuple[TransformParameters, list[str]]:
     """Parameters, and sentences about what was left out or stands out.
 
     Args:
+        labels: the tasks of further labels.
         bins: equally full bins of each number whose edges the parameters are to have; 0: none.
+        counted: the column whose vocabulary is to have the rows of each value.
 
     Raises:
         ConfigError: an operation that does not go with its column.
@@ -243,15 +239,21 @@ def fit_parameters(
         fitted_column, note = _fit_column(column, config, stats, bins)
         if note:
             notes.append(note)
+        if fitted_column is not None and column.name == counted and fitted_column.ops[0].op == "vocabulary":
+            fitted_column = fitted_column.with_counts(dict(stats.top()), stats.rows)
         if fitted_column is not None:
             fitted.append(fitted_column)
     if not fitted:
         raise DataError(
             "no feature is left to learn from", where="columns", fix="; ".join(["name feature columns", *notes])
         )
-    parameters = TransformParameters(
-        fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task), parts=tuple(parts)
+    label = fit_label(statistics.columns[LABEL], task)
+    further = tuple(
+        FurtherLabel(name=name, **dict(fit_label(statistics.columns[FURTHER + name], of, f"labels.{name}")))
+        for name, of in labels.items()
     )
+    label = label.model_copy(update={"further": further})
+    parameters = TransformParameters(fitted=tuple(fitted), label=label, parts=tuple(parts))
     names = [*parameters.numeric, *(c.name for c in parameters.categorical), *(c.name for c in parameters.lists)]
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ConfigError(f"two inputs are called {twice[0]!r}", where="columns", fix="rename the raw column")
@@ -524,65 +526,3 @@ def _fill(config: ColumnTransform, stats: ColumnStatistics) -> float:
     if strategy == "zero" or not stats.finite:
         return 0.0
     return stats.mean if strategy == "mean" else float(stats.quantile([0.5])[0])
-
-
-def _label(stats: ColumnStatistics, task: str) -> LabelParameters:
-    if not stats.present:
-        raise DataError("no train row has a label", where="label")
-    if stats.distinct < 2:
-        value = stats.top(1)[0][0] if stats.complete else stats.minimum
-        raise DataError(f"every train row has the label {value!r}: there is nothing to learn", where="label")
-    if task == "auto":
-        task = _infer_task(stats)
-    kind = task_of(task)
-    if not kind.has_classes:
-        if stats.type == "bytes":
-            problem = f"{kind.name} needs a number, and the label is text"
-            raise ConfigError(problem, where="task", fix="task: multiclass")
-        if isinstance(kind, Count) and stats.finite and float(stats.minimum or 0) < 0:
-            raise ConfigError(
-                f"a count is not negative, and the smallest train label is {stats.minimum:g}",
-                where="task",
-                fix="task: regression",
-            )
-        levels = kind.levels if isinstance(kind, Quantiles) else ()
-        quantiles = tuple(float(value) for value in stats.quantile(levels)) if levels else ()
-        return LabelParameters(
-            task=kind.name, type=stats.type, mean=stats.mean, std=stats.std or 1.0, quantiles=quantiles
-        )
-    if not stats.complete:
-        raise ConfigError(
-            f"the label has about {stats.distinct:,} values, too many for classes", where="task", fix="task: regression"
-        )
-    pairs = sorted(stats.top())
-    values, counts = [value for value, _ in pairs], tuple(count for _, count in pairs)
-    if not kind.per_class:
-        if len(values) != 2:
-            raise ConfigError(
-                f"{kind.name} needs two label values, and there are {len(values)}", where="task", fix="task: multiclass"
-            )
-        classes, base_rate = None if values == [0, 1] else _classes(stats, values), counts[1] / sum(counts)
-        return LabelParameters(task=task, type=stats.type, classes=classes, counts=counts, base_rate=base_rate)
-    return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values), counts=counts)
-
-
-def _infer_task(stats: ColumnStatistics) -> str:
-    if stats.complete and stats.distinct == 2:
-        return "binary"
-    if stats.type == "bytes" or (stats.type == "int64" and stats.complete and stats.distinct <= 20):
-        if stats.distinct > AUTO_MOST_CLASSES:
-            raise ConfigError(
-                f"the label is text with {stats.distinct:,} values",
-                where="label",
-                fix="say task: multiclass if that is meant",
-            )
-        return "multiclass"
-    return "regression"
-
-
-def _classes(stats: ColumnStatistics, values: Sequence[Any]) -> tuple[str, ...] | tuple[int, ...]:
-    if stats.type == "bytes":
-        return tuple(value.decode("utf-8", "backslashreplace") for value in values)
-    if stats.type == "float32" and any(value != int(value) for value in values):
-        raise ConfigError("a label with fractions cannot be a class", where="label", fix="task: regression")
-    return tuple(int(value) for value in values)

@@ -23,7 +23,7 @@ def ablate(
     ] = (),
     options: RunOptions = RunOptions(),
 ) -> int:
-    from flows.execution.ablate import ablate as run_ablate
+    from flows.execution.studies.ablate import ablate as run_ablate
 
     groups: list[tuple[str, ...]] = [(name,) for name in (columns or "").split(",") if name]
     groups += [tuple(name for name in together.split(",") if name) for together in group]

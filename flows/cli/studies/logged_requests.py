@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, load_pipeline, reporting
 from flows.cli.options import Columns, Options, PipelinePath
 from headway.errors import ConfigError
-from headway.messages import counted, listed
+from headway.messages import agree, counted, listed
 
 
 def skew(
@@ -44,7 +44,7 @@ def skew(
 
     missing = [str(path) for path in requests if not path.is_file()]
     if missing:
-        raise ConfigError(f"there is no file {listed(missing)}", where="--requests")
+        raise ConfigError(f"{listed(missing)} {agree(len(missing), 'does', 'do')} not exist", where="--requests")
     loaded = load_pipeline(pipeline, options)
     with reporting(options) as report:
         result = request_skew(

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, reporting, run_spec_of
 from flows.cli.options import Count, PipelinePath, RunOptions
 from headway.errors import ConfigError
-from headway.messages import number
+from headway.messages import number, window_text
 
 
 def backtest(
@@ -22,7 +22,7 @@ def backtest(
 ) -> int:
     if windows < 1:
         raise ConfigError(f"{windows} is not a number of 1 or more", where="--windows", fix="--windows 6")
-    from flows.execution.backtest import backtest as run_backtest
+    from flows.execution.studies.backtest import backtest as run_backtest
 
     run_spec = run_spec_of(pipeline, options)
     with reporting(options) as report:
@@ -44,7 +44,7 @@ def _text(result: dict[str, Any]) -> Iterator[str]:
         rows.append(
             {
                 "judged on": row["until"],
-                "trained on": train[0] if len(train) == 1 else f"{train[0]} to {train[-1]}",
+                "trained on": window_text(train),
                 "rows": row["rows"],
                 "candidate": _value(row["candidate"], primary),
                 "champion": _value(row["champion"] or {}, primary),

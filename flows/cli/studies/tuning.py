@@ -34,7 +34,7 @@ def tune(
     if trials is not None and trials < 1:
         raise ConfigError(f"{trials} is not a number of 1 or more", where="--trials", fix="--trials 20")
     from flows.execution.run import execute
-    from flows.execution.tune import tune as run_tune
+    from flows.execution.studies.tune import tune as run_tune
 
     run_spec = run_spec_of(pipeline, options)
 
@@ -63,7 +63,7 @@ def tune(
 
 
 def _text(result: dict[str, Any], pipeline: str) -> Iterator[str]:
-    from flows.execution.tune import short
+    from flows.execution.studies.tune import short
     from flows.progress.tables import text_table
 
     yield f"{result['pipeline']}: loss on a holdout of {result['holdout']:.0%} of the train rows, best first"

@@ -1,4 +1,4 @@
-"""`headway compare A B`: two versions side by side: metrics with intervals, what the gate said, config, columns, data, size."""
+"""`headway compare A B`: two versions or runs side by side: metrics, what the gate said, config, columns, data, size."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, window_text
+from flows.cli.commands import answer
 from flows.cli.options import Options, PipelinePath
 from flows.cli.versions.promotion import arranged, registry_of
+from flows.cli.versions.run_side import RUN, run_named, run_side, version_of
 from headway.errors import ConfigError, HeadwayError
-from headway.messages import counted, number, signed, some
+from headway.messages import counted, number, signed, some, window_text
 
 if TYPE_CHECKING:
+    from headway.metrics.base import Rows
     from headway.registry.registry import Registry, Version
 
 CONFIDENCE = 0.95
@@ -22,31 +24,53 @@ _ABSENT = object()
 
 
 def compare(
-    first: Annotated[str, Parameter(name="A", help="a version: its number, champion, previous or an alias")],
+    first: Annotated[str, Parameter(name="A", help="a version (its number, champion, previous or an alias) or a run")],
     second: Annotated[str, Parameter(name="B", help="another one")],
     pipeline: PipelinePath = ".",
     /,
     *,
     options: Options = Options(),
 ) -> int:
-    """Two versions of a model: metrics with 95% intervals, the difference on the same rows where both scored them, config,
-    columns, data windows, size, and what the gate said."""
+    """Two versions of a model, or two runs: metrics with 95% intervals, the difference on the same rows where both scored
+    them, config, columns, data windows, size, and what the gate said."""
     (first, second), pipeline = arranged([first, second], pipeline)
-    registry = registry_of(pipeline, options)
-    versions = registry.named(first), registry.named(second)
-    if versions[0].number == versions[1].number:
-        problem = f"{first} and {second} are the same version, {versions[0].number}"
-        raise ConfigError(problem, fix="headway models lists the versions and what points at them")
-    a, b = (_side(registry, version) for version in versions)
-    value = {
+    value = compared(registry_of(pipeline, options), first, second)
+    return answer(options, value, "\n".join(_text(value)))
+
+
+def compared(registry: Registry, first: str, second: str) -> dict[str, Any]:
+    """Compare two versions, named by number, champion, previous or an alias, or two runs.
+
+    Raises:
+        StoreError: there is no such version or run.
+        ConfigError: both are the same one.
+    """
+    a, b = (_named_side(registry, name) for name in (first, second))
+    if a["name"] == b["name"]:
+        same = f"version, {a['version']}" if a["version"] else f"run, {a['run']}"
+        problem = f"{first} and {second} are the same {same}"
+        raise ConfigError(problem, fix="headway models lists the versions, and headway runs the runs")
+    value: dict[str, Any] = {
         "a": a,
         "b": b,
         "difference": _on_the_same_rows(registry, a, b),
         "config": _differences(a.pop("config"), b.pop("config")),
         "columns": _columns(a.pop("columns"), b.pop("columns")),
-        "data": _data(a, b, *(version.facts.get("data") or {} for version in versions)),
+        "data": _data(a, b, a.pop("files"), b.pop("files")),
     }
-    return answer(options, value, "\n".join(_text(value)))
+    return value
+
+
+def _named_side(registry: Registry, name: str) -> Side:
+    """Return all that is shown of a version or a run; of a run that made a version, the version."""
+    if not RUN.fullmatch(name):
+        return _side(registry, registry.named(name))
+    record = run_named(registry, name)
+    if (number := version_of(record)) is not None:
+        return _side(registry, registry.version(number))
+    side = run_side(registry, record)
+    side["metrics"], side["problem"] = _metrics(registry, side, record.get("metrics") or {})
+    return side
 
 
 def _side(registry: Registry, version: Version) -> Side:
@@ -65,6 +89,8 @@ def _side(registry: Registry, version: Version) -> Side:
     places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
     config = lineage["config"] or _trained_with(registry, version)
     side: Side = {
+        "name": str(version.number),
+        "is": f"version {version.number}",
         "version": version.number,
         "names": [name for name, at in places.items() if at == version.number],
         "created": version.created,
@@ -74,9 +100,11 @@ def _side(registry: Registry, version: Version) -> Side:
         "verdict": (lineage["verdict"] or {}) | {"champion": lineage["champion"]},
         "evaluated": {s["title"]: s["fingerprint"] for s in lineage["stages"] if s["stage"] == "evaluate"}
         | ({"evaluate": version.facts["evaluation"]} if version.facts.get("evaluation") else {}),
+        "measured": next((s["fingerprint"] for s in lineage["stages"] if s["title"] == "measure"), None),
         "task": version.facts.get("task"),
         "config": config,
         "columns": columns,
+        "files": version.facts.get("data") or {},
     }
     side["metrics"], side["problem"] = _metrics(registry, side, version.facts.get("metrics") or {})
     return side
@@ -121,7 +149,8 @@ def _metrics(registry: Registry, side: Side, metrics: Mapping[str, Any]) -> tupl
 
 
 def _on_the_same_rows(registry: Registry, a: Side, b: Side) -> dict[str, Any] | None:
-    """Return B - A on rows that both scored: from B's run if A was its champion, or the reverse; None without rows."""
+    """Return B - A on rows that both scored: from B's run if A was its champion, or the reverse, or each from its own run on
+    the same eval rows; None without such rows."""
     from headway.evaluation.bootstrap import paired
     from headway.evaluation.gate_checks import check_same_rows
     from headway.evaluation.metrics import metrics_of, rows_of
@@ -132,19 +161,59 @@ def _on_the_same_rows(registry: Registry, a: Side, b: Side) -> dict[str, Any] | 
     for host, guest in ((b, a), (a, b)):
         titles = [f"evaluate {role} {guest['version']}" for role in ("champion", "reference")]
         other = next((host["evaluated"][title] for title in titles if title in host["evaluated"]), None)
-        mine, theirs = _predictions(registry, host["evaluated"].get("evaluate")), _predictions(registry, other)
+        own, guests = host["evaluated"].get("evaluate"), guest["evaluated"].get("evaluate")
+        if other is None and _examples(registry, own) is not None:
+            other = guests if _examples(registry, own) == _examples(registry, guests) else None
+        mine, theirs = _predictions(registry, own), _predictions(registry, other)
         if mine is None or theirs is None:
             continue
-        check_same_rows(mine, theirs, f"version {guest['version']}'s", other or "")
-        tables = {host["version"]: mine, guest["version"]: theirs}
-        ours, before = (rows_of(tables[side["version"]], task) for side in (b, a))
+        check_same_rows(mine, theirs, f"{guest['is']}'s", other or "")
+        tables = {host["name"]: mine, guest["name"]: theirs}
+        first, second = (rows_of(tables[side["name"]], task) for side in (a, b))
         directed = [metric for metric in metrics_of(task) if metric.higher_is_better is not None]
         compared = {
             name: {"difference": spread.difference, "interval": spread.interval(CONFIDENCE)}
-            for name, spread in paired(ours, before.prediction, metrics=directed).items()
+            for name, spread in paired(second, first.prediction, metrics=directed).items()
         }
-        return {"rows": len(mine), "run": host["run"], "metrics": compared}
+        slices = _on_slices(registry, host, mine, first, second)
+        return {"rows": len(mine), "run": host["run"], "metrics": compared, "slices": slices}
     return None
+
+
+def _examples(registry: Registry, fingerprint: str | None) -> Any:
+    """What an evaluation scored: fingerprints of spans, and the split of each; None when that is not known."""
+    manifest = registry.store.find("evaluate", fingerprint) if fingerprint else None
+    return None if manifest is None else (manifest.key.get("inputs") or {}).get("examples")
+
+
+def _on_slices(registry: Registry, host: Side, table: Any, a: Rows, b: Rows) -> list[dict[str, Any]]:
+    """Return both versions on each slice that the run measured, by the metrics that the gate compares."""
+    from headway.evaluation.bootstrap import paired
+    from headway.evaluation.results.intervals import intervals
+    from headway.evaluation.slices import slice_rows
+    from headway.tasks.table import task_of
+
+    manifest = registry.store.find("measure", host["measured"]) if host["measured"] else None
+    if manifest is None:
+        return []
+    task = task_of(host["task"])
+    metrics = [task.metric(name) for name in task.tolerances]
+    found = []
+    for name in manifest.key["slices"]:
+        for value, at in slice_rows(table, name, manifest.key["config"]["slice_min_rows"]):
+            sides = [rows.at(at) for rows in (a, b)]
+            ranges = [intervals(rows, metrics, confidence=CONFIDENCE) for rows in sides]
+            spreads = paired(sides[1], sides[0].prediction, metrics=metrics)
+            for metric in metrics:
+                figures = [
+                    {"value": metric.on(rows), "interval": each[metric.name]}
+                    for rows, each in zip(sides, ranges, strict=True)
+                ]
+                spread = spreads[metric.name]
+                difference = {"difference": spread.difference, "interval": spread.interval(CONFIDENCE)}
+                where = {"slice": name, "value": value, "rows": len(at), "metric": metric.name}
+                found.append(where | {"a": figures[0], "b": figures[1]} | difference)
+    return found
 
 
 def _differences(a: Any, b: Any, at: str = "") -> list[dict[str, Any]]:
@@ -181,9 +250,7 @@ def _text(value: dict[str, Any]) -> Iterator[str]:
     from flows.progress.tables import text_table
 
     a, b = value["a"], value["b"]
-    heads = [
-        f"{side['version']} ({', '.join(side['names'])})" if side["names"] else str(side["version"]) for side in (a, b)
-    ]
+    heads = [f"{side['name']} ({', '.join(side['names'])})" if side["names"] else side["name"] for side in (a, b)]
     rows = [
         _row(heads, name, *(_figure(side["metrics"].get(name)) for side in (a, b)))
         for name in a["metrics"] | b["metrics"]
@@ -197,7 +264,7 @@ def _text(value: dict[str, Any]) -> Iterator[str]:
     facts = [
         _row(heads, "train", *(_window(side["spans"]["train"]) for side in (a, b))),
         _row(heads, "eval", *(_window(side["spans"]["eval"]) for side in (a, b))),
-        _row(heads, "bytes", *(f"{side['bytes']:,}" for side in (a, b))),
+        _row(heads, "bytes", *(f"{side['bytes']:,}" if side["bytes"] else "" for side in (a, b))),
         _row(heads, "made", *(side["created"][:16].replace("T", " ") for side in (a, b))),
         _row(heads, "gate", *(_verdict(side["verdict"]) for side in (a, b))),
     ]
@@ -205,12 +272,13 @@ def _text(value: dict[str, Any]) -> Iterator[str]:
     yield ""
     if difference:
         yield (
-            f"difference: {b['version']} - {a['version']} on the {counted(difference['rows'], 'row')} that run "
+            f"difference: {b['name']} - {a['name']} on the {counted(difference['rows'], 'row')} that run "
             f"{difference['run']} scored with both, with 95% intervals"
         )
+        yield from _slices(difference["slices"], heads)
     else:
-        yield "metrics are of different rows: no run scored the same rows with both versions"
-    yield from (f"version {side['version']}: {side['problem']}" for side in (a, b) if side["problem"])
+        yield "metrics are of different rows: no run scored the same rows with both"
+    yield from (f"{side['is']}: {side['problem']}" for side in (a, b) if side["problem"])
     yield from _named("trained on", value["data"], a, b)
     if changed := value["data"]["files_changed"]:
         yield f"raw files changed in between: {some(changed, 8)}"
@@ -223,7 +291,32 @@ def _text(value: dict[str, Any]) -> Iterator[str]:
     if value["config"]:
         yield text_table([_row(heads, d["key"], _short(d["a"]), _short(d["b"])) for d in value["config"]])
     for side in (a, b):
-        yield from (f"gate on version {side['version']}: {reason}" for reason in side["verdict"].get("reasons", []))
+        yield from (f"gate on {side['is']}: {reason}" for reason in side["verdict"].get("reasons", []))
+
+
+def _slices(slices: list[dict[str, Any]], heads: list[str]) -> Iterator[str]:
+    """Yield the values with most rows of each slice."""
+    from flows.progress.evaluation_tables import MOST_VALUES
+    from flows.progress.tables import text_table
+
+    for name in dict.fromkeys(each["slice"] for each in slices):
+        figures = [each for each in slices if each["slice"] == name]
+        sizes = {each["value"]: each["rows"] for each in figures}
+        largest = sorted(sizes, key=lambda value: -sizes[value])[:MOST_VALUES]
+        rows = [
+            {name: each["value"], "rows": each["rows"], "metric": each["metric"]}
+            | {head: _figure(each[key]) for head, key in zip(heads, "ab", strict=True)}
+            | {"difference": _signed(each)}
+            for each in figures
+            if each["value"] in largest
+        ]
+        more = (
+            f"the {len(largest)} values with most rows of {len(sizes)}; --json has all"
+            if len(sizes) > len(largest)
+            else ""
+        )
+        yield from filter(None, ("\n" + text_table(rows, whole=[*heads, "difference"]), more))
+    yield from [""] * bool(slices)
 
 
 def _row(heads: list[str], name: str, a: str, b: str) -> dict[str, str]:
@@ -233,7 +326,7 @@ def _row(heads: list[str], name: str, a: str, b: str) -> dict[str, str]:
 def _named(what: str, sides: Mapping[str, list[str]], a: Side, b: Side) -> Iterator[str]:
     for key, side in (("only_a", a), ("only_b", b)):
         if sides[key]:
-            yield f"{what} only of version {side['version']}: {some(sides[key], 8)}"
+            yield f"{what} only of {side['is']}: {some(sides[key], 8)}"
 
 
 def _figure(metric: Mapping[str, Any] | None) -> str:

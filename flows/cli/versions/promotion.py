@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, execute, run_spec_of, store_of, summary_text
+from flows.cli.commands import answer, execute, load_pipeline, run_spec_of, store_of, summary_text
 from flows.cli.options import Options, PipelinePath, RunOptions
 from headway.errors import ConfigError
 from headway.messages import metrics_line
@@ -27,12 +27,9 @@ def registry_of(pipeline: str, options: Options) -> Registry:
     return Registry(store, loaded.pipeline.name)
 
 
-def tracked(pipeline: str, options: Options, registry: Registry) -> None:
-    """Tell the MLflow server, where there is one, where the pointers point now."""
-    from flows.progress.mlflow_tracking import follow
-
-    loaded, _ = store_of(pipeline, options)
-    follow(loaded, registry, note=lambda line: print(line, file=sys.stderr))
+def said(line: str) -> None:
+    """Print what an MLflow server could not be told."""
+    print(line, file=sys.stderr)
 
 
 def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
@@ -43,7 +40,7 @@ def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
     """
     place = Path(names[0])
     is_pipeline = place.is_file() or (place / "pipeline.yaml").is_file()
-    if names[0].isdecimal() or not (is_pipeline or pipeline.isdecimal()):
+    if names[0].isdecimal() or not (is_pipeline or pipeline[:8].isdecimal()):
         return names, pipeline
     if pipeline != ".":
         return [*names[1:], pipeline], names[0]
@@ -119,32 +116,28 @@ def promote(
     options: RunOptions = RunOptions(),
 ) -> int:
     """A version by name; without one the window's candidate, by force."""
+    from flows.execution.promotions import promote_version, remove_alias
+
     if alias is not None:
-        from headway.registry.pointers import NOBODY, check_alias
+        from headway.registry.pointers import check_alias
 
         check_alias(alias)
     if remove:
         if alias is None or to is not None:
             raise ConfigError("removes an alias, and nothing else", where="--remove", fix="--alias NAME --remove")
-        registry = registry_of(pipeline, options)
-        event = registry.remove_alias(alias, reason=reason)
-        tracked(pipeline, options, registry)
+        loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
+        event = remove_alias(loaded, registry, alias, reason=reason, note=said)
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
         run_spec = run_spec_of(pipeline, options, force=True, alias=alias)
         record = execute(options, run_spec)
         done = record["state"] == ("promoted" if alias is None else "named")
         return answer(options, record, summary_text(record, run_spec), 0 if done else 4)
-    registry = registry_of(pipeline, options)
+    loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
+    event = promote_version(loaded, registry, to, alias=alias, reason=reason, force=force, note=said)
     if alias is not None:
-        stood = registry.alias(alias) or NOBODY
-        event = registry.set_alias(alias, registry.number(to), reason=reason, against=None if force else stood)
-        tracked(pipeline, options, registry)
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
         return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")
-    against = None if force else registry.decided_against()
-    event = registry.promote(registry.number(to), reason=reason, force=force, against=against)
-    tracked(pipeline, options, registry)
     text = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
     return answer(options, event.model_dump(mode="json"), text)
 
@@ -161,10 +154,9 @@ def rollback(
     force: Annotated[bool, Parameter(help="even if that version was rolled back, or the champion has changed")] = False,
     options: Options = Options(),
 ) -> int:
-    registry = registry_of(pipeline, options)
-    against = None if force else registry.decided_against()
-    number = None if to is None else registry.number(to)
-    event = registry.rollback(number, reason=reason, force=force, against=against)
-    tracked(pipeline, options, registry)
+    from flows.execution.promotions import roll_back
+
+    loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
+    event = roll_back(loaded, registry, to, reason=reason, force=force, note=said)
     text = f"version {event.version} is the champion again, in place of {event.previous}"
     return answer(options, event.model_dump(mode="json"), f"{text}; served as {registry.serving / str(event.serving)}")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, window_text
+from flows.cli.commands import answer
 from flows.cli.options import Count, Options, PipelinePath
 from flows.cli.versions.promotion import arranged, registry_of
 from headway.errors import DataError
-from headway.messages import counted, some
+from headway.messages import counted, some, window_text
 
 Node = tuple[str, list["Node"]]
 _NOT_KEPT = "not known: the version is older than this record"

@@ -1,12 +1,12 @@
-"""Whether a champion has become worse since it was promoted: its metrics of then against those on today's rows.
+"""Tests whether a champion has become worse since its promotion: its metrics at that time against those on today's rows.
 
     kept = worth(task, rows, metrics, label=facts, ...)          # with the version, at its promotion
     decayed(kept, worth(task, todays_rows, ...), tolerances, judging, confidence=0.95)
 
-The two are of different rows, so the interval is that of two samples. A metric that a constant prediction has too is held by
-what the model gains over the constant on the same rows: where a class becomes more frequent a log loss rises for every model, and
-that alone is no alarm. Rows of one day are alike, and without pairing that does not cancel, so rows that come in clusters are
-drawn together (`headway.evaluation.clusters`).
+The two sets of rows differ, so the interval is that of two samples. Where a constant prediction has the metric too, the test
+compares the gain over the constant on the same rows: a log loss rises for every model when a class becomes more frequent, and
+the champion is not worse for it. Rows of one day are alike, which does not cancel without pairs, so rows that come in clusters
+are drawn together (`headway.evaluation.clusters`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,24 @@ import pyarrow as pa
 
 from headway.evaluation.baseline import constant
 from headway.evaluation.clusters import find
+from headway.evaluation.further_labels import FurtherLabel, named, part_of
 from headway.evaluation.gate_checks import check_same_rows, read_predictions
-from headway.evaluation.metrics import measured, metrics_of, rows_of
+from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
 from headway.evaluation.results.intervals import Interval, intervals
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.threshold import Decided, decide
 from headway.evaluation.results.worst_slices import worst
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.metrics.base import Metric, Rows
+from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.monitor import Monitor
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
-VERSION = 3
+VERSION = 4
 METRICS = "metrics.json"
+CHAMPION = "champion"
+"""Of the other models the one that is measured as the candidate is: with intervals, on every slice."""
 MOST_INTERVALS = 200
 """Slices of one column with intervals: the largest."""
 _CLASSES = ("class", "label", "predicted")
@@ -43,29 +47,67 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
 
     Returns:
         rows, weight, metrics (by name), intervals (by name, [low, high] or None), confidence, drawn_by (a sentence, where
-        rows are drawn by more than one), baselines (metrics by model), by_slice (rows, metrics and intervals by column and
-        value), threshold (rule, value, chosen_on, metrics, intervals; None without a rule), tables (by name, a list per
-        column), worst_slices (see `headway.evaluation.results.worst_slices`).
+        rows are drawn by more than one), compared (the metrics that the gate compares by default), baselines (metrics by
+        model), champion (the intervals of its metrics; None without one), by_slice (by column and value: rows, metrics,
+        intervals, and under champion its metrics and intervals), threshold (rule, value, chosen_on, metrics, intervals;
+        None without a rule), tables (by name, a list per column), titles (of the tables), worst_slices (see
+        `headway.evaluation.results.worst_slices`).
 
     Raises:
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
         ConfigError: a metric of the user's own fails.
     """
-    result = results(read_predictions(request.predictions, request.columns), request, monitor)
+    table = read_predictions(request.predictions, request.columns)
+    result = results(table, request, monitor)
+    for label in request.labels:
+        _add(result, label, table, request, monitor)
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
 
 
-def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
-    """The result of `measure` for a predictions table."""
+def _add(
+    result: dict[str, Any], label: FurtherLabel, table: pa.Table, request: MeasureRequest, monitor: Monitor
+) -> None:
+    """Add a further label's metrics to the result, each by the label's name: "minutes/rmse"."""
+    own = {"task": label.task, "label": label.facts, "classes": label.classes}
+    mains = {"threshold": None, "ndcg_at": None, "item": None, "metrics": (), "searched": ()}
+    part = part_of(table, label.name)
+    assert part is not None  # the candidate's own
+    found = results(part, request.model_copy(update=own | mains), monitor, label.name)
+    for key in ("metrics", "intervals", "tables"):
+        result[key] |= named(found[key], label.name)
+    result["titles"] |= named({name: f"{label.name}: {title}" for name, title in found["titles"].items()}, label.name)
+    for baseline, values in found["baselines"].items():
+        result["baselines"].setdefault(baseline, {}).update(named(values, label.name))
+    if found["champion"] is not None:
+        result["champion"]["intervals"] |= named(found["champion"]["intervals"], label.name)
+    for slice_, values in found["by_slice"].items():
+        for value, facts in values.items():
+            _merge(result["by_slice"][slice_][value], facts, label.name)
+
+
+def _merge(into: dict[str, Any], facts: Mapping[str, Any], label: str) -> None:
+    """Add the metrics of a further label on one slice, those of the champion among them."""
+    for name, value in facts.items():
+        if name == "intervals":
+            into.setdefault(name, {}).update(named(value, label))
+        elif name == CHAMPION:
+            _merge(into[name], value, label)
+        elif name != "rows":
+            into |= named({name: value}, label)
+
+
+def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str | None = None) -> dict[str, Any]:
+    """The result of `measure` for a predictions table; `of` a further label, whose part the table is."""
     task = task_of(request.task)
-    metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item)
+    metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
-    baselines = _baselines(request, task, metrics, table, rows, monitor)
+    baselines, champion = _baselines(request, task, metrics, table, rows, monitor, of)
     clusters = None
     if request.group is None and "loss" in task.metric_names:
         clusters = find(request.clusters, table, rows, None, task.metric("loss"))
         rows = rows if clusters is None else replace(rows, groups=clusters.codes, memo={})
+    models = {"": rows} | ({} if champion is None else {CHAMPION: rows.predicted(champion)})
     decided = None
     if request.threshold is not None and task.name == "binary":
         decided = decide(request.threshold, rows, given=request.given_threshold, seed=request.seed)
@@ -77,15 +119,19 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
         "intervals": _intervals(request, rows, metrics),
         "confidence": request.confidence,
         "drawn_by": _drawn_by(request, clusters.sentence if clusters else None),
+        "compared": [name for name in ("ndcg", *task.tolerances) if name in {metric.name for metric in metrics}],
         "baselines": baselines,
-        "by_slice": {name: _by_slice(request, table, name, rows, metrics, monitor) for name in request.slices},
+        "champion": None if champion is None else {"intervals": _intervals(request, models[CHAMPION], metrics)},
+        "by_slice": {name: _by_slice(request, table, name, models, metrics, monitor) for name in request.slices},
         "threshold": _threshold(request, decided),
         "tables": _tables(request, task, rows, decided),
+        "titles": {table.name: table.title for table in task.tables_for(rows)},
         "worst_slices": worst(
             table,
             rows,
             task.row_loss,
             request.searched,
+            losses=table.column(ROW_LOSS).to_numpy() if ROW_LOSS in table.column_names else None,
             min_rows=request.slice_min_rows,
             confidence=request.confidence,
             check=monitor.check,
@@ -96,7 +142,8 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
 def _rows(request: MeasureRequest, task: Task, table: pa.Table, metrics: Sequence[Metric]) -> Rows:
     read: tuple[str, ...] = ()
     if any(metric.reads_columns for metric in metrics):
-        read = (*slice_columns(request.slices), *(name for name in (request.group, request.item) if name))
+        ranks = [name for name in RETRIEVAL_COLUMNS if name in table.column_names]
+        read = (*slice_columns(request.slices), *(name for name in (request.group, request.item) if name), *ranks)
     return rows_of(table, task, request.group, columns=read)
 
 
@@ -109,7 +156,12 @@ def _intervals(request: MeasureRequest, rows: Rows, metrics: Sequence[Metric]) -
 
 
 def _by_slice(
-    request: MeasureRequest, table: pa.Table, name: str, rows: Rows, metrics: Sequence[Metric], monitor: Monitor
+    request: MeasureRequest,
+    table: pa.Table,
+    name: str,
+    models: Mapping[str, Rows],
+    metrics: Sequence[Metric],
+    monitor: Monitor,
 ) -> dict[str, Any]:
     parts = list(slice_rows(table, name, request.slice_min_rows))
     sizes = sorted((len(at) for _, at in parts), reverse=True)
@@ -117,26 +169,41 @@ def _by_slice(
     found: dict[str, Any] = {}
     for value, at in parts:
         monitor.check()
-        some = rows.at(at)
-        found[value] = {"rows": len(at), **measured(metrics, some)}
-        if len(at) >= least:
-            found[value]["intervals"] = _intervals(request, some, metrics)
+        found[value] = {"rows": len(at)}
+        for model, rows in models.items():
+            some = rows.at(at)
+            facts: dict[str, Any] = measured(metrics, some)
+            if len(at) >= least:
+                facts["intervals"] = _intervals(request, some, metrics)
+            found[value] |= {model: facts} if model else facts
     return found
 
 
 def _baselines(
-    request: MeasureRequest, task: Task, metrics: Sequence[Metric], table: pa.Table, rows: Rows, monitor: Monitor
-) -> dict[str, Any]:
-    """The metrics of the constant, and of other models on the same rows."""
+    request: MeasureRequest,
+    task: Task,
+    metrics: Sequence[Metric],
+    table: pa.Table,
+    rows: Rows,
+    monitor: Monitor,
+    of: str | None,
+) -> tuple[dict[str, Any], Floats | None]:
+    """The metrics of the constant, and of other models on the same rows, as far as they predict the label; and the champion's
+    predictions."""
     found: dict[str, Any] = {}
+    champion = None
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
     for name, path in request.baselines.items():
         monitor.check()
         theirs = read_predictions(path, request.columns)
+        if of is not None and (theirs := part_of(theirs, of)) is None:
+            continue
         check_same_rows(table, theirs, f"the baseline {name}'s", str(path))
-        found[name] = measured(metrics, _rows(request, task, theirs, metrics))
-    return found
+        their_rows = _rows(request, task, theirs, metrics)
+        found[name] = measured(metrics, their_rows)
+        champion = their_rows.prediction if name == CHAMPION else champion
+    return found, champion
 
 
 def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, Any] | None:
@@ -157,7 +224,7 @@ def _tables(
     request: MeasureRequest, task: Task, rows: Rows, decided: Decided | None
 ) -> dict[str, dict[str, list[Any]]]:
     found = {}
-    for table in task.tables:
+    for table in task.tables_for(rows):
         columns = table.on(decided.rows if table.decides and decided is not None else rows)
         names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
         found[table.name] = columns | {name: [request.classes[i] for i in columns[name]] for name in names}

@@ -74,7 +74,7 @@ class _Means:
     others: Floats
     """The mean loss of all other rows."""
     score: Floats
-    """loss - others, in standard errors; not a number where there is no spread."""
+    """loss - others, in standard errors; NaN where all losses are equal."""
 
 
 def worst(
@@ -85,6 +85,7 @@ def worst(
     *,
     min_rows: int,
     confidence: float = 0.95,
+    losses: Floats | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any] | None:
     """The slices on which the loss is worst, the greatest difference first; None where there is nothing to look at.
@@ -94,9 +95,14 @@ def worst(
         loss: the mean of one number per row.
         names: as `searched` gives them.
         min_rows: smaller slices are not looked at.
+        losses: of each row, [rows], in the place of `loss`.
         check: called now and then; may raise to stop.
     """
-    losses = _losses(rows, loss)
+    if losses is None:
+        losses = _losses(rows, loss)
+        name = "loss" if loss is None else loss.name
+    else:
+        losses, name = (losses if rows.total > 0 and np.isfinite(losses).all() else None), "loss"
     if losses is None or not names:
         return None
     measure = _Measure(rows, losses)
@@ -128,7 +134,6 @@ def worst(
         i for i, (cut, value, of) in enumerate(found) if adjusted[i] < 1 - confidence and _worse(cut, value, of, means)
     ]
     sure.sort(key=lambda i: float(found[i][2].others[found[i][1]] - found[i][2].loss[found[i][1]]))
-    name = loss.name if loss is not None else "loss"
     described = [_described(name, rows, *found[i], float(adjusted[i])) for i in sure[:MOST_SHOWN]]
     sizes = {"tried": len(found), "columns": len(cuts), "significant": len(sure)}
     return {"metric": name, **sizes, "slices": described}

@@ -44,7 +44,7 @@ def spans(config: SourceConfig) -> list[str]:
         ConfigError: no file matches.
     """
     if not config.has_spans:
-        _matches(config, ONE_SPAN)
+        paths_of(config, ONE_SPAN)
         return [ONE_SPAN]
     pattern = re.compile(_regex(config.path) + r"(?:/.*)?$")
     spans = set()
@@ -110,7 +110,7 @@ def _regex_of_glob(text: str) -> str:
     return "".join(parts)
 
 
-def _patterns(config: SourceConfig, span: str) -> Iterator[str]:
+def patterns(config: SourceConfig, span: str) -> Iterator[str]:
     """The globs of a span's files. A month may be written 1 or 01 in a path."""
     if not config.has_spans:
         yield config.path
@@ -129,12 +129,17 @@ def _patterns(config: SourceConfig, span: str) -> Iterator[str]:
             yield short
 
 
-def _matches(config: SourceConfig, span: str) -> list[str]:
+def paths_of(config: SourceConfig, span: str) -> list[str]:
+    """The paths of a span's files, in order, of which nothing is read.
+
+    Raises:
+        ConfigError: there are none.
+    """
     files: list[str] = []
     others: list[str] = []
     hidden: list[str] = []
-    patterns = list(_patterns(config, span))
-    for pattern in patterns:
+    globs = list(patterns(config, span))
+    for pattern in globs:
         for path in storage.matches(pattern):
             inside = storage.below(path) if storage.kind(path) == "folder" else None
             for name in [path] if inside is None else inside:
@@ -146,13 +151,13 @@ def _matches(config: SourceConfig, span: str) -> list[str]:
         raise ConfigError(
             f"the folder holds no file that ends as {config.format} files do ({FORMATS[config.format].endings}); "
             f"it holds {some([PurePosixPath(name).name for name in others], 1)}",
-            where=patterns[0],
+            where=globs[0],
             fix="check source.format, or name the files, by a glob perhaps: those are taken whatever they end in",
         )
     if hidden:
-        raise _only_hidden(hidden, patterns[0])
+        raise _only_hidden(hidden, globs[0])
     raise ConfigError(
-        f"no file matches {patterns[0] if patterns else config.path}",
+        f"no file matches {globs[0] if globs else config.path}",
         where="source.path",
         fix="check the path and its files' endings",
     )
@@ -187,7 +192,7 @@ def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
         ConfigError: there are none.
         DataError: one cannot be read, or is empty.
     """
-    paths = _matches(config, span)
+    paths = paths_of(config, span)
     if config.format == "images" and config.images.table is not None:
         from headway.sources.formats.images import table_path
 

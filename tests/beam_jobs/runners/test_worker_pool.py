@@ -1,6 +1,7 @@
 """The pool that starts Beam workers: in its own interpreter, with reasons when it cannot, and none outlive it."""
 
 import signal
+import socket
 import subprocess
 import sys
 
@@ -66,8 +67,23 @@ def test_workers_run_in_the_pools_interpreter_whatever_the_path_says(monkeypatch
 
 
 def test_a_taken_port_is_reported():
-    with Pool() as pool, pytest.raises(OSError, match=f"port {pool.port} cannot be had"):
+    with Pool() as pool, pytest.raises(OSError, match=f"port {pool.port} of localhost cannot be had"):
         Pool(pool.port)
+
+
+def test_only_this_machine_reaches_it_unless_it_is_told_an_address():
+    with Pool() as pool, pytest.raises(OSError):
+        socket.create_connection(("127.0.0.2", pool.port), timeout=5)
+    with Pool(host="0.0.0.0") as pool, socket.create_connection(("127.0.0.2", pool.port), timeout=5):
+        pass
+
+
+def test_typed_with_an_address_of_the_network_it_says_what_that_opens():
+    command = [sys.executable, "-m", "beam_jobs.runners.worker_pool", "--port", "0", "--host", "0.0.0.0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("workers start at 0.0.0.0:")
+        assert "can run code as this user" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
 
 
 def test_typed_it_says_where_it_listens_and_ends_on_a_signal():

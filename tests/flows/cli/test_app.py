@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ def test_exit_codes_are_those_of_the_errors():
     [
         (["trian"], "'trian' is not a command; did you mean train?"),
         (["--jsn"], "'--jsn' is not a command"),
+        (["--json", "runs"], "options come after the command, as in headway runs --json"),
         (["run", "--windw", "9"], "--windw is not an option; did you mean --window?"),
         (["run", "a", "b"], "one argument too many: 'b'"),
         (["run", "--window"], "--window needs a value"),
@@ -80,7 +82,8 @@ def test_exit_codes_are_those_of_the_errors():
 def test_a_usage_error_is_two_and_a_plain_sentence(arguments, words, capsys):
     assert main(arguments) == 2
     said = capsys.readouterr()
-    assert words in said.err and "fix:" in said.err and "Traceback" not in said.err and not said.out
+    assert words in said.err and "fix:" in said.err and "Traceback" not in said.err
+    assert not said.out or json.loads(said.out)["exit_code"] == 2
 
 
 def test_without_a_command_the_help_is_reported_as_an_error(capsys):
@@ -192,3 +195,27 @@ def test_a_store_that_cannot_be_made_is_reported():
 
     with pytest.raises(StoreError, match="this folder cannot be made"):
         Store(Path("/proc/headway")).create()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_tab_key_completes_commands_options_and_values_in_bash(capsys, tmp_path):
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    asked = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _headway; echo "${COMPREPLY[*]}" """
+
+    def complete(*words):
+        line = ["bash", "-c", asked, "bash", str(tmp_path / "script"), "headway", *words]
+        return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert complete("roll") == "rollback"
+    assert complete("run", "--unt") == "--until"
+    assert complete("export-examples", "--split", "") == "train eval test"
+
+
+def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["completion", "bash", "--install", "--json"]) == 0
+    path = Path(json.loads(capsys.readouterr().out)["path"])
+    assert path.is_relative_to(tmp_path) and str(path) in (tmp_path / ".bashrc").read_text()
+    assert main(["completion", "zsch"]) == 2
+    assert "did you mean zsh?" in capsys.readouterr().err

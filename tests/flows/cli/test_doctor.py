@@ -25,3 +25,15 @@ def test_every_compiled_op_is_named():
     text = "".join(path.read_text() for path in sources())
     registered = re.findall(r'REGISTER_OP\("Headway(\w+)"\)', text)
     assert named == {re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower() for name in registered} != set()
+
+
+def test_the_extras_are_named_with_what_installs_them(monkeypatch):
+    requires = ["rich>=13", "optuna>=99; extra == 'tune'", "prefect>=3; extra == 'prefect'"]
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: requires)
+    monkeypatch.setattr(doctor, "missing", lambda name: [name] if name == "onnx" else [])
+    found = {finding.what: finding for finding in doctor._extras()}
+    assert found["extra prefect"].ok and found["extra prefect"].found.startswith("prefect 3.")
+    assert found["extra onnx"].ok and found["extra onnx"].found.endswith("to have it: pip install 'headway[onnx]'")
+    assert not found["extra tune"].ok and "(wanted optuna>=99" in found["extra tune"].found
+    assert found["extra tune"].fix == "pip install 'headway[tune]'"
+    assert [finding.what for finding in doctor._requirements()] == ["rich"]

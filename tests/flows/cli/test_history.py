@@ -117,13 +117,13 @@ def test_no_time_is_estimated_before_it_means_something():
     now[0] = 42.0
     assert pace.words(400, 60_434, "steps") == ("", "")
     now[0] = 50.0
-    assert pace.words(508, 60_434, "steps") == (", 50 steps/s", "")
+    assert pace.words(508, 60_434, "steps") == ("50 steps/s", "")
     now[0] = 60.0
-    assert pace.words(1008, 60_434, "steps") == (", 50 steps/s", ", 20 min left")
+    assert pace.words(1008, 60_434, "steps") == ("50 steps/s", "20 min left")
     slow = Pace(lambda: now[0])
     slow.words(30_000, 60_434, "steps")  # resumed
     now[0] += 100.0
-    assert slow.words(30_030, 60_434, "steps") == (", 0.3 steps/s", ", 28 h left")
+    assert slow.words(30_030, 60_434, "steps") == ("0.3 steps/s", "28 h left")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The commands on versions, typed on a store whose models are only files."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -105,14 +106,15 @@ def test_a_promotion_that_somebody_else_came_before_is_refused(registry, capsys,
 
 
 ROWS = 4000
+SIZES = np.where(np.arange(ROWS) < 3000, "small", "large")
 
 
-def evaluated(store, fingerprint, label, wrong):
+def evaluated(store, fingerprint, label, wrong, key=None):
     """An evaluation whose model gets a share of the rows wrong; its predictions."""
     right = np.random.default_rng(0).random(ROWS) >= wrong
     prediction = np.where(right == (label == 1), 0.8, 0.2)
-    with store.open("evaluate", fingerprint, {}) as staging:
-        pq.write_table(pa.table({"label": label, "prediction": prediction}), staging.path / "p.parquet")
+    with store.open("evaluate", fingerprint, key or {}) as staging:
+        pq.write_table(pa.table({"label": label, "prediction": prediction, "size": SIZES}), staging.path / "p.parquet")
         staging.commit(result={"predictions": "p.parquet"})
     return prediction
 
@@ -152,12 +154,15 @@ def judged(registry, tmp_path):
     return registry
 
 
-def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_difference(judged, capsys):
+def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_difference(judged, capsys, monkeypatch):
     judged.publish(judged.folder.parents[2] / "model", judged.version(5).facts)
     lineage = json.loads((judged.folder / "5" / "lineage.json").read_text())
     lineage["stages"].append(
         {"stage": "evaluate", "title": "evaluate champion 4", "fingerprint": "four", "cached": True}
     )
+    with judged.store.open("measure", "m", {"slices": ["size"], "config": {"slice_min_rows": 100}}) as staging:
+        staging.commit(result={})
+    lineage["stages"].append({"stage": "measure", "title": "measure", "fingerprint": "m", "cached": False})
     version = judged.publish(judged.folder.parents[2] / "model", judged.version(5).facts, lineage)
     value = json.loads(typed(capsys, "compare", "4", str(version.number), "--json"))
     found = value["difference"]["metrics"]["accuracy"]
@@ -174,8 +179,43 @@ def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_d
         {"key": "columns.z", "a": {}, "b": None},
     ]
     assert value["data"] == {"only_a": [], "only_b": ["2026-02"], "files_changed": ["2026-01"]}
+    slices = {(each["value"], each["metric"]): each for each in value["difference"]["slices"]}
+    assert set(slices) == {(size, name) for size in ("small", "large") for name in ("auc", "loss", "bias")}
+    small = slices["small", "auc"]
+    assert small["rows"] == 3000 and small["interval"][0] < small["difference"] < small["interval"][1] < 0
+    assert small["a"]["interval"][0] < small["a"]["value"] and small["b"]["value"] < small["a"]["value"]
+    monkeypatch.setenv("COLUMNS", "160")
+    assert re.search(
+        r"\n  size +rows  metric  4 .+\n  large  1,000  auc ", typed(capsys, "compare", "4", str(version.number))
+    )
     reverse = json.loads(typed(capsys, "compare", str(version.number), "4", "--json"))
     assert reverse["difference"]["metrics"]["accuracy"]["difference"] == pytest.approx(-found["difference"])
+
+
+def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, capsys):
+    label = (np.arange(ROWS) % 3 == 0).astype(np.int64)
+    runs = {}
+    for name, wrong, spans in (("a", 0.2, "2026-01"), ("b", 0.3, "2026-01"), ("c", 0.3, "2026-02")):
+        evaluated(judged.store, f"e{name}", label, wrong, {"inputs": {"examples": [[spans, "eval"]]}})
+        with judged.store.open("measure", f"m{name}", {"slices": [], "config": {"slice_min_rows": 100}}) as staging:
+            staging.commit(result={"task": "binary"})
+        stages = [
+            {"stage": s, "title": s, "fingerprint": s[0] + name, "cached": False} for s in ("evaluate", "measure")
+        ]
+        runs[name] = f"20260101-00000{len(runs)}-{name}"
+        record = {"run": runs[name], "pipeline": "toy", "state": "reject", "started": "2026-01-01T00:00:00Z"}
+        record |= {"stages": stages, "metrics": {"accuracy": 1 - wrong}, "config": {"training": {"steps": ord(name)}}}
+        judged.store.save_run(record | {"verdict": {"verdict": "reject", "reasons": [f"{name} is no better"]}})
+    value = json.loads(typed(capsys, "compare", runs["a"], runs["b"], "--json"))
+    assert value["difference"]["metrics"]["accuracy"]["difference"] == pytest.approx(-0.1, abs=0.02)
+    assert value["config"] == [{"key": "training.steps", "a": 97, "b": 98}]
+    said = typed(capsys, "compare", ".", runs["b"], runs["c"])
+    assert "metrics are of different rows" in said and f"gate on run {runs['c']}: c is no better" in said
+    assert "promote" in typed(capsys, "compare", "4", runs["a"])
+    assert "are the same run" in typed(capsys, "compare", runs["a"], runs["a"], code=2)
+    assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)
+    judged.store.save_run({"run": "20260102-000000-d", "pipeline": "other", "state": "reject", "stages": []})
+    assert "is of the pipeline other" in typed(capsys, "compare", "20260102", "4", code=2)
 
 
 def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, capsys, monkeypatch):

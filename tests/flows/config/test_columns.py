@@ -101,3 +101,15 @@ def test_a_ranking_needs_no_task_in_the_pipeline(resolved, task):
     assert columns.of_role("group").name == "id"
     with pytest.raises(ConfigError, match="a multiclass task have no order"):
         resolved("columns: {'*': auto, id: {role: group}}\ntraining: {ranking: {share: 0.5}}\ntask: multiclass")
+
+
+def test_a_wrong_column_of_the_item_or_of_a_threshold_is_found_before_anything_runs(resolved):
+    towers = "columns: {{a: vocabulary, c: vocabulary}}\nmodel: {{name: two_towers, item: [{}]}}"
+    assert resolved(towers.format("c"))
+    for name, near in (("cc", "'c'"), ("b", "there is: a, c")):
+        with pytest.raises(ConfigError, match=rf"pipeline.yaml: model.item: '{name}' is not a feature(.|\n)*{near}"):
+            resolved(towers.format(name))
+    with pytest.raises(ConfigError, match="there is no column 'd'"):
+        resolved("gate: {thresholds: {auc: {slices: {d=u: {min: 0.5}}}}}")
+    found = resolved("columns: [a]\ngate: {thresholds: {auc: {slices: {c=u: {min: 0.5}}}}}")
+    assert "c" in found.stored and [column.name for column in found.read if column.is_feature] == ["a"]

@@ -20,6 +20,8 @@ def test_known_formats_are_taken_once_and_none_change_no_fingerprint():
 def test_an_unknown_format_is_refused():
     with pytest.raises(ValidationError, match="'tflit' is not a format; did you mean 'tflite'"):
         ExportConfig(formats=["tflit"])
+    with pytest.raises(ValidationError, match="keeps weights of 32 bits; use tflite_float16"):
+        ExportConfig(formats=["tflite_bfloat16"])
 
 
 def test_a_missing_converter_stops_runs_that_export_and_no_other_command(monkeypatch, tmp_path):

@@ -4,9 +4,12 @@ import hashlib
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flows.config.pipeline import read_pipeline
 from flows.execution.provenance import code_of, git_of
+from flows.execution.run import _run_name
 
 PIPELINE = "name: toy\nsource: {format: csv, path: data.csv}\nlabel: y\nmodel: {name: 'nets:build'}\n"
 
@@ -49,3 +52,8 @@ def test_without_git_there_is_no_commit(folder, monkeypatch):
     git(folder, "init")
     monkeypatch.setenv("PATH", "")
     assert git_of(folder) is None and code_of(read_pipeline(folder))["git"] is None
+
+
+@given(a=st.floats(1e9, 4e9), b=st.floats(1e9, 4e9))
+def test_names_of_runs_sort_by_when_they_began(a, b):
+    assert (_run_name(a) <= _run_name(b)) or a > b

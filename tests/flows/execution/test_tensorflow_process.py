@@ -149,7 +149,7 @@ def test_errors_keep_their_kind(child, tmp_path):
         child.call("my_stages:deeper", {"rows": 1}, tmp_path)
     with pytest.raises(ConfigError, match=r"rows.*'x'") as info:
         child.call("my_stages:echo", {"rows": "x"}, tmp_path)
-    assert info.value.where == "my_stages:echo"
+    assert info.value.where == "my_stages.echo"
     for call, problem in [("my_stages:nothing", "no function 'nothing'"), ("no_such_module:f", "no module no_such")]:
         with pytest.raises(HeadwayError, match=problem):
             child.call(call, {}, tmp_path)
@@ -179,7 +179,7 @@ def test_other_exceptions_bring_their_traceback_and_the_child_lives_on(child, tm
 def test_a_death_in_a_call_names_its_cause_and_last_lines(child, tmp_path, call, request_, message):
     with pytest.raises(ChildError, match=message) as info:
         child.call(f"my_stages:{call}", request_, tmp_path)
-    assert info.value.where == f"my_stages:{call}"
+    assert info.value.where == f"my_stages.{call}"
     assert ("| my last words" in info.value.problem) == (call == "die")
     assert (info.value.fix is not None) == (message == "SIGKILL")
     assert child.call("my_stages:echo", {"rows": 1}, tmp_path)["rows"] == 1  # a new process

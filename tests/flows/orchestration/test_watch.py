@@ -177,10 +177,10 @@ def test_printing_outlives_the_reader(closed):
 def test_signals_of_one_stop_are_one_stop():
     script = """
         import signal, threading, time
-        import flows.retrain as retrain
+        import flows.orchestration.flow_body as body
         stop = threading.Event()
-        retrain.SAME_STOP_SECONDS = 1.0
-        with retrain._stop_on_signals(stop):
+        body.SAME_STOP_SECONDS = 1.0
+        with body.stop_on_signals(stop):
             print("ready", flush=True)
             stop.wait()
             print("stopping", flush=True)
@@ -208,3 +208,10 @@ def test_a_flow_run_asks_whether_it_may_go_on(monkeypatch):
         stops.check()
     assert stop.is_set()
     assert asking.SECONDS <= 5
+
+
+def test_a_worker_that_is_started_again_keeps_its_name():
+    from flows.orchestration.worker import free_name
+
+    assert free_name({}, "host") == "host" == free_name({"host": "OFFLINE"}, "host")
+    assert free_name({"host": "ONLINE", "host-2": "ONLINE", "host-3": "OFFLINE"}, "host") == "host-3"

@@ -4,7 +4,15 @@ import json
 from pathlib import Path
 
 from flows.dag.step import Output
-from flows.progress.artifacts import artifacts_of, column_rows, key_of, metrics_markdown, slice_rows, verdict_markdown
+from flows.progress.artifacts import (
+    artifacts_of,
+    column_rows,
+    key_of,
+    metrics_markdown,
+    report_artifact,
+    slice_rows,
+    verdict_markdown,
+)
 from flows.progress.evaluation_tables import evaluation_tables
 
 STATISTICS = {
@@ -44,6 +52,7 @@ EVALUATION = {
             {"slice": "origin", "value": "LGA", "rows": 90, "loss": 0.5, "loss_of_others": 0.2, "p_adjusted": 0.001}
         ],
     },
+    "titles": {"confusion": "rows by label and predicted class"},
     "tables": {"confusion": {"label": ["no"], "predicted": ["yes"], "rows": [7], "weight": [7.0]}, "roc": {"x": [1]}},
 }
 VERDICT = {
@@ -131,6 +140,26 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     assert "| auc | undefined |  | 0.5 |" in artifact.markdown and "| LGA |" in artifact.markdown
 
 
+def test_slices_have_their_intervals_beside_the_champions():
+    figures = {"loss": 0.2, "intervals": {"loss": [0.1, 0.3]}}
+    values = {f"v{n}": {"rows": 100 + n, **figures, "champion": figures} for n in range(20)}
+    own = {"champion": {"intervals": {"loss": [0.2, 0.4]}}, "compared": ["loss"], "by_slice": {"kind": values}}
+    found = dict(evaluation_tables(EVALUATION | own))
+    rows = found["by kind, with 95% intervals beside the champion's, the 12 values with most rows"]
+    assert len(rows) == 12 and rows[0]["kind"] == "v8"
+    assert rows[0] | {"kind": ""} == {
+        "kind": "",
+        "rows": 108,
+        "metric": "loss",
+        "value": "0.2",
+        "interval": "0.1 to 0.3",
+        "champion": "0.2",
+        "champion_interval": "0.1 to 0.3",
+    }
+    assert "champion" not in found["by kind"][0]
+    assert next(iter(found.values()))[0]["champion_interval"] == "0.2 to 0.4"
+
+
 def test_importance_is_a_table():
     columns = [{"column": "dist", "permuted": 0.2, "interval": [0.1, 0.3], "missing": None}]
     result = {"rows": 900, "metric": "auc", "value": 0.9, "columns": columns}
@@ -164,3 +193,9 @@ def test_steps_with_something_to_show_have_artifacts_of_their_own_key():
 
 def test_keys_are_what_prefect_takes():
     assert key_of("My_Flights", "evaluation-slices") == "my-flights-evaluation-slices"
+
+
+def test_a_report_is_linked_where_it_lies(tmp_path):
+    local = report_artifact(f"{tmp_path}/runs/r 1.html").markdown
+    assert f"(file://{tmp_path}/runs/r%201.html)" in local and f"    {tmp_path}/runs/r 1.html\n" in local
+    assert "(s3://bucket/runs/r1.html)" in report_artifact("s3://bucket/runs/r1.html").markdown

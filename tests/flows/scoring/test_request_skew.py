@@ -28,7 +28,7 @@ def data(served):
     return raw
 
 
-def log(folder, raw, predictions, **changes):
+def log(folder, raw, predictions, keys=("id",), **changes):
     columns = {name: raw[name].to_pylist() for name in ("dep delay", "hour", "carrier")} | changes
     day = folder / "store" / "requests" / "flights" / "2026-11-22"
     day.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,13 @@ def log(folder, raw, predictions, **changes):
     for start in range(0, ROWS, 500):
         at = range(start, min(start + 500, ROWS))
         rows = [{name: values[i] for name, values in columns.items() if values[i] is not None} for i in at]
-        entry = {"version": 1, "instances": rows, "keys": [raw["id"][i].as_py() for i in at]}
+        entry = {
+            "version": 1,
+            "instances": rows,
+            "keys": [
+                named[0] if len(named) == 1 else named for named in ([raw[k][i].as_py() for k in keys] for i in at)
+            ],
+        }
         lines.append(json.dumps(entry | {"predictions": [{"probability": predictions[i]} for i in at]}))
     (day / "a.jsonl").write_text("\n".join(lines) + "\n")
 
@@ -49,7 +55,7 @@ def test_a_log_is_joined_with_the_data_and_what_differs_is_named(served, typed, 
     other.write_text('{"instances": [{"hour": 3}], "keys": ["UA-1"]}')
     assert "logged id='UA-1', in the data id=100" in typed(*asked, "--requests", other, check=3).stderr
     said = typed(*asked[:-1], "ID", "--requests", other, check=2).stderr
-    assert "--key: there is no column 'ID'" in said
+    assert "--key: the data have no column 'ID'" in said
     scored = tmp_path / "scored"
     typed("predict", served, "--input", served / "data.parquet", "--output", scored, "--json", check=0)
     predictions = pq.read_table(next(scored.glob("part-*.parquet")))["prediction"].to_pylist()
@@ -71,6 +77,14 @@ def test_a_log_is_joined_with_the_data_and_what_differs_is_named(served, typed, 
         "carrier": "lost",
     }
     assert result["predictions"]["differing"] == 0  # the log's predictions are those of the data's rows
+
+    # keys of several columns, one of which repeats; what is a key is not compared
+    log(served, data, predictions, keys=("hour", "id"), carrier=carrier)
+    result = json.loads(typed(*asked[:-1], "hour,id", "--json", check=3).stdout)
+    assert (result["keys"], result["rows"]) == (["hour", "id"], ROWS)
+    assert {f["column"]: f["kind"] for f in result["findings"]} == {"carrier": "lost"}
+    said = typed(*asked[:-1], "hour,id,carrier", check=3).stderr
+    assert "2" in said and "3" in said and "keys" in said, said
 
     missing = typed("skew", served, "--input", served / "data.parquet", check=2)
     assert "no column with role: key" in missing.stderr and "--key" in missing.stderr

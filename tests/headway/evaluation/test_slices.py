@@ -100,3 +100,9 @@ def test_the_strongest_columns_are_chosen():
 
 def test_without_strengths_the_choice_goes_by_name():
     assert chosen(strengths={}) == ("carrier", "flag", "kind", "month", "delay: 4", "distance: 4")
+
+
+def test_a_column_whose_name_reads_as_another_slice_is_not_chosen():
+    for name in (" kind", "a x b", "price: 2", "price: 1"):
+        statistics = [{"column": name, "type": "bytes", "distinct": 3}]
+        assert choose(statistics, {}, eligible=[name], rows=10_000, least=200) == ()

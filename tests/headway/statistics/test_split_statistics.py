@@ -80,6 +80,18 @@ def test_a_folder_reads_back_as_it_was(whole, tmp_path):
     assert list(_digests(tmp_path / "a")) == [COUNTS_NAME, SAMPLE_NAME, JSON_NAME]
 
 
+def test_some_columns_are_read_as_all_are(whole, tmp_path):
+    whole.save(tmp_path / "train")
+    everything = SplitStatistics.load(tmp_path / "train")
+    names = [*everything.columns][1::3]
+    some = SplitStatistics.load(tmp_path / "train", only=names)
+    assert [*some.columns] == names and some.rows == everything.rows
+    for name in names:
+        assert some.columns[name].to_json() == everything.columns[name].to_json()
+        if some.columns[name].complete:
+            assert some.columns[name].top(50) == everything.columns[name].top(50)
+
+
 def test_the_same_pieces_in_the_same_order_give_the_same_bytes(real, tmp_path):
     columns, batches = real
     for i, batch in enumerate(batches):

@@ -56,6 +56,15 @@ def test_what_is_committed_is_found(store):
     assert staged(store) == []
 
 
+def test_others_cannot_look_into_a_new_store_and_one_that_is_there_keeps_its_mode(store, tmp_path):
+    assert store.root.stat().st_mode & 0o007 == 0
+    there = tmp_path / "there"
+    there.mkdir()
+    there.chmod(0o755)
+    Store(there).create()
+    assert there.stat().st_mode & 0o777 == 0o755
+
+
 def test_what_was_never_made_is_not_found(store):
     assert store.find("ingest", FP) is None and store.check("ingest", FP) is None
     assert Store(store.root / "nowhere").find("ingest", FP) is None
@@ -253,7 +262,7 @@ def test_nearest_is_the_output_whose_key_has_most_in_common(store):
     commit(store, "c" * 32, {"span": "2", "config": {"x": 9, "y": 9}})
     near = store.nearest("ingest", {"span": "2", "config": {"x": 1, "y": 3}})
     assert near.fingerprint == "b" * 32
-    assert store.nearest("train", {}) is None
+    assert store.nearest("train", {}) is None and store.nearest("ingest", {}, but=("span",)) is None
     assert [m.fingerprint[0] for m in store.manifests("ingest")] == ["c", "b", "a"], "newest first"
     assert store.nearest("ingest", {}).fingerprint == "c" * 32, "the newest of equals"
 

@@ -100,6 +100,7 @@ def test_a_label_of_several_values_a_row_says_what_to_do():
 @pytest.mark.parametrize("value", [["late", "delay"], {"late": {"task": "binary"}, "delay": {"task": "regression"}}])
 def test_several_labels_are_refused_with_what_to_write(value):
     with pytest.raises(
-        ValueError, match="names several labels: late, delay; a model has one label; write a pipeline for each"
+        ValueError,
+        match="names several labels: late, delay; label is the one that decides; name the others under labels",
     ):
         LabelConfig.model_validate(value)

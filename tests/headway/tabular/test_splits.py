@@ -1,5 +1,7 @@
 """Splits: the same row in the same split for ever, duplicates together, shares as asked for."""
 
+import datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 
 from headway.config import load
 from headway.errors import ConfigError, DataError
-from headway.tabular.splits import SplitConfig, assigned, column_hash, row_hash, window_splits
+from headway.schema.columns import Column
+from headway.tabular.splits import SplitConfig, assigned, column_hash, row_hash, stored_value, window_splits
 
 GOLDEN = pa.RecordBatch.from_pydict(
     {
@@ -252,7 +255,7 @@ def test_what_is_declared_unique_changes_no_split_but_is_noted():
         ({"eval": 0.5, "test": 0.5}, "leave nothing to train on"),
         ({"eval": 0}, "greater than 0"),
         ({"mode": "column"}, "column's name"),
-        ({"column": "a"}, "column's name"),
+        ({"column": "a"}, "column: a needs mode: column; write split: {mode: column, column: a}"),
         ({"mode": "time", "key": "a"}, "a key is for mode: hash"),
         ({"unique": True}, "which is not set; or name the columns"),
         ({"key": ["a", "b", "a"]}, "key names a twice"),
@@ -267,3 +270,40 @@ def test_wrong_configs_are_refused(value, said):
     with pytest.raises(ConfigError) as error:
         load(SplitConfig, value, where="pipeline.yaml: split")
     assert said in str(error.value) and "pipeline.yaml" in str(error.value)
+
+
+# --- from a value of a column on
+
+
+def test_rows_from_a_value_on_are_eval():
+    batch = pa.RecordBatch.from_pydict({"day": pa.array([15_705, 15_706, 15_707, 20_000])})
+    config = SplitConfig(mode="column", column="day", eval_from=datetime.date(2013, 1, 1), test_from="2013-01-03")
+    day = Column(name="day", type="int64", nullable=True, temporal="date")
+    begins = [stored_value(text, day, where="split") for text in (config.eval_from, config.test_from)]
+    assert begins == [15_706, 15_708]
+    assert assigned(config, batch, begins=begins).codes.tolist() == [0, 1, 1, 2]
+    assert window_splits(config, ["all"])["test"] == [("all", "test")]
+    assert window_splits(SplitConfig(mode="column", column="day", eval_from="2013-01-01"), ["all"])["test"] == []
+    with pytest.raises(DataError, match=r"1 row has no value(.|\n)*source.where: day is not None"):
+        assigned(config, pa.RecordBatch.from_pydict({"day": pa.array([None, 1])}), begins=begins)
+
+
+@pytest.mark.parametrize(
+    ("kind", "temporal", "text", "value"),
+    [
+        ("int64", "timestamp", "2013-01-01 01:00:00+01:00", 1_356_998_400_000_000),
+        ("int64", "timestamp", "2013-01-01", 1_356_998_400_000_000),
+        ("float32", None, "2.5", 2.5),
+        ("bytes", None, "2013-01", b"2013-01"),
+    ],
+)
+def test_a_value_of_the_config_as_the_column_stores_it(kind, temporal, text, value):
+    assert stored_value(text, Column(name="t", type=kind, nullable=True, temporal=temporal), where="split") == value
+
+
+def test_a_split_from_a_value_that_cannot_be():
+    with pytest.raises(ConfigError, match=r"'soon' is not a date(.|\n)*2013-10-01"):
+        stored_value("soon", Column(name="t", type="int64", nullable=True, temporal="date"), where="split")
+    for wrong in ({"eval_from": 3}, {"mode": "column", "column": "a", "test_from": 3}):
+        with pytest.raises(ConfigError, match="eval_from"):
+            load(SplitConfig, wrong, where="split")

@@ -65,6 +65,37 @@ def test_a_wide_prediction_is_checked(tmp_path):
     assert task.rows([1.0], np.zeros((1, 3))).prediction.shape == (1, 3)
 
 
+@pytest.mark.parametrize(
+    ("kind", "width", "label", "prediction", "tables"),
+    [
+        ("classes", 1, [0, 1, 1], [0.1, 0.9, 0.4], "reliability lift confusion per_class roc precision_recall"),
+        ("classes", 1, [0, 1, 1], [-3.0, 2.0, 0.4], "lift roc precision_recall"),
+        ("classes", 1, [0, 1, 2], [0.0, 1.0, 2.0], ""),
+        ("classes", 3, [0, 1, 2], [[0.2, 0.5, 0.3]] * 3, "reliability confusion per_class"),
+        ("classes", 3, [0, 1, 2], [[0.2, 5.0, 0.3]] * 3, ""),
+        ("number", 1, [0, 1, 1], [0.1, 0.9, 0.4], "reliability lift confusion per_class roc precision_recall"),
+        ("number", 1, [0, 1, 1], [0.1, 1.9, 0.4], "residuals"),
+        ("number", 2, [3.0, 4.0, 5.0], [[0.1, 0.2]] * 3, ""),
+    ],
+)
+def test_tables_are_those_that_its_labels_and_predictions_allow(tmp_path, kind, width, label, prediction, tables):
+    task = loaded(tmp_path, GOOD.replace("class Own:", f"class Own:\n    label, outputs = {kind!r}, {width}"))
+    rows = task.rows(label, prediction)
+    found = task.tables_for(rows)
+    assert " ".join(table.name for table in found) == tables
+    assert all(table.on(rows) for table in found)
+
+
+def test_the_worst_slices_are_those_of_its_loss_per_row(tmp_path):
+    task, kind = loaded(tmp_path), np.arange(2000) % 4
+    loss = np.random.default_rng(0).random(2000) + (kind == 2)
+    table = pa.table({"label": np.ones(2000), "prediction": np.ones(2000), "row_loss": loss, "kind": kind})
+    (worst,) = results_of(table, task.name, searched=["kind"])["worst_slices"]["slices"]
+    assert (worst["slice"], worst["value"], worst["rows"]) == ("kind", "2", 500)
+    assert worst["loss"] == pytest.approx(loss[kind == 2].mean())
+    assert results_of(table.drop_columns("row_loss"), task.name, searched=["kind"])["worst_slices"] is None
+
+
 def test_its_metrics_see_the_columns_of_the_predictions(tmp_path):
     task = loaded(
         tmp_path, GOOD.replace("return float(abs(label", "return float((columns['kind'] == 'b').sum() + abs(label")

@@ -25,18 +25,21 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from headway.tasks.table import task_of
 from tfcore.export import replay_main as replay_script
+from tfcore.export.model_card import FILE as CARD
+from tfcore.export.model_card import CardFacts
 from tfcore.export.replay_process import ReplayProcess
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
 from tfcore.export.serving_limits import serving_text
 from tfcore.export.warm_up import black_image, warm_up_requests
 from tfcore.graph.python_op import python_op
+from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, save_weights
 from tfcore.models.config import ModelConfig
 from tfcore.testing import assert_signature
 from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import LabelParameters, TransformParameters
+from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import RawColumn
 
 COLUMNS = (
@@ -164,7 +167,7 @@ def test_golden_signatures_of_the_loaded_model(exported):
         "serving_nullable": scores,
         "serve_examples": scores,
         "transform": {"dep_delay": ("float32", (None,)), "carrier": ("int32", (None,))},
-        "classify": {"decision": ("bool", (None,)), "probability": ("float32", (None,))},
+        "classify": {"decision": ("bool", (None,))} | dict.fromkeys(("probability", "threshold"), ("float32", (None,))),
     }
     assert set(exported["loaded"].signatures) == set(inputs)
     for name in inputs:
@@ -230,10 +233,28 @@ def test_the_threshold_is_the_request_s_own(exported):
         probability = found["probability"].numpy()
         assert probability == pytest.approx(exported["expected"], abs=1e-6)
         np.testing.assert_array_equal(found["decision"], probability >= np.float32(threshold))
+        np.testing.assert_array_equal(found["threshold"], np.full(len(probability), threshold, np.float32))
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(exported["path"]))
         assert list(meta.signature_def["classify"].defaults["threshold"].float_val) == [0.5]
+
+
+def test_classify_decides_at_the_chosen_threshold_where_a_request_names_none(tmp_path):
+    config, parameters = ModelConfig(hidden=(4,)), TransformParameters(fitted=FITTED[:2], label=LABELS["binary"])
+    save_weights(build(config, parameters, seed=5), tmp_path / "weights")
+    card = CardFacts(
+        model="toy", threshold={"rule": "as configured", "value": 0.3, "chosen_on": "no rows: the config names it"}
+    )
+    export(ExportRequest(trained=tmp_path, transform=parameters, model=config, card=card), tmp_path, Monitor())
+    path = tmp_path / "saved_model"
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        classify = tf.compat.v1.saved_model.load(session, ["serve"], str(path)).signature_def["classify"]
+    assert list(classify.defaults["threshold"].float_val) == [np.float32(0.3)]
+    assert (
+        "Threshold as configured: **0.3**, chosen on no rows: the config names it. `classify` decides at it where a request "
+        "names no other." in (path / CARD).read_text()
+    )
 
 
 def test_the_transform_signature_gives_the_model_s_inputs(exported):

@@ -43,6 +43,7 @@ def test_golden_flights_like_inputs():
     assert signatures["transform"].inputs == signatures["serving_nullable"].inputs
     raw = shown(signatures["serving_nullable"].inputs)
     assert shown(signatures["classify"].inputs) == [*raw, ("threshold", "float32", (), 0.5)]
+    assert describe(columns, "binary", threshold=0.3)["classify"].inputs[-1].default == 0.3
     assert "classify" not in describe(columns, "regression")
     several = describe(columns, "multiclass", ["a", "b"])["classify"]
     assert shown(several.inputs) == [*raw, ("top_k", "int32", (), 1)]

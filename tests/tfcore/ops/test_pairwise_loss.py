@@ -109,13 +109,7 @@ def test_op_and_twin_agree_on_long_lists(op, dtype, kind, k):
     rows = sum(lengths)
     scores, labels = rng.normal(size=rows).astype(dtype) * 4, rng.integers(0, 5, rows).astype(dtype)
     labels[:2100] += np.arange(2100, dtype=dtype) / 4096  # every label another one
-    native = both(scores, labels, lengths, kind=kind, k=k, native=True)
-    # the twin's matrices are all of the largest group's size: the long group by itself
-    parts = [
-        both(scores[rows], labels[rows], some, kind=kind, k=k, native=False)
-        for rows, some in ((slice(2100), lengths[:1]), (slice(2100, None), lengths[1:]))
-    ]
-    twin = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    native, twin = (both(scores, labels, lengths, kind=kind, k=k, native=one) for one in BOTH)
     np.testing.assert_allclose(native[0], twin[0], rtol=TOLERANCE[dtype])
     assert np.abs(twin[1]).max() > 1e-3
     # no row has summands of more than its group's loss
@@ -377,6 +371,31 @@ def test_a_second_derivative_is_refused_by_the_op_and_given_by_the_twin(op):
     np.testing.assert_allclose(outer.gradient(slope, x), [np.sum(p * (1 - p)), *(-p * (1 - p))], rtol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["logistic", "lambdarank"])
+def test_the_twins_blocks_are_no_part_of_what_it_gives(kind, monkeypatch):
+    rng = np.random.default_rng(6)
+    lengths = [7, 0, 1, 10, 2]
+    scores = tf.constant(rng.permutation(20) / 7)
+    labels, weights, along = rng.integers(0, 4, 20), rng.choice([0.0, 0.5, 2], 20), tf.constant(rng.normal(size=20))
+
+    def derivatives(scores):
+        with tf.GradientTape() as outer, tf.GradientTape() as inner:
+            inner.watch(scores), outer.watch(scores)
+            loss = pairwise_loss(scores, labels, row_lengths=lengths, weights=weights, kind=kind, native=False)
+            slope = inner.gradient(loss * [1.0, 1, 1, 3, 1], scores)
+        return loss, slope, outer.gradient(slope, scores, along)
+
+    whole = derivatives(scores)
+    step = 1e-5 * along
+    bend = (derivatives(scores + step)[1] - derivatives(scores - step)[1]) / 2e-5
+    np.testing.assert_allclose(whole[2], bend, rtol=1e-6, atol=1e-9)
+    for block in (1, 9):
+        monkeypatch.setattr("tfcore.losses.pair_blocks.BLOCK", block)
+        for run in (derivatives, tf.function(derivatives)):
+            for one, other in zip(whole, run(scores), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+
 def operations(function, *arguments):
     graph = function.get_concrete_function(*arguments).graph
     return {one.type for one in graph.get_operations()}
@@ -448,36 +467,36 @@ def peak():
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
-def step(kind, k, scores, labels, lengths):
+def step(kind, k, scores, labels, lengths, native):
     with tf.GradientTape() as tape:
         tape.watch(scores)
-        loss = pairwise_loss(scores, labels, row_lengths=lengths, kind=kind, k=k, native=True)
+        loss = pairwise_loss(scores, labels, row_lengths=lengths, kind=kind, k=k, native=native)
     return loss, tape.gradient(loss, scores)
 
-def measure(threads, lengths):
+def measure(threads, lengths, native):
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     rng = np.random.default_rng(5)
     rows = sum(lengths)
     scores, labels = tf.constant(rng.normal(size=rows), tf.float32), tf.constant(rng.integers(0, 5, rows), tf.float32)
     digest = hashlib.sha256()
-    step("lambdarank", None, scores[:99], labels[:99], [99])
+    step("lambdarank", None, scores[:99], labels[:99], [99], native)
     before = peak()
     for kind, k in (("logistic", None), ("lambdarank", None), ("lambdarank", 10)):
-        for one in step(kind, k, scores, labels, lengths):
+        for one in step(kind, k, scores, labels, lengths, native):
             digest.update(one.numpy().tobytes())
     print(json.dumps([digest.hexdigest(), peak() - before]), flush=True)
 
-for threads, lengths in json.loads(sys.argv[1]):
+for case in json.loads(sys.argv[1]):
     child = os.fork()  # TensorFlow is imported once, and takes its number of threads when it first computes
     if not child:
-        measure(threads, lengths)
+        measure(*case)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
 
 
 def in_children(*measured):
-    """For each (threads, lengths), in a process of its own: (digest of the results, MB that the process grew by)."""
+    """For each (threads, lengths, native), in a process of its own: (digest of the results, MB that the process grew by)."""
     done = subprocess.run(
         [sys.executable, "-c", CHILD, json.dumps(measured)],
         capture_output=True,
@@ -491,15 +510,19 @@ def in_children(*measured):
 
 @pytest.fixture(scope="module")
 def in_other_processes(op):
-    """One import of TensorFlow for both tests."""
-    lists = [5000, *range(200), 2500]
-    return in_children((1, lists), (2, lists), (7, lists), (2, [20_000]))
+    """One import of TensorFlow for all tests."""
+    lists, short = [5000, *range(200), 2500], [1500, *range(60), 700]
+    op = [(threads, lists, True) for threads in (1, 2, 7)]
+    return in_children(
+        *op, (2, [20_000], True), (1, short, False), (2, short, False), (7, short, False), (2, [5000], False)
+    )
 
 
 @pytest.mark.slow
 def test_results_do_not_depend_on_the_number_of_threads(in_other_processes):
-    alone, two, seven = (digest for digest, _ in in_other_processes[:3])
-    assert alone == two == seven
+    for first in (0, 4):
+        alone, two, seven = (digest for digest, _ in in_other_processes[first : first + 3])
+        assert alone == two == seven
 
 
 @pytest.mark.slow
@@ -507,6 +530,8 @@ def test_results_do_not_depend_on_the_number_of_threads(in_other_processes):
 def test_memory_goes_with_the_rows_and_not_with_the_pairs(in_other_processes):
     # 1 KB a row; a matrix of these pairs would take 400 MB in one byte each, 50 MB in one bit
     assert in_other_processes[3][1] < 20
+    # the twin's block is 0.5 MB, of which there are several; a matrix of these pairs would take 200 MB
+    assert in_other_processes[7][1] < 60
 
 
 @pytest.mark.slow

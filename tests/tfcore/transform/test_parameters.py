@@ -34,11 +34,11 @@ def _batch(rows=2000, seed=0):
     )
 
 
-def _fit(batch=None, columns=COLUMNS, task="auto", bins=0, **transforms):
+def _fit(batch=None, columns=COLUMNS, task="auto", bins=0, counted=None, **transforms):
     statistics = SplitStatistics.create(columns)
     statistics.update(batch if batch is not None else _batch())
     chosen = {name: ColumnTransform(transform=value) for name, value in transforms.items()}
-    return fit_parameters(columns, chosen, statistics, task=task, bins=bins)
+    return fit_parameters(columns, chosen, statistics, task=task, bins=bins, counted=counted)
 
 
 def _ops(parameters, name):
@@ -118,6 +118,11 @@ def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
     assert op.words == ("z", "a", "b")
     # 3 words, 1 out-of-vocabulary bucket, 1 id for null
     assert parameters.categorical[-1].size == 5
+    assert "counts" not in parameters.model_dump(mode="json")["fitted"][-1]
+    counted, _ = _fit(batch, s="vocabulary", counted="s")
+    assert counted.fitted[-1].counts == (5, 3, 3, 1)
+    assert _fit(batch, n="vocabulary", counted="n")[0].fitted[1].counts == (12,)  # nothing comes twice
+    assert _fit(batch, s={"hash": {"buckets": 4}}, counted="s")[0].fitted[-1].counts == ()
 
 
 def test_auto_leaves_out_identifiers_and_constants_with_a_note():

@@ -2,7 +2,7 @@
 
     rows = collect(batches, config, layout)        # {"ids": int64 [items], "numeric": [items, n], ...}; None: no index
     index = ItemIndex(model, config, layout, rows)
-    index.embed(inputs), index.top_k(inputs, k)    # the outputs of the signatures `embed` and `top_k`
+    index.embed(inputs), index.top_k(inputs, k, excluded, there)    # the outputs of the signatures `embed` and `top_k`
 
 An item is a value of the first column of `model.item`, which has to have a vocabulary; its other columns are those of the
 first train row that has it. Values that are not in the vocabulary are not in the index.
@@ -11,6 +11,7 @@ first train row that has it. Values that are not in the vocabulary are not in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -65,18 +66,58 @@ class ItemIndex:
         self.vectors = tf.Variable(as_vectors(model, "item", inputs), trainable=False, name="item_vectors")
         values = np.asarray(_values(config, layout), object)[rows["ids"]].tolist()
         self.texts = isinstance(values[0], str)
-        self._values = values
+        self._values = tf.constant(values, tf.string if self.texts else tf.int64)
+        keys = self._keys(self._values).numpy()
+        self._order = np.argsort(keys)
+        self._sorted = keys[self._order]
+
+    @classmethod
+    def load(cls, trained: Path, model: keras.Model, config: ModelConfig, layout: Layout) -> ItemIndex | None:
+        """The index of the items that a training left in its output; None where it left none."""
+        if not (trained / FILE).exists():
+            return None
+        with np.load(trained / FILE, allow_pickle=False) as rows:
+            return cls(model, config, layout, dict(rows))
 
     def embed(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The vectors of both sides: {"user", "item"}, float32 [rows, embedding + 1]."""
         return {side: as_vectors(self._model, side, inputs) for side in ("user", "item")}
 
-    def top_k(self, inputs: dict[str, tf.Tensor], k: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The k items of the largest products with each row's user, best first: {"items", "scores"}, [rows, k]."""
-        count = self.vectors.shape[0]
-        in_range = tf.debugging.Assert((k >= 1) & (k <= count), [f"k must be from 1 to {count}, not", k])
-        with tf.control_dependencies([in_range]):
+    def top_k(
+        self, inputs: dict[str, tf.Tensor], k: tf.Tensor, excluded: tf.Tensor, there: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """The k items of the largest products with each row's user, best first: {"items", "scores"}, [rows, k].
+
+        Args:
+            excluded: items of each row that are left out, [rows, n]; those that are not in the index are passed over.
+            there: bool [rows, n], which of them count.
+        """
+        out = self._mask(self.places(excluded), there)
+        left = self.vectors.shape[0] - tf.reduce_max(tf.reduce_sum(tf.cast(out, tf.int32), 1))
+        message = tf.strings.join(
+            ["k must be from 1 to ", tf.strings.as_string(left), ", not ", tf.strings.as_string(k)]
+        )
+        with tf.control_dependencies([tf.debugging.Assert((k >= 1) & (k <= left), [message])]):
             products = tf.matmul(as_vectors(self._model, "user", inputs), self.vectors, transpose_b=True)
-        scores, places = tf.math.top_k(products, tf.identity(k))
-        values = tf.constant(self._values, tf.string if self.texts else tf.int64)
-        return {"items": tf.gather(values, places), "scores": scores}
+        scores, places = tf.math.top_k(tf.where(out, products.dtype.min, products), tf.identity(k))
+        return {"items": tf.gather(self._values, places), "scores": scores}
+
+    def places(self, items: tf.Tensor) -> tf.Tensor:
+        """The place of each item in the index, int32, -1 for one that is not in it; shaped as `items`."""
+        keys = self._keys(items)
+        found = tf.minimum(tf.searchsorted(self._sorted, tf.reshape(keys, [-1])), len(self._sorted) - 1)
+        known = tf.gather(self._sorted, found) == tf.reshape(keys, [-1])
+        places = tf.where(known, tf.gather(tf.constant(self._order, tf.int32), found), -1)
+        return tf.reshape(places, tf.shape(keys))
+
+    def _keys(self, items: tf.Tensor) -> tf.Tensor:
+        """Numbers that tell items apart, int64."""
+        return tf.strings.to_hash_bucket_fast(items, tf.int64.max) if self.texts else tf.cast(items, tf.int64)
+
+    def _mask(self, places: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
+        """Which items stand in each row of `places`; bool [rows, items]."""
+        rows = tf.shape(places)[0]
+        at = tf.where(there & (places >= 0))
+        indices = tf.stack([at[:, 0], tf.cast(tf.gather_nd(places, at), tf.int64)], 1)
+        counts = tf.scatter_nd(indices, tf.ones([tf.shape(at)[0]], tf.int32), [rows, self.vectors.shape[0]])
+        return counts > 0

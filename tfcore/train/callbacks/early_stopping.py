@@ -78,7 +78,7 @@ class EarlyStopping(Callback):
             for best, variable in zip(self._best, session.model.variables, strict=True):
                 best.assign(variable.value)
         self.last = step, loss
-        session.record(holdout_loss=loss)
+        session.record_holdout(loss)
         if self.patience.exhausted:
             session.monitor.log(
                 f"stopped at step {step}: the loss on the holdout has not fallen since step {self.patience.best_step}"

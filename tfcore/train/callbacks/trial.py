@@ -38,7 +38,7 @@ class Trial(Callback):
         if self._stops_early:
             return []
         every = max(1, session.total // LOOKS)
-        return [PeriodicAction(every, lambda step: session.record(holdout_loss=session.evaluate()), at_end=True)]
+        return [PeriodicAction(every, lambda step: session.record_holdout(session.evaluate()), at_end=True)]
 
     def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
         if (loss := values.get("holdout_loss")) is None:

@@ -89,10 +89,15 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
 
 
 def _batch(training: TrainingConfig, rows: int) -> int:
-    """Choose a batch size by the rows that replicas and micro-batches divide; the config's own with ranking."""
+    """Choose a batch size by the rows that replicas and micro-batches divide; the config's own with ranking or
+    retrieval."""
     default = training.batch_size
     parts = training.micro_batches * (training.replicas or training.workers or 1)
-    if training.ranking is not None or (training.strategy not in ("auto", "cpu", "gpu") and parts == 1):
+    if (
+        training.ranking is not None
+        or training.retrieval is not None
+        or (training.strategy not in ("auto", "cpu", "gpu") and parts == 1)
+    ):
         return default
     least = next((batch for below, batch in _BATCHES if rows < below), default)
     return next((batch for batch in (32, 64, 128) if batch >= least and batch % parts == 0), default)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -17,6 +17,7 @@ from headway.config import Frozen, Grown
 from tfcore.augment.config import AugmentConfig
 from tfcore.train.settings.knob_values import MEANINGS, fault
 from tfcore.train.settings.ranking import RankingConfig
+from tfcore.train.settings.retrieval import MOST_ROWS, RetrievalConfig
 from tfcore.train.settings.sampling import SamplingConfig
 from tfcore.train.settings.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
 
@@ -93,7 +94,7 @@ class TrainingConfig(Grown):
 
     newer = (
         *("augment", "ranking", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"),
-        *("strategy", "replicas", "workers", "worker_timeout", "loss", "warm_start"),
+        *("strategy", "replicas", "workers", "worker_timeout", "loss", "warm_start", "retrieval"),
     )
 
     epochs: float | None = Field(
@@ -130,6 +131,9 @@ class TrainingConfig(Grown):
     augment: AugmentConfig | None = Field(default=None, description="vary training rows, images and tables alike")
     ranking: RankingConfig | None = Field(
         default=None, description="learn the order within groups too: the column with role group"
+    )
+    retrieval: RetrievalConfig | None = Field(
+        default=None, description="two_towers: learn which of the items in a batch a user wants"
     )
     early_stopping: EarlyStoppingConfig | None = None
     steps_per_call: int = Field(
@@ -274,6 +278,13 @@ class TrainingConfig(Grown):
             )
         if self.ranking is not None and self.micro_batches > 1:
             raise ValueError("micro_batches: they would cut the groups of training.ranking; leave one of the two out")
+        if self.retrieval is not None:
+            if self.micro_batches > 1:
+                raise ValueError("micro_batches: training.retrieval compares the items of whole batches; leave one out")
+            if self.batch_size > MOST_ROWS:
+                raise ValueError(f"batch_size: training.retrieval takes batches of at most {MOST_ROWS:,} rows")
+            if self.augment is not None and self.augment.mixup:
+                raise ValueError("retrieval: mixup makes rows of two items; leave one of the two out")
         if self.keep_best and self.early_stopping is None:
             raise ValueError("keep_best: needs the loss on a holdout; set training.early_stopping")
         if isinstance(self.class_weights, dict):
@@ -281,6 +292,10 @@ class TrainingConfig(Grown):
                 if not (math.isfinite(weight) and weight >= 0):
                     raise ValueError(f"class_weights.{name}: {weight} is not a number from 0 up")
         return self
+
+    def counted(self, item: Sequence[str]) -> str | None:
+        """The column whose values the transform counts for the correction of `retrieval`: the first of `model.item`."""
+        return next(iter(item), None) if self.retrieval is not None and self.retrieval.correction else None
 
     def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
         """Every knob that the step reads; `dropout` is the model's."""

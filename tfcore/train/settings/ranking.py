@@ -19,12 +19,12 @@ from headway.errors import ConfigError, DataError
 from headway.schema.columns import column_yaml
 from headway.tasks.table import task_of
 
-VERSION = 2
+VERSION = 3
 """Raised by whoever changes what a training that ranks writes for the same request; others keep what they have."""
 
 _WHERE = "training.ranking"
 LARGE_BATCH = 256
-"""From here on the op in C++ gains more than XLA does, whose matrix of pairs grows with the square of a batch."""
+"""From here on plain steps gain more than XLA does, whose matrix of pairs grows with the square of a batch."""
 
 
 class RankingConfig(Frozen):

@@ -14,6 +14,8 @@ and an ending. With an ending the program may run fewer steps than it was asked 
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +32,7 @@ from tfcore.heads.base import Head
 from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.settings.ranking import RankingConfig
+from tfcore.train.steps.item_choice import RetrievalPart
 from tfcore.train.steps.micro_batches import accumulated
 from tfcore.train.steps.stop_condition import StopCondition
 from tfcore.train.steps.train_step import StepResult, TrainStep, make_optimizer
@@ -70,6 +73,7 @@ class Learner:
         offsets: added to the outputs while training and at no other time; see `tfcore.train.settings.sampling`.
         ranking: has the order within "group" of a batch count too; rows of a group follow each other, see
             `tfcore.data.groups.group_ids`. The reported loss stays the rows'.
+        retrieval: has the choice among a batch's items count too. The reported loss stays the rows'.
         micro_batches: whether `run` is told into how many micro-batches a batch is cut; see `tfcore.train.steps.micro_batches`.
         scale: of the loss, for a model that computes in float16; see `tfcore.models.precision`.
         ending: when the steps end by themselves; None: never.
@@ -87,6 +91,7 @@ class Learner:
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
         ranking: RankingConfig | None = None,
+        retrieval: RetrievalPart | None = None,
         micro_batches: bool = False,
         scale: LossScale | None = None,
         ending: StopCondition | None = None,
@@ -107,6 +112,7 @@ class Learner:
             label_std=label_std,
             offsets=offsets,
             ranking=ranking,
+            retrieval=retrieval,
             scale=scale,
             log=log,
         )
@@ -124,6 +130,8 @@ class Learner:
             log=log,
         )
         self._evaluate: GraphFunction | None = None
+        self.loss_by_label: dict[str, float] = {}
+        """Of the last `evaluate`, whose loss is their sum."""
         self.state = SharedState()
         """What training, evaluation and a checkpoint share. A model's variables include the seeds of random layers, which
         a checkpoint of the Keras object leaves out."""
@@ -194,15 +202,17 @@ class Learner:
 
         All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
         """
-        loss = weight = 0.0
+        losses: Counter[str] = Counter()
+        weight = 0.0
         for batch in batches:
             if self._evaluate is None:
                 specs = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in batch.items()}
                 self._evaluate = GraphFunction(self._loss_of_batch, {"batch": specs})
-            batch_loss, batch_weight = self._evaluate(batch=batch)
-            loss += float(batch_loss)
+            batch_losses, batch_weight = self._evaluate(batch=batch)
+            losses.update({label: float(loss) for label, loss in batch_losses.items()})
             weight += float(batch_weight)
-        return loss / weight if weight else float("nan")
+        self.loss_by_label = {label: loss / weight if weight else math.nan for label, loss in losses.items()}
+        return sum(self.loss_by_label.values()) if losses else math.nan
 
     def _train_steps(
         self,
@@ -249,7 +259,8 @@ class Learner:
             part = accumulated(self.train_step, batch, micro_batches, total=weight)
         return part.loss, weight, self.train_step.finish(part, kept)
 
-    def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
-        losses, weights = self.train_step.plain_losses(batch)
+    def _loss_of_batch(self, batch: Stack) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        by_label, weights = self.train_step.plain_losses(batch)
         # a padded row may hold anything; nothing times zero weight is still not a number
-        return tf.reduce_sum(tf.where(weights > 0, losses * weights, 0.0)), tf.reduce_sum(weights)
+        sums = {name: tf.reduce_sum(tf.where(weights > 0, loss * weights, 0.0)) for name, loss in by_label.items()}
+        return sums, tf.reduce_sum(weights)

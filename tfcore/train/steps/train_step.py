@@ -30,12 +30,14 @@ from headway.messages import some
 from tfcore.data.groups.group_ids import GROUP, NO_GROUP, group_splits
 from tfcore.graph.knobs import KnobVariables
 from tfcore.heads.base import Head
+from tfcore.heads.multi_head import LABELS
 from tfcore.heads.table import head_of
 from tfcore.losses.pairwise import pairwise_loss
 from tfcore.models.layers import rows_from
 from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.settings.ranking import RankingConfig
+from tfcore.train.steps.item_choice import RetrievalPart
 
 Batch = Mapping[str, Any]
 _NAMES = 8
@@ -77,6 +79,7 @@ class TrainStep:
         label_std: for labels with a unit: gradients are those of the error in standard deviations.
         offsets: added to the outputs while training.
         ranking: has the order within "group" of a batch count too; of whole batches only.
+        retrieval: has the choice among a batch's items count too; of whole batches only.
         scale: of the loss while gradients are taken, for float16.
         log: told once, while the step is traced, which variables no gradient reaches.
     """
@@ -92,6 +95,7 @@ class TrainStep:
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
         ranking: RankingConfig | None = None,
+        retrieval: RetrievalPart | None = None,
         scale: LossScale | None = None,
         log: Callable[[str], None] | None = None,
     ):
@@ -108,9 +112,10 @@ class TrainStep:
             knobs,
             counter,
         )
-        self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
+        further = self.head.outputs - self.head.own
+        self._offsets = None if offsets is None else np.pad(np.asarray(offsets, np.float32), (0, further))
         self._std, self._unit = float(label_std), float(label_std) ** self.head.degree
-        self._ranking = ranking
+        self._ranking, self._retrieval = ranking, retrieval
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
@@ -143,7 +148,10 @@ class TrainStep:
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             with rows_from(first_row):
-                output = self._output(batch, training=True)
+                if self._retrieval is None:
+                    output = self._output(batch, training=True)
+                else:
+                    output, user, item = self._retrieval.outputs(_inputs(batch), training=True)
             losses, weights = self._training_losses(batch, output)
             total = tf.reduce_sum(weights) if total is None else total
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
@@ -156,6 +164,9 @@ class TrainStep:
             if self._ranking is not None:
                 scores = output if output.shape.rank == 2 else tf.reduce_mean(output, axis=1)
                 objective += self._ranking.share * (self._order_loss(self._ranking, batch, scores) - objective)
+            if self._retrieval is not None:
+                chosen = self._retrieval.loss(batch, user, item, weights)
+                objective += self._retrieval.share * (chosen - objective)
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
         computed = tape.gradient(scaled, trained)
@@ -247,13 +258,17 @@ class TrainStep:
         for variable, value in zip(self._moving, kept, strict=True):
             variable.assign(value)
 
-    def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return (loss, weight) of each row as in prediction: no dropout, and no knob. float32 [rows]"""
-        return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
+    def plain_losses(self, batch: Batch) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Return (losses by label, weight) of each row as in prediction: no dropout, and no knob. float32 [rows] each
+
+        The loss of a row is the sum of those of its labels; the main label is called "label".
+        """
+        return self.head.losses(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if (temperature := self.knobs.get("temperature")) is not None:
-            output /= temperature
+            further = self.head.outputs - self.head.own  # whose outputs are no logits of the main label
+            output /= tf.concat([tf.fill([self.head.own], temperature), tf.ones([further])], 0)
         if self._offsets is not None:
             output += self._offsets
         label, weights = self._targets(batch)
@@ -287,8 +302,11 @@ class TrainStep:
         )
 
     def _output(self, batch: Batch, *, training: bool) -> tf.Tensor:
-        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight", GROUP)}
-        return tf.cast(self.model(inputs, training=training), tf.float32)
+        return tf.cast(self.model(_inputs(batch), training=training), tf.float32)
+
+
+def _inputs(batch: Batch) -> dict[str, tf.Tensor]:
+    return {name: value for name, value in batch.items() if name not in ("label", LABELS, "weight", GROUP)}
 
 
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:

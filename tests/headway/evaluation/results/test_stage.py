@@ -73,6 +73,20 @@ def test_the_result_is_json_and_has_every_part(measured):
     assert recall == pytest.approx(at["metrics"]["recall"]), "the tables are at the threshold"
 
 
+def test_the_champion_is_measured_on_every_slice_as_the_candidate_is(measured):
+    path = measured.folder / "linear.parquet"
+    found, alone = (
+        measured(slices=("carrier",), baselines={"champion": path}),
+        measured(slices=("carrier",), predictions=path),
+    )
+    assert found["champion"]["intervals"] == alone["intervals"] and found["compared"] == ["auc", "loss", "bias"]
+    assert {value: facts["champion"] for value, facts in found["by_slice"]["carrier"].items()} == {
+        value: {name: figure for name, figure in facts.items() if name != "rows"}
+        for value, facts in alone["by_slice"]["carrier"].items()
+    }
+    assert alone["champion"] is None and "champion" not in alone["by_slice"]["carrier"]["AA"]
+
+
 def test_a_threshold_of_other_rows_is_taken_and_one_that_nothing_reaches_is_said(measured):
     tested = measured(threshold={"recall": 0.8}, given_threshold=0.42)["threshold"]
     assert (tested["value"], tested["chosen_on"]) == (0.42, "the eval rows")

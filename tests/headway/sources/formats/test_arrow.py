@@ -94,7 +94,10 @@ def test_unknown_columns_name_the_known_ones(opened, read_all):
 
 def test_a_vector_that_parquet_cannot_hold_says_how_to_write_it(opened, read_all):
     out = pa.BufferOutputStream()
-    pq.write_table(TABLE.select(["v"]), out)
+    try:
+        pq.write_table(TABLE.select(["v"]), out)
+    except pa.ArrowNotImplementedError:
+        pytest.skip("this pyarrow does not write one either")
     with pytest.raises(DataError, match="fixed-size lists holds a null") as error:
         read_all(opened("parquet", out.getvalue().to_pybytes()), {"v": None})
     assert "pa.list_" in error.value.fix

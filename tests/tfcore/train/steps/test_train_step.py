@@ -75,7 +75,7 @@ def test_each_member_of_an_ensemble_has_its_own_loss():
     expected = tf.reduce_sum(weights * tf.reduce_mean(losses, axis=1))
     done = it.part(data)
     assert np.isclose(done.loss, expected, rtol=1e-6)
-    assert it.plain_losses(data)[0].shape == (B,)
+    assert it.plain_losses(data)[0]["label"].shape == (B,)
     (output,) = (part for part in done.gradients if part.shape == (4, NUMERIC, 1))
     slopes = tf.einsum("r,rm->m", weights, (tf.sigmoid(outputs) - data["label"][:, None]) / 4.0)
     bias = next(part for part in done.gradients if part.shape == (4, 1))

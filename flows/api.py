@@ -1,0 +1,329 @@
+"""Headway from Python; `import headway` hands it out.
+
+    import headway
+
+    pipeline = headway.open("flights")                    # a folder with pipeline.yaml, or the file
+    run = pipeline.run(window=9, until="2013-09")         # ingest to promotion; finished work is not repeated
+    run.verdict.reasons; run.metrics["auc"]
+    run.statistics.to_frame()
+    run.model.predict(rows)                               # rows in memory: a table, a frame, columns by name
+
+Each call is what the command of that name calls (`headway --help`): the same functions, the same store, the same errors. In a
+notebook, what a call returns shows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Literal
+
+from flows.cli.history import LATEST, find, runs_of
+from flows.config.pipeline import LoadedPipeline, read_pipeline
+from flows.dag.run_spec import RunSpec
+from flows.past_run import Run, Version
+from flows.progress.from_python import Progress, reporting
+from flows.progress.result_table import Table, html_table
+from headway.errors import StoreError
+from headway.registry.registry import Registry
+
+__all__ = ["Pipeline", "Run", "Table", "Version", "open"]
+
+ASKED = "asked for from Python"
+
+
+def open(pipeline: str | Path = ".", *, set: Mapping[str, Any] | None = None) -> Pipeline:
+    """Open a pipeline.
+
+    Args:
+        pipeline: pipeline.yaml, or its folder.
+        set: keys with values in place of the file's, such as {"training.epochs": 3}.
+
+    Raises:
+        ConfigError: there is no such file, or it has a mistake.
+    """
+    return Pipeline(read_pipeline(Path(pipeline), dict(set or {})), dict(set or {}))
+
+
+class Pipeline:
+    """A pipeline.yaml with its store; `headway.open` makes it. The file is read once: open it again after a change.
+
+    The window of a call is `window` spans (or a time, such as "30d") up to the span `until`; by default all.
+    """
+
+    def __init__(self, loaded: LoadedPipeline, overrides: Mapping[str, Any]):
+        self._loaded, self._overrides = loaded, dict(overrides)
+        self._store = loaded.open_store()
+
+    @property
+    def name(self) -> str:
+        return self._loaded.pipeline.name
+
+    @property
+    def file(self) -> Path:
+        return self._loaded.file
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every key with its value, defaults among them."""
+        return self._loaded.pipeline.model_dump(mode="json")
+
+    # --- run
+
+    def plan(self, *, window: int | str | None = None, until: str = "latest", seed: int | None = None) -> Table:
+        """What a run would do, and why: a row per step that is known already. Runs nothing.
+
+        Raises:
+            ConfigError, DataError: as a run would.
+        """
+        from flows.execution.planning import planned
+        from flows.progress.rerun_reasons import in_words
+
+        value = planned(self._spec(window, until, seed))
+        rows = [
+            {"step": s["step"], "runs": not s["cached"], "why": in_words(s["why"], s["stage"])} for s in value["steps"]
+        ]
+        later = f"; then, depending on the verdict: {', '.join(value['later'])}" if value["later"] else ""
+        return Table(rows, f"{self.name}: {value['spans'][0]} to {value['spans'][-1]}{later}")
+
+    def run(
+        self,
+        *,
+        window: int | str | None = None,
+        until: str = "latest",
+        seed: int | None = None,
+        last: Literal["ingest", "statistics", "validate", "train", "evaluate", "gate", "replay"] | None = None,
+        force: bool = False,
+        alias: str | None = None,
+        wait: float = 0.0,
+        progress: Progress = True,
+    ) -> Run:
+        """Bring the pipeline from raw files to a promoted model; finished work is not repeated. Ctrl-C keeps what is done.
+
+        Args:
+            last: the stage to stop after; nothing is promoted then. None: all the way.
+            force: promote whatever the gate says.
+            alias: point this alias at a candidate that passes, in place of the champion.
+            wait: how many seconds to wait for another run of this pipeline.
+
+        Returns:
+            The run, whatever the gate said of its candidate.
+
+        Raises:
+            ConfigError, DataError, StoreError, Locked, Cancelled: as `headway run` says it; the run is recorded as failed.
+        """
+        from flows.execution.run import execute
+
+        spec = self._spec(window, until, seed, last=last, force=force, alias=alias)
+        with reporting(progress) as report:
+            return self._as_run(execute(spec, report, wait_seconds=wait))
+
+    def backtest(
+        self,
+        windows: int = 6,
+        *,
+        window: int | str | None = None,
+        until: str = "latest",
+        wait: float = 0.0,
+        progress: Progress = True,
+    ) -> Table:
+        """Train and judge the pipeline on its past windows, each on the span after it; promotes nothing.
+
+        Returns:
+            A row per window: the primary metric of candidate, champion and baselines, and the verdict.
+        """
+        from flows.execution.studies.backtest import backtest
+
+        with reporting(progress) as report:
+            found = backtest(self._spec(window, until, None), report, windows=windows, wait_seconds=wait)
+        primary = found["primary"]
+        rows = [
+            {
+                "until": row["until"],
+                "rows": row.get("rows"),
+                "candidate": (row.get("candidate") or {}).get(primary),
+                "champion": (row.get("champion") or {}).get(primary),
+                **{who: metrics.get(primary) for who, metrics in row.get("baselines", {}).items()},
+                "verdict": row["verdict"],
+            }
+            for row in found["windows"]
+        ]
+        return Table(rows, f"{self.name}: {primary} of each window on the span after it")
+
+    def ablate(
+        self,
+        *groups: str | Sequence[str],
+        window: int | str | None = None,
+        until: str = "latest",
+        progress: Progress = True,
+    ) -> Table:
+        """Train without each column, or each group of columns, and compare with the model that has them all."""
+        from flows.execution.studies.ablate import ablate
+
+        names = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
+        with reporting(progress) as report:
+            found = ablate(self._spec(window, until, None), self._with, report, groups=names)
+        kept = ("value", "difference", "interval", "outcome", "error")
+        rows = [{"without": row["without"]} | {name: row.get(name) for name in kept} for row in found["rows"]]
+        return Table(rows, f"{self.name}: {found['primary']} on {found['eval_rows']:,} eval rows without a column")
+
+    def tune(
+        self,
+        *,
+        trials: int | None = None,
+        timeout: float | None = None,
+        window: int | str | None = None,
+        until: str = "latest",
+        progress: Progress = True,
+    ) -> dict[str, Any]:
+        """Try settings, judged on a holdout of the train rows; the result as `headway tune --json` prints it."""
+        from flows.execution.studies.tune import tune
+
+        with reporting(progress) as report:
+            return tune(self._spec(window, until, None), self._with, report, trials=trials, timeout=timeout)
+
+    def predict(
+        self,
+        input: str | Path,
+        output: str | Path,
+        *,
+        model: str | int = "champion",
+        columns: Sequence[str] | None = None,
+        format: str | None = None,
+        write: Literal["parquet", "jsonl"] = "parquet",
+        progress: Progress = True,
+    ) -> dict[str, Any]:
+        """Predict files into a folder, as `headway predict` does; `Version.predict` predicts rows in memory."""
+        from flows.scoring.predict import predict
+
+        with reporting(progress) as report:
+            return predict(
+                self._loaded,
+                model=str(model),
+                input=str(input),
+                output=str(output),
+                monitor=report.monitor("predict"),
+                format=format,
+                columns=columns,
+                write=write,
+            )
+
+    # --- look
+
+    def runs(self, limit: int = 20) -> list[Run]:
+        """The runs of this pipeline, newest first."""
+        records = [record for record in runs_of(self._store) if record.get("pipeline") == self.name]
+        return [self._as_run(record) for record in records[:limit]]
+
+    def last_run(self, name: str = LATEST) -> Run:
+        """The newest run, or the run whose name begins so.
+
+        Raises:
+            StoreError: there is none.
+        """
+        return self._as_run(find(self._store, name, pipeline=self.name))
+
+    # --- versions
+
+    @property
+    def champion(self) -> Version | None:
+        """The version in production; None: nothing was promoted yet."""
+        found = self._registry.champion()
+        return None if found is None else self._version(found.number)
+
+    def versions(self) -> list[Version]:
+        """The versions in the registry, oldest first."""
+        return [self._version(version.number) for version in self._registry.versions()]
+
+    def version(self, name: str | int) -> Version:
+        """A version by its number, champion, previous or an alias.
+
+        Raises:
+            StoreError: there is none.
+        """
+        return self._version(self._registry.number(str(name)))
+
+    def promote(
+        self, version: str | int, *, alias: str | None = None, reason: str = ASKED, force: bool = False
+    ) -> Version:
+        """Make a version the champion, or point an alias at it.
+
+        Args:
+            version: its number, previous or an alias.
+            force: even if it was rolled back, or somebody promoted meanwhile.
+
+        Raises:
+            StoreError: there is no such version, it was rolled back, or the champion changed meanwhile.
+        """
+        from flows.execution.promotions import promote_version
+
+        event = promote_version(
+            self._loaded, self._registry, str(version), alias=alias, reason=reason, force=force, note=print
+        )
+        return self._version(event.version)
+
+    def rollback(self, to: str | int | None = None, *, reason: str = ASKED, force: bool = False) -> Version:
+        """Make the champion before the champion again, or the version `to`.
+
+        Raises:
+            StoreError: there is none, or the champion changed meanwhile.
+        """
+        from flows.execution.promotions import roll_back
+
+        name = None if to is None else str(to)
+        event = roll_back(self._loaded, self._registry, name, reason=reason, force=force, note=print)
+        return self._version(event.version)
+
+    def compare(self, first: str | int, second: str | int) -> dict[str, Any]:
+        """Two versions side by side, as `headway compare --json` prints them."""
+        from flows.cli.versions.comparison import compared
+
+        return compared(self._registry, str(first), str(second))
+
+    # --- keep in order
+
+    def clean(self, *, yes: bool = False, keep: int = 20, keep_versions: int | None = None) -> Table:
+        """What of the store no kept run and no version needs; deleted only with `yes`."""
+        from flows.cli.store import collected
+        from headway.messages import size
+
+        found = collected(self._existing_store(), keep, keep_versions, dry_run=not yes)
+        return Table(found["removed"], f"{size(found['bytes'])} {'deleted' if yes else 'could be deleted'}")
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.name}: {self._place()}>"
+
+    def _repr_html_(self) -> str:
+        champion, runs = self.champion, self.runs(5)
+        rows = [{"run": run.name, "state": run.headline, "window": run.window} for run in runs]
+        about = f"champion: {escape(repr(champion)) if champion else 'none yet'}"
+        return f"<b>{escape(self.name)}</b> <code>{escape(self._place())}</code><br>{about}" + (
+            html_table(rows) if rows else ""
+        )
+
+    def _place(self) -> str:
+        """The file, as one would type it from here."""
+        here = Path.cwd()
+        return str(self.file.relative_to(here) if self.file.is_relative_to(here) else self.file)
+
+    @property
+    def _registry(self) -> Registry:
+        return Registry(self._store, self.name)
+
+    def _version(self, number: int) -> Version:
+        return Version(self._loaded, self._registry, number)
+
+    def _as_run(self, record: Mapping[str, Any]) -> Run:
+        return Run(self._loaded, self._store, record)
+
+    def _with(self, overrides: Mapping[str, Any]) -> LoadedPipeline:
+        return read_pipeline(self.file, self._overrides | dict(overrides))
+
+    def _spec(self, window: int | str | None, until: str, seed: int | None, **more: Any) -> RunSpec:
+        return RunSpec(self._loaded, self._store, window, until, seed, **more)
+
+    def _existing_store(self) -> Any:
+        if not self._store.exists():
+            raise StoreError("there is no store yet", where=self._store.name, fix="Pipeline.run makes one")
+        return self._store

@@ -1,0 +1,160 @@
+"""`headway init`: from data alone to a pipeline.yaml that runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from flows.cli.options import JsonOption
+from headway.errors import ConfigError, HeadwayError
+from headway.messages import counted, some
+
+if TYPE_CHECKING:
+    from headway.first_pipeline.draft import Draft
+    from headway.first_pipeline.look import Look
+    from headway.tabular.label import LabelConfig
+
+_SHOWN = 40
+"""Columns in the table; of more, those that need a word."""
+_ASKED = 3
+
+
+def init(
+    data: Annotated[str, Parameter(help="a file, a folder or a quoted glob")],
+    /,
+    *,
+    label: Annotated[
+        str | None, Parameter(metavar="COLUMN|EXPRESSION", help='what to predict: species, or "arr_delay > 15"')
+    ] = None,
+    folder: Annotated[
+        Path, Parameter(metavar="FOLDER", help="where pipeline.yaml is written", show_default=False)
+    ] = Path(),
+    name: Annotated[str | None, Parameter(help="of the pipeline and its model (default: after the data)")] = None,
+    module: Annotated[
+        Literal["model", "loss"] | None,
+        Parameter(help="write a model.py as well, with a Keras model or a loss of your own, and a test of it"),
+    ] = None,
+    force: Annotated[bool, Parameter(help="overwrite the files that are there")] = False,
+    options: JsonOption = JsonOption(),
+) -> int:
+    """Look at data and write a pipeline.yaml for it: source, label, columns and split."""
+    from flows.cli.commands import answer
+    from headway.first_pipeline.draft import draft_of, look_at
+    from headway.first_pipeline.found_files import found_source
+    from headway.first_pipeline.module_files import module_files
+    from headway.first_pipeline.yaml_text import pipeline_text
+
+    target = folder / "pipeline.yaml"
+    names = ["pipeline.yaml", "schema.pbtxt", *(["model.py", "test_model.py"] if module else [])]
+    _check_free([folder / name for name in names], force)
+    source, look = look_at(found_source(_absolute(data)))
+    draft = draft_of(source, look, _label(label, look, ask=not options.json and sys.stdin.isatty()), name=name)
+    texts = {} if module is None else module_files(module, draft.facts.task or draft.facts.kind)
+    texts["pipeline.yaml"] = pipeline_text(draft, path=_from(folder, draft.source["path"]), module=module)
+    _write(folder, texts)
+    return answer(options, _value(draft, target), _report(draft, target))
+
+
+def _absolute(data: str) -> str:
+    return data if "://" in data else os.path.abspath(Path(data).expanduser())  # noqa: PTH100  links stay as they are
+
+
+def _from(folder: Path, path: str) -> str:
+    """A path as pipeline.yaml in `folder` says it: relative to it where it lies in or beside it."""
+    if "://" in path:
+        return path
+    relative = os.path.relpath(path, folder.resolve())
+    return path if relative.startswith("../..") else relative
+
+
+def _check_free(files: list[Path], force: bool) -> None:
+    if not force and (there := [str(file) for file in files if file.exists()]):
+        raise ConfigError(
+            f"there is {' and '.join(there)} already",
+            where="headway init",
+            fix="--force overwrites it, --folder NEW writes elsewhere",
+        )
+
+
+def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
+    """The label that was named, or is certain, or is asked for.
+
+    Raises:
+        ConfigError: it is not known and nobody can be asked.
+    """
+    from headway.first_pipeline.label_choice import label_of, likely_labels, sole_label
+
+    if text is not None:
+        return label_of(text, look.names)
+    if (sole := sole_label(look.names)) is not None:
+        return label_of(sole, look.names)
+    likely = next(iter(likely_labels(look.names)), look.names[-1])
+    if not ask:
+        raise ConfigError(
+            f"which column is to be predicted? There are {some(look.names, 20)}",
+            where="--label",
+            fix=f'--label COLUMN, for example --label {likely!r}; or an expression, as --label "arr_delay > 15"',
+        )
+    print(f"columns: {some(look.names, 40)}", file=sys.stderr)
+    for _ in range(_ASKED):
+        print(f"what to predict, a column or an expression [{likely}]: ", end="", file=sys.stderr, flush=True)
+        typed = sys.stdin.readline()
+        if not typed:
+            break
+        try:
+            return label_of(typed.strip() or likely, look.names)
+        except HeadwayError as error:
+            print(error, file=sys.stderr)
+    raise ConfigError("no label was given", where="--label", fix="--label COLUMN")
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    from flows.config.pipeline import Pipeline
+    from headway.config import load, read_yaml
+    from headway.storage.atomic_io import replace_text, writing
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        for name, text in texts.items():
+            replace_text(folder / name, text)
+        (folder / "schema.pbtxt").unlink(missing_ok=True)  # of the columns of another pipeline
+    file = folder / "pipeline.yaml"
+    load(Pipeline, read_yaml(file), where=str(file))
+
+
+def _value(draft: Draft, target: Path) -> dict[str, Any]:
+    return {
+        "pipeline": str(target),
+        "name": draft.name,
+        "label": draft.label.column or draft.label.expression,
+        "task": draft.facts.task or draft.facts.kind,
+        "split": draft.split.config,
+        "columns": [{"column": c.column, "type": c.type, "use": c.use, "why": c.why} for c in draft.choices],
+        "doubts": list(draft.doubts),
+    }
+
+
+def _report(draft: Draft, target: Path) -> str:
+    from flows.dag.column_table import table_text
+
+    shown = draft.choices
+    if len(shown) > _SHOWN:
+        shown = tuple(c for c in draft.choices if c.why or c.config is not None)[:_SHOWN]
+    rows = [{"column": c.column, "type": c.type, "use": c.use, "why": c.why} for c in shown]
+    features = sum(choice.use == "feature" for choice in draft.choices)
+    lines = [table_text(rows, names=("column", "type", "use"))]
+    if len(draft.choices) > len(shown):
+        lines.append(f"  and {counted(len(draft.choices) - len(shown), 'more feature')} as they are")
+    lines += [
+        "",
+        f"data:   {counted(draft.rows, 'row')}{'' if draft.whole else ' looked at'}, {counted(features, 'feature')}",
+        f"label:  {draft.label.column or draft.label.expression}, {draft.facts.text}",
+        f"split:  {draft.split.text}",
+        *(f"look:   {doubt}" for doubt in draft.doubts),
+        f"wrote {target}; next: headway run{'' if target.parent == Path() else f' {target.parent}'}",
+    ]
+    return "\n".join(lines)

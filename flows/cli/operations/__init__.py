@@ -1,0 +1,1 @@
+"""Commands for a pipeline that runs by itself: deployments on a Prefect server, and its flows typed without one."""

@@ -1,0 +1,122 @@
+"""The commands that put pipelines on a Prefect server, and take them away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer
+from flows.cli.options import JsonOption
+from headway.config import load
+from headway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.config.production import Timing
+
+Pipelines = Annotated[
+    list[str], Parameter(help="pipeline.yaml files, or their folders (default: this folder)", show_default=False)
+]
+
+
+def deploy(
+    pipelines: Pipelines = ["."],  # noqa: B006
+    /,
+    *,
+    schedule: Annotated[
+        str | None,
+        Parameter(
+            metavar="CRON", help="when to retrain: '0 5 2 * *'; none: not by itself (default: the file's schedule)"
+        ),
+    ] = None,
+    timezone: Annotated[str | None, Parameter(metavar="ZONE", help="of --schedule (default: UTC)")] = None,
+    pool: Annotated[str, Parameter(metavar="NAME", help="the work pool, made if it does not exist")] = "headway",
+    yaml: Annotated[bool, Parameter(help="change nothing, and print the same as a prefect.yaml")] = False,
+    options: JsonOption = JsonOption(),
+) -> int:
+    from pathlib import Path
+
+    from flows.config.extras import require
+    from flows.config.pipeline import read_pipeline
+
+    timing = _timing(schedule, timezone)
+    loaded = [read_pipeline(Path(pipeline)) for pipeline in pipelines]
+    names = [each.pipeline.name for each in loaded]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        problem = f"two of these pipelines are called {twice!r}, and deployments are named after them"
+        raise ConfigError(problem, where=twice, fix="give one of them another name")
+
+    require("prefect", where="headway deploy")
+    from flows.orchestration.deploying.plan import entries
+
+    if yaml:
+        found = [entry for each in loaded for entry in entries(each, pool=pool, retrain=timing)]
+        return answer(options, {"deployments": found}, _yaml_text(found))
+
+    from flows.orchestration.deploying.apply import deploy as deploy_one
+    from flows.orchestration.deploying.connection import connected
+    from flows.orchestration.deployments import pool_online
+
+    with connected() as (client, url):
+        changes = {each.pipeline.name: deploy_one(client, each, pool=pool, retrain=timing) for each in loaded}
+        lines = [f"Prefect server {url}"]
+        for name, changed in changes.items():
+            lines += [f"{name}: {'nothing to change' if not changed else ''}".rstrip(), *(f"  {c}" for c in changed)]
+        for each in loaded:
+            if not each.pipeline.alarms.notify:
+                lines.append(
+                    f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
+                )
+        online = pool_online(pool)
+    lines.append("next:")
+    if not online:
+        lines.append(f"  start a worker, as none polls {pool}:  python -P -m flows.orchestration.worker --pool {pool}")
+    lines += [f"  retrain now:  prefect deployment run 'retrain/{name}' --watch" for name in names]
+    return answer(options, {"server": url, "changes": changes, "worker": online}, "\n".join(lines))
+
+
+def undeploy(pipelines: Pipelines = ["."], /, *, options: JsonOption = JsonOption()) -> int:  # noqa: B006
+    from flows.config.extras import require
+
+    require("prefect", where="headway undeploy")
+    from flows.orchestration.deploying.apply import undeploy as undeploy_one
+    from flows.orchestration.deploying.connection import connected
+
+    names = [_name(pipeline) for pipeline in pipelines]
+    with connected() as (client, url):
+        changes = {name: undeploy_one(client, name) for name in names}
+    lines = [f"Prefect server {url}"]
+    for name, changed in changes.items():
+        lines += [f"{name}: {'nothing of it is there' if not changed else ''}".rstrip(), *(f"  {c}" for c in changed)]
+    return answer(options, {"server": url, "changes": changes}, "\n".join(lines))
+
+
+def _name(pipeline: str) -> str:
+    """A pipeline's name: that in its file, or, as the file may be gone, what was typed."""
+    from pathlib import Path
+
+    from flows.config.pipeline import read_pipeline
+
+    path = Path(pipeline)
+    return read_pipeline(path).pipeline.name if path.exists() else pipeline
+
+
+def _timing(schedule: str | None, timezone: str | None) -> Timing | Literal[False] | None:
+    from flows.config.production import Timing
+
+    if timezone is not None and schedule in (None, "none"):
+        raise ConfigError(
+            "there is no schedule to be of this time zone", where="--timezone", fix="name --schedule CRON too"
+        )
+    if schedule is None:
+        return None
+    if schedule == "none":
+        return False
+    return load(Timing, {"cron": schedule, "timezone": timezone or "UTC"}, where="--schedule")
+
+
+def _yaml_text(found: list[dict[str, Any]]) -> str:
+    import yaml
+
+    head = "# headway deploy does the same, and alarms and the work pool besides\npull: []\n"
+    return head + yaml.safe_dump({"deployments": found}, sort_keys=False, width=120).rstrip()

@@ -1,0 +1,1 @@
+"""The commands that look back on one run: why its steps ran, and what it reported."""

@@ -1,0 +1,122 @@
+"""`headway why` and `headway logs`: why the steps of a run ran or were reused, and what the run reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, store_of
+from flows.cli.options import Options, PipelinePath
+from headway.errors import ConfigError, StoreError
+from headway.messages import did_you_mean, duration, some, window_text
+
+RUN = re.compile(r"\d[\da-f-]*|latest")
+"""How the name of a run begins."""
+Step = dict[str, Any]
+
+
+def arranged_run(run: str, pipeline: str) -> tuple[str, str]:
+    """Return (run, pipeline): the pipeline may come first or last."""
+    if RUN.fullmatch(run) and not Path(run).exists():
+        return run, pipeline
+    return (pipeline if pipeline != "." else "latest"), run
+
+
+def why(
+    stage: Annotated[
+        str | None, Parameter(help="a stage, such as train, or a step, such as 'ingest 2013-01' (default: all)")
+    ] = None,
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    run: Annotated[str | None, Parameter(help="its name or the beginning of it (default: the latest)")] = None,
+    options: Options = Options(),
+) -> int:
+    """Why steps of a run ran or were reused; the pipeline may come first or last."""
+    from flows.cli.history import LATEST, find
+    from flows.progress.rerun_reasons import steps_explained
+
+    if stage is not None and (Path(stage).is_file() or (Path(stage) / "pipeline.yaml").is_file()):
+        place, stage = stage, pipeline if pipeline != "." else None
+        pipeline = place
+    loaded, store = store_of(pipeline, options)
+    record = find(store, run or LATEST, pipeline=loaded.pipeline.name)
+    steps = steps_explained(store, record)
+    if stage is not None:
+        chosen = [step for step in steps if stage in (step["stage"], step["title"])]
+        if not chosen:
+            raise _no_step(stage, steps, record)
+        steps = chosen
+    value = {"run": record["run"], "state": record["state"], "steps": steps}
+    spans = window_text(record.get("spans"))
+    lines = [f"run {record['run']} of {record['pipeline']}" + f", {spans}" * bool(spans) + f": {record['state']}"]
+    lines += _lines(steps) if stage is None else [line for step in steps for line in _whole(step)]
+    if "error" in record:
+        lines.append(f"  then it ended: {record['error'].splitlines()[0]}")
+    return answer(options, value, "\n".join(lines))
+
+
+def _no_step(stage: str, steps: list[Step], record: dict[str, Any]) -> ConfigError:
+    names = list(dict.fromkeys(step["stage"] for step in steps))
+    close = did_you_mean(stage, [*names, *(step["title"] for step in steps)])
+    there = f"it has {some(names, 20)}" if names else "it ended before the first one"
+    fix = close or "headway runs lists the runs; --run names another one"
+    return ConfigError(f"run {record['run']} has no step {stage!r}: {there}", where="STAGE", fix=fix)
+
+
+def _lines(steps: list[Step]) -> Iterator[str]:
+    for step in steps:
+        took = "reused" if step["cached"] else duration(step["seconds"])
+        yield f"  {step['title']:<22} {took:>8}  {'' if step['cached'] else step['reason']}".rstrip()
+
+
+def _whole(step: Step) -> Iterator[str]:
+    if step["cached"]:
+        yield f"  {step['title']} was reused: nothing that goes into it has changed"
+        if step["made_by"]:
+            took = f", in {duration(step['made_in'])}" if step["made_in"] is not None else ""
+            yield f"    made by   run {step['made_by']}{took}"
+    else:
+        yield f"  {step['title']} ran, {duration(step['seconds'])}: {step['reason']}"
+        if step["why"] not in (None, step["reason"], "never run"):
+            yield f"    differs   {step['why']}"
+    if step["reads"]:
+        yield f"    reads     {some([_read(read) for read in step['reads']], 8)}"
+    if step["goes_in"]:
+        yield f"    besides   {some(step['goes_in'], 20)}"
+    yield f"    output    {step['output']}" + ("" if step["kept"] else " (no longer in the store)")
+
+
+def _read(step: Step) -> str:
+    state = "reused" if step["cached"] else f"ran: {step['reason']}"
+    return f"{step['title']} ({state})"
+
+
+def logs(
+    run: Annotated[str, Parameter(help="its name or the beginning of it (default: the latest)")] = "latest",
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    options: Options = Options(),
+) -> int:
+    """What a run reported while it ran; the pipeline may come first or last."""
+    from flows.cli.history import find
+    from flows.progress.log_file import path_of, read_log
+
+    run, pipeline = arranged_run(run, pipeline)
+    loaded, store = store_of(pipeline, options)
+    record = find(store, run, pipeline=loaded.pipeline.name)
+    text = read_log(store, record["run"])
+    if text is None:
+        fix = f"headway show {record['run']} has its record"
+        raise StoreError(
+            f"run {record['run']} has no log: it was made before there were any", where=store.name, fix=fix
+        )
+    lines = [{"time": line[:24], "line": line[25:]} for line in text.splitlines()]
+    value = {"run": record["run"], "state": record["state"], "file": str(path_of(store, record["run"])), "lines": lines}
+    # the date stands in the run's name
+    return answer(options, value, "\n".join(f"{line['time'][11:19]} {line['line']}".rstrip() for line in lines))

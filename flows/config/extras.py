@@ -1,0 +1,43 @@
+"""What `pip install headway` leaves out until it is wanted: the extras, and the error of a missing one.
+
+require("serve", where="headway serve")         # ConfigError: ...  fix: pip install 'headway[serve]'
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from headway.errors import ConfigError
+
+
+class Extra(NamedTuple):
+    modules: tuple[str, ...]
+    use: str
+
+
+EXTRAS = {
+    "prefect": Extra(("prefect",), "schedules, workers and a Prefect server"),
+    "serve": Extra(("fastapi", "uvicorn"), "headway serve"),
+    "tune": Extra(("optuna",), "headway tune"),
+    "mlflow": Extra(("mlflow",), "runs and versions in MLflow (tracking.uri)"),
+    "onnx": Extra(("tf2onnx", "onnxruntime"), "export.formats: onnx"),
+    "tensorboard": Extra(("tensorboard",), "looking at training summaries and profiles"),
+    "notebook": Extra(("pandas", "ipykernel"), "notebooks, and to_frame() of tables"),
+}
+
+
+def missing(name: str) -> list[str]:
+    """The modules of an extra that are not installed."""
+    return [module for module in EXTRAS[name].modules if find_spec(module) is None]
+
+
+def command(name: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'headway[{name}]'"
+
+
+def require(name: str, *, where: str) -> None:
+    """Raise ConfigError if an extra is not installed."""
+    if modules := missing(name):
+        raise ConfigError(f"needs {' and '.join(modules)}, not installed here", where=where, fix=command(name))

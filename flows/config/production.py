@@ -1,0 +1,200 @@
+"""The parts of pipeline.yaml for production: when flows run, who is told, what a stage may cost, where new spans are.
+
+    schedule: {retrain: "0 5 2 * *", monitor: "0 7 * * *", timezone: America/New_York}
+    alarms: {notify: [slack-webhook/ops], when: [failed, rejected, drifting]}
+    limits: {train: {minutes: 60, memory_gb: 8}}
+    watch: {done: "data/{span}/_SUCCESS"}
+    predictions: {path: "incoming/{span}.parquet", output: scored}
+
+Nothing of it is a part of what a stage computes, so changing it repeats no work.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, get_args
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+from headway.messages import did_you_mean
+from headway.sources.config import DATE_PARTS, SPAN
+
+FLOWS = ("retrain", "backfill", "watch", "predict", "monitor")
+"""The flows that a pipeline has on a server, each a deployment named after the pipeline."""
+Alarm = Literal["failed", "held", "rejected", "late", "drifting"]
+ALARMS: tuple[Alarm, ...] = get_args(Alarm)
+Stage = Literal[
+    "ingest", "statistics", "splits", "validate", "analyse", "transform", "train", "evaluate", "measure", "importance",
+    "gate", "export", "replay",
+]  # fmt: skip
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
+    ("minute", 0, 59, []),
+    ("hour", 0, 23, []),
+    ("day of month", 1, 31, []),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _DAYS),
+)
+
+
+def placeholders(path: str) -> set[str]:
+    """The placeholders of spans in a path."""
+    return {part for part in (SPAN, *DATE_PARTS) if part in path}
+
+
+def check_cron(text: str) -> str:
+    """Return a cron expression of five fields with single spaces.
+
+    Raises:
+        ValueError: names the field and its range.
+    """
+    parts = text.split()
+    if len(parts) != len(_FIELDS):
+        raise ValueError(
+            f"{text!r} is not a cron expression of five fields: minute, hour, day of month, month, day of week; "
+            'for example "0 5 2 * *", the second of each month at 5:00'
+        )
+    for part, (name, low, high, words) in zip(parts, _FIELDS, strict=True):
+        for item in part.lower().split(","):
+            match = re.fullmatch(r"(?:\*|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/(\d+))?", item)
+            ends = [] if match is None else [_number(end, low, words) for end in match.groups()[:2] if end]
+            wrong = match is None or match[3] == "0" or any(not low <= end <= high for end in ends)
+            if wrong or ends != sorted(ends):
+                raise ValueError(
+                    f"the {name} is {low} to {high}, with lists, ranges and steps of it: {item!r} is not (in {text!r})"
+                )
+    return " ".join(parts)
+
+
+def _number(text: str, low: int, words: list[str]) -> int:
+    """What a number or a word of a field means; -1, which no field has, for another word."""
+    if text.isdecimal():
+        return int(text)
+    return words.index(text) + low if text in words else -1
+
+
+def check_timezone(name: str) -> str:
+    """Return the name of a time zone.
+
+    Raises:
+        ValueError: there is no such zone.
+    """
+    try:
+        return ZoneInfo(name).key
+    except (KeyError, OSError, ValueError):  # unknown, a folder of zones, no path
+        pass
+    hint = did_you_mean(name, available_timezones(), "write one as in America/New_York")
+    raise ValueError(f"{name!r} is not a time zone; {hint}")
+
+
+class Timing(Frozen):
+    """When one flow runs."""
+
+    cron: str = Field(description="five fields: minute, hour, day of month, month, day of week")
+    timezone: str | None = Field(default=None, description="default: schedule.timezone")
+    parameters: dict[str, Any] = Field(default={}, description="of the flow, where they are not its defaults")
+
+    @field_validator("cron")
+    @classmethod
+    def _cron(cls, value: str) -> str:
+        return check_cron(value)
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone(cls, value: str | None) -> str | None:
+        return value if value is None else check_timezone(value)
+
+
+class ScheduleConfig(Frozen):
+    """When the flows of a pipeline run on a Prefect server; `headway deploy` puts it there."""
+
+    retrain: Timing | None = None
+    backfill: Timing | None = None
+    watch: Timing | None = None
+    predict: Timing | None = None
+    monitor: Timing | None = None
+    timezone: str = Field(default="UTC", description="of every cron expression that names none")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        """Expand "0 5 2 * *" and {cron: ...}, which are retrain's, and retrain: "0 5 2 * *"."""
+        if isinstance(value, str):
+            value = {"retrain": value}
+        if not isinstance(value, dict):
+            return value
+        if "cron" in value:
+            value = {"retrain": value}
+        return {name: {"cron": v} if name in FLOWS and isinstance(v, str) else v for name, v in value.items()}
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone(cls, value: str) -> str:
+        return check_timezone(value)
+
+    def of(self, flow: str) -> Timing | None:
+        """When a flow runs, with its time zone; None: only when it is started."""
+        timing: Timing | None = getattr(self, flow)
+        return timing and timing.model_copy(update={"timezone": timing.timezone or self.timezone})
+
+
+class AlarmsConfig(Frozen):
+    """Who is told of what, by automations on the Prefect server."""
+
+    notify: tuple[str, ...] = Field(
+        default=(), description="notification blocks of Prefect, as type/name: slack-webhook/ops, email-server/team"
+    )
+    when: tuple[Alarm, ...] = Field(default=ALARMS, description="failed, held, rejected, late, drifting; default: all")
+    late_minutes: int = Field(default=60, ge=1, description="a run that has not started so long after its time is late")
+
+    @field_validator("notify", "when", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("notify")
+    @classmethod
+    def _blocks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", name):
+                raise ValueError(
+                    f"{name!r} is not type/name of a notification block, such as slack-webhook/ops "
+                    "('prefect block ls' lists them)"
+                )
+        return tuple(dict.fromkeys(value))
+
+
+class StageLimit(Frozen):
+    """What one stage may cost before it is stopped."""
+
+    minutes: float | None = Field(default=None, gt=0, description="of wall time")
+    memory_gb: float | None = Field(default=None, gt=0, description="resident memory of its process, in 1e9 bytes")
+
+
+class WatchConfig(Frozen):
+    """When a span that has landed is complete."""
+
+    done: str | None = Field(
+        default=None,
+        min_length=1,
+        description="a file that says that a span is complete, with the placeholders of source.path: data/{span}/_SUCCESS",
+    )
+    quiet_minutes: float = Field(
+        default=10.0, ge=0, description="without done: so long a span's files have not changed"
+    )
+
+
+class PredictionsConfig(Frozen):
+    """Where spans to be predicted land, and where predictions go."""
+
+    path: str | None = Field(
+        default=None, min_length=1, description="with the placeholders of source.path; default: that"
+    )
+    output: str = Field(default="predictions", min_length=1, description="folder with a folder span=... for each span")
+    columns: tuple[str, ...] | None = Field(
+        default=None, description="written beside the predictions; default: the keys"
+    )

@@ -1,0 +1,181 @@
+"""What a stage may cost, and how often it is tried: limits that really stop the work, and retries of errors that pass.
+
+    with limited("train", pipeline.limits.get("train"), monitor, child) as watched:
+        child.call("tfcore.train.stage:train", request, out, watched)      # LimitExceeded: train ran for more than 60 min
+
+    tried(lambda: run(steps), pipeline.retries, lambda: monitor)
+
+At the limit of time the stage is told to stop, as by Ctrl-C, so that a training writes a checkpoint; a TensorFlow process that
+is still there ten seconds later is killed. At the limit of memory it is killed at once. A stage of this process is told to stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from flows.config.production import StageLimit
+from flows.execution.tensorflow_process import Child
+from headway.errors import Cancelled, HeadwayError, LimitExceeded
+from headway.messages import number
+from headway.monitor import Monitor
+
+LOOK_SECONDS = 0.25
+GRACE_SECONDS = 10.0
+"""How long a TensorFlow process that is past its time gets to write a checkpoint."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
+Result = TypeVar("Result")
+
+_PASSING = {
+    *(errno.EIO, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EPIPE),
+    *(errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ESTALE, errno.EAGAIN, errno.EBUSY),
+}
+_PASSING_WORDS = re.compile(
+    r"NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|HTTP (status )?(500|502|503|504|429)|"
+    r"curlCode: (6|7|28|35|52|55|56)\b|timed out|connection (reset|refused|aborted)|input/output error|stale file handle|"
+    r"network is unreachable|temporary failure in name resolution",
+    re.IGNORECASE,
+)
+
+
+class _Watched(Monitor):
+    """A stage's monitor that can be stopped without stopping the run."""
+
+    def __init__(self, inner: Monitor):
+        super().__init__(inner.stop)
+        self._inner, self.past = inner, threading.Event()
+        self.progress = inner.progress  # type: ignore[method-assign]
+        self.log = inner.log  # type: ignore[method-assign]
+        self.alive = inner.alive  # type: ignore[method-assign]
+
+    def cancelled(self) -> bool:
+        return self.past.is_set() or self._inner.cancelled()
+
+    def check(self) -> None:
+        if self.past.is_set():
+            raise Cancelled("past its limit")
+        self._inner.check()
+
+
+@contextlib.contextmanager
+def limited(
+    stage: str, limit: StageLimit | None, monitor: Monitor, child: Child | None, *, grace: float = GRACE_SECONDS
+) -> Iterator[Monitor]:
+    """Yield the monitor that the stage is to be called with.
+
+    Args:
+        child: the TensorFlow process that the stage runs in; None: it runs in this process.
+
+    Raises:
+        LimitExceeded: the block took longer, or more memory, than the limit.
+    """
+    if limit is None or (limit.minutes is None and limit.memory_gb is None):
+        yield monitor
+        return
+    watched, over, reason = _Watched(monitor), threading.Event(), list[LimitExceeded]()
+    began = time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(LOOK_SECONDS):
+            seconds = time.monotonic() - began
+            # a walk through /proc, so only where somebody asks for it
+            used = 0 if limit.memory_gb is None else memory_of(os.getpid() if child is None else child.pid)
+            if limit.memory_gb is not None and used > limit.memory_gb * 1e9:
+                reason.append(_exceeded(stage, "memory_gb", f"took {used / 1e9:.2f} GB of memory", limit.memory_gb))
+            elif limit.minutes is not None and seconds > limit.minutes * 60:
+                reason.append(_exceeded(stage, "minutes", f"ran for {number(seconds / 60)} min", limit.minutes))
+            else:
+                continue
+            watched.past.set()
+            waits = 0.0 if reason[0].where == f"limits.{stage}.memory_gb" else grace
+            if child is not None and not over.wait(waits):
+                child.close(timeout=0.0)
+            return
+
+    thread = threading.Thread(target=watch, name=f"limit-{stage}", daemon=True)
+    thread.start()
+    try:
+        yield watched
+    except Exception:
+        over.set()
+        thread.join()
+        if reason:
+            raise reason[0] from None
+        raise
+    finally:
+        over.set()
+
+
+def _exceeded(stage: str, key: str, what: str, limit: float) -> LimitExceeded:
+    fix = f"raise limits.{stage}.{key} in pipeline.yaml, or give the stage less to do"
+    return LimitExceeded(
+        f"{stage} {what}, and the limit is {number(limit)}: it was stopped", where=f"limits.{stage}.{key}", fix=fix
+    )
+
+
+def memory_of(pid: int | None) -> int:
+    """Bytes of resident memory of a process and all that it started; 0 where that is not known."""
+    if pid is None:
+        return 0
+    parents: dict[int, int] = {}
+    pages: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            parents[int(folder.name)], pages[int(folder.name)] = int(fields[1]), int(fields[21])
+    family, size = {pid}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {child for child, parent in parents.items() if parent in family}
+    return sum(pages.get(member, 0) for member in family) * os.sysconf("SC_PAGE_SIZE")
+
+
+def passing(error: BaseException | None) -> bool:
+    """Whether an error is one of the network or a disk that may be over at the next attempt; never a user's mistake."""
+    while error is not None:
+        words = error.problem if isinstance(error, HeadwayError) and error.exit_code in (1, 3, 5) else ""
+        if isinstance(error, OSError):
+            if isinstance(error, ConnectionError | TimeoutError) or error.errno in _PASSING:
+                return True
+            words = "" if error.errno is not None else str(error)  # Arrow's have no number
+        if _PASSING_WORDS.search(words):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def tried(
+    work: Callable[[], Result],
+    retries: int,
+    monitor: Callable[[], Monitor],
+    *,
+    pause: Callable[[float], bool] | None = None,
+    draw: Callable[[], float] = random.random,
+) -> Result:
+    """Do some work, and again when it fails of an error that may pass: after 2, 4, 8, ... seconds, each by a random factor of 0.5
+    to 1.5, so that those who failed together do not come back together.
+
+    Args:
+        monitor: the work's, asked for when there is something to say.
+        pause: waits so many seconds; True when the run is to stop.
+    """
+    for attempt in range(retries + 1):
+        try:
+            return work()
+        except Exception as error:
+            if attempt == retries or not passing(error):
+                raise
+            seconds = min(FIRST_PAUSE_SECONDS * 2**attempt, LONGEST_PAUSE_SECONDS) * (0.5 + draw())
+            of_step = monitor()
+            of_step.log(f"{str(error).splitlines()[0]}; trying again in {seconds:.1f} s ({attempt + 1} of {retries})")
+            if (pause or of_step.stop.wait)(seconds):
+                raise
+    raise AssertionError  # the last attempt returns or raises

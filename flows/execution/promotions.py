@@ -1,0 +1,74 @@
+"""Moves the champion and the aliases by hand, and tells an MLflow server, where there is one.
+
+promote_version(loaded, registry, "3", reason="asked for", note=print)      # the Event that the registry keeps
+roll_back(loaded, registry, reason="asked for", note=print)                 # to the champion before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flows.config.pipeline import LoadedPipeline
+from flows.progress.mlflow_tracking import follow
+from headway.registry.pointers import NOBODY, Event
+from headway.registry.registry import Registry
+
+Note = Callable[[str], None]
+
+
+def promote_version(
+    loaded: LoadedPipeline,
+    registry: Registry,
+    version: str,
+    *,
+    alias: str | None = None,
+    reason: str,
+    force: bool = False,
+    note: Note,
+) -> Event:
+    """Make a version the champion, or point an alias at it.
+
+    Args:
+        version: its number, previous or an alias.
+        force: even if it was rolled back, or somebody promoted meanwhile.
+        note: takes what could not be told to an MLflow server.
+
+    Raises:
+        StoreError: there is no such version, it was rolled back, or the champion changed meanwhile.
+    """
+    if alias is None:
+        against = None if force else registry.decided_against()
+        event = registry.promote(registry.number(version), reason=reason, force=force, against=against)
+    else:
+        stood = None if force else registry.alias(alias) or NOBODY
+        event = registry.set_alias(alias, registry.number(version), reason=reason, against=stood)
+    follow(loaded, registry, note=note)
+    return event
+
+
+def roll_back(
+    loaded: LoadedPipeline,
+    registry: Registry,
+    version: str | None = None,
+    *,
+    reason: str,
+    force: bool = False,
+    note: Note,
+) -> Event:
+    """Make the champion before the champion again, or a version.
+
+    Raises:
+        StoreError: there is none, or the champion changed meanwhile.
+    """
+    against = None if force else registry.decided_against()
+    number = None if version is None else registry.number(version)
+    event = registry.rollback(number, reason=reason, force=force, against=against)
+    follow(loaded, registry, note=note)
+    return event
+
+
+def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reason: str, note: Note) -> Event:
+    """Let an alias point nowhere."""
+    event = registry.remove_alias(alias, reason=reason)
+    follow(loaded, registry, note=note)
+    return event

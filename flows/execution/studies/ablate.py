@@ -1,0 +1,135 @@
+"""Ablation: trains the pipeline without a column, or some, and compares with the model that has them all.
+
+    result = ablate(run_spec, load, report, groups=[("carrier",), ("origin", "dest")])
+    result["rows"][0]      # the one that is missed most: {"without": ["carrier"], "difference": -0.04, "interval": [...], ...}
+
+Everything up to the transform is shared; each group costs a transform, a training and an evaluation. The comparison is the
+gate's: paired over the eval rows, with its intervals. They are of rows; what another seed alone changes is shown beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from flows.dag.run_spec import EVALUATE, TRANSFORM, RunResult, RunSpec
+from flows.execution.studies.study import Load, Run, studying
+from flows.execution.tensorflow_process import ChildError
+from flows.progress.terminal import Reporter
+from headway.errors import ConfigError, DataError
+from headway.messages import listed
+from headway.schema.columns import suggest
+from headway.tasks.table import HIGHER_IS_BETTER
+from tfcore.transform.parameters import TransformParameters
+
+NAME = "{}.ablate"
+
+
+def ablate(
+    run_spec: RunSpec,
+    load: Load,
+    report: Reporter,
+    *,
+    groups: Sequence[Sequence[str]] = (),
+    wait_seconds: float = 0.0,
+) -> dict[str, Any]:
+    """Compare the pipeline with itself without each group of columns; see the module.
+
+    Args:
+        load: the pipeline of `run_spec` with keys set over it.
+        groups: columns that are left out together; none: each feature alone.
+
+    Returns:
+        pipeline, primary (the metric), eval_rows, base (its metrics), seed (the comparison of another seed with base), rows:
+        of each group without, value, difference, interval, outcome, seconds; the most harm first, failures last with error.
+
+    Raises:
+        ConfigError: a column is not a feature, or no feature would be left.
+    """
+    name = run_spec.loaded.pipeline.name
+    plain: dict[str, Any] = {}
+    if run_spec.loaded.pipeline.training.warm_start is not None:
+        report.note("training.warm_start is left out: the champion knows every column")
+        plain["training.warm_start"] = None
+    if run_spec.loaded.pipeline.gate.repeats > 1:
+        report.note("gate.repeats is left out: one seed each, and the last row shows what another one changes")
+        plain["gate.repeats"] = 1
+    if plain:
+        run_spec = replace(run_spec, loaded=load(plain))
+    with studying(run_spec, report, name=NAME.format(name), wait_seconds=wait_seconds) as run:
+        report.note("with every column")
+        fitted = run(replace(run_spec, last="transform"), freeze=True)
+        chosen = _chosen(run_spec, fitted, groups)
+        base = run(replace(run_spec, last="evaluate", alone=True))
+        scored = next(output for output in base.outputs if output.title == EVALUATE.name)
+        spec = replace(run_spec, against=scored, last="gate")
+        report.note("with another seed")
+        seed = _compared(run(replace(spec, seed=run_spec.chosen_seed + 1)))
+        rows = []
+        for number, columns in enumerate(chosen, start=1):
+            report.note(f"without {listed(list(columns))} ({number} of {len(chosen)})")
+            rows.append(_row(replace(spec, without=frozenset(columns)), columns, run))
+    evaluation = base.evaluation or {}
+    return {
+        "pipeline": name,
+        "primary": seed["metric"],
+        "eval_rows": evaluation.get("rows"),
+        "base": evaluation.get("metrics") or {},
+        "seed": seed,
+        "rows": sorted(rows, key=lambda row: -row["harm"] if row.get("harm") is not None else float("inf")),
+    }
+
+
+def _chosen(run_spec: RunSpec, fitted: RunResult, groups: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    transform = next(output for output in fitted.outputs if output.stage == TRANSFORM.name)
+    parameters = TransformParameters.model_validate(transform.get()["parameters"])
+    dates = {part.name: part.source.name for part in parameters.parts}
+    features = list(dict.fromkeys(dates.get(f.column.name, f.column.name) for f in parameters.fitted))
+    raw = {column.name for column in parameters.raw}
+    features = [name for name in features if name in raw]
+    for name in (name for group in groups for name in group):
+        if name not in features:
+            raise ConfigError(
+                f"{name!r} is not a feature of this pipeline",
+                where=f"{run_spec.loaded.file}: columns",
+                fix=suggest(name, features),
+            )
+    chosen = list(dict.fromkeys(tuple(dict.fromkeys(group)) for group in groups)) or [(name,) for name in features]
+    for group in chosen:
+        if set(group) >= set(features) and not parameters.derived:
+            raise ConfigError(
+                f"without {listed(list(group))} no feature is left",
+                where=f"{run_spec.loaded.file}: columns",
+                fix="an ablation needs two features or more",
+            )
+    return chosen
+
+
+def _row(spec: RunSpec, columns: Sequence[str], run: Run) -> dict[str, Any]:
+    row: dict[str, Any] = {"without": list(columns)}
+    try:
+        result = run(spec)
+    except (ConfigError, DataError, ChildError) as error:
+        return row | {"error": str(error)}
+    seconds = sum(output.seconds for output in result.outputs if not output.hit)
+    return row | _compared(result) | {"seconds": round(seconds, 3)}
+
+
+def _compared(result: RunResult) -> dict[str, Any]:
+    """The comparison by the primary metric; what the model without the columns loses is `harm`."""
+    verdict = result.verdict or {}
+    metric = verdict.get("primary")
+    value = ((verdict.get("metrics") or {}).get("candidate") or {}).get(metric)
+    overall = (verdict.get("comparisons") or {}).get("overall", [])
+    found: dict[str, Any] = next((entry for entry in overall if entry["metric"] == metric), {})
+    difference = found.get("difference")
+    worse = -1 if metric in HIGHER_IS_BETTER else 1
+    return {
+        "metric": metric,
+        "value": value,
+        "difference": difference,
+        "interval": found.get("interval"),
+        "outcome": found.get("outcome") or "not compared",
+        "harm": None if difference is None else worse * difference,
+    }

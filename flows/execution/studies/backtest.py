@@ -1,0 +1,160 @@
+"""The pipeline over its past windows: each trained as it would have been then, and judged on the span after.
+
+    result = backtest(run_spec, report, windows=12)
+    result["windows"]            # [{"until": "2013-06", "verdict": "promote", "candidate": {...}, "champion": {...}}, ...]
+
+The champion of a window is the model that the gate would have promoted in the windows before it; the first window has none.
+Champions stand in a registry of the backtest's own, which is removed afterwards, so that nothing in production changes. Outputs
+lie in the store as those of any run: a second backtest, and runs over the same windows, find them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from flows.dag.run_spec import ALREADY, RunResult, RunSpec
+from flows.execution.studies.study import Run, studying
+from flows.progress.terminal import Reporter
+from headway.errors import ConfigError, DataError
+from headway.messages import agree, counted
+from headway.sources.discovery.spans import spans
+from headway.sources.discovery.window import select_window
+from headway.storage.store import Store
+from headway.tabular.splits import window_splits
+from headway.tasks.table import HIGHER_IS_BETTER
+
+MODEL = "{}.backtest"
+"""The name of the backtest's registry; no pipeline can have it."""
+
+
+def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds: float = 0.0) -> dict[str, Any]:
+    """Train and judge the pipeline on each of its past windows; see the module.
+
+    Args:
+        run_spec: `until` is the last window's last span, `window` the size of each.
+        windows: how many, the last ones.
+
+    Returns:
+        primary (the metric), windows (a row for each, oldest first), and a summary: how often each verdict, the mean of the
+        primary metric of candidate, champion and baselines over the windows that have it.
+
+    Raises:
+        ConfigError: the split is not by time, or there are too few spans.
+        Locked: a run of this pipeline is going on.
+    """
+    pipeline = run_spec.loaded.pipeline
+    if pipeline.split.mode != "time":
+        raise ConfigError(
+            f"split.mode is {pipeline.split.mode}, so a window is judged on rows of its own spans, not of the next one",
+            where=f"{run_spec.loaded.file}: split.mode",
+            fix="--set split.mode=time",
+        )
+    ends = _ends(run_spec, windows)
+    name = MODEL.format(pipeline.name)
+    rows: list[dict[str, Any]] = []
+    with studying(run_spec, report, name=name, wait_seconds=wait_seconds) as run:
+        _forget(run_spec.store, name)
+        try:
+            for until in ends:
+                report.note(f"window up to {until} ({len(rows) + 1} of {len(ends)})")
+                rows.append(_window(replace(run_spec, until=until, model=name, force=False, last=None), run))
+        finally:
+            _forget(run_spec.store, name)
+    return _summary(pipeline.name, rows)
+
+
+def _ends(run_spec: RunSpec, windows: int) -> list[str]:
+    """Return the last spans of the windows, oldest first: those with enough spans before them to train on."""
+    config = run_spec.loaded.pipeline
+    every = spans(config.source)
+    last = select_window(every, None, run_spec.until, config.source.gaps)[-1]
+    before = every[: every.index(last) + 1]
+    held_out = config.split.eval_spans + config.split.test_spans
+    ends = []
+    for until in before[-windows:]:
+        try:
+            window = select_window(before, run_spec.window, until, config.source.gaps)
+        except ConfigError:  # the first spans have too little before them
+            continue
+        if len(window) > held_out:
+            ends.append(until)
+    if not ends:
+        raise ConfigError(
+            f"{counted(len(before), 'span')} up to {last} {agree(len(before), 'is', 'are')} too few to train on some and "
+            "judge on the next",
+            where=f"{run_spec.loaded.file}: source.path",
+            fix="a smaller --window, or more spans",
+        )
+    return ends
+
+
+def _window(run_spec: RunSpec, run: Run) -> dict[str, Any]:
+    """Run one window, and return its result with the promotion that would have followed."""
+    try:
+        result = run(run_spec)
+    except DataError as error:
+        return {"until": run_spec.until, "verdict": "failed", "error": str(error)}
+    verdict = result.verdict or {}
+    metrics = verdict.get("metrics") or {}
+    row: dict[str, Any] = {
+        "until": run_spec.until,
+        "train": [span for span, _ in window_splits(run_spec.loaded.pipeline.split, result.spans)["train"]],
+        "rows": (result.evaluation or {}).get("rows"),
+        "verdict": verdict.get("verdict"),
+        "primary": verdict.get("primary"),
+        "candidate": metrics.get("candidate") or (result.evaluation or {}).get("metrics") or {},
+        "champion": metrics.get("champion"),
+        "champion_of": None,
+        "baselines": metrics.get("baselines") or {},
+        "reasons": verdict.get("reasons", []),
+    }
+    registry = run_spec.registry
+    if (champion := registry.champion()) is not None:
+        row["champion_of"] = champion.facts.get("until")
+    if verdict.get("promote") and verdict["verdict"] != ALREADY:
+        _promote(run_spec, result)
+    return row
+
+
+def _promote(run_spec: RunSpec, result: RunResult) -> None:
+    assert result.export is not None
+    saved_model = run_spec.store.local(result.export.path) / result.export.get()["saved_model"]
+    version = run_spec.registry.publish(saved_model, result.facts | {"until": run_spec.until})
+    run_spec.registry.promote(version.number, reason="backtest")
+
+
+def _forget(store: Store, name: str) -> None:
+    for folder in ("models", "serving"):
+        if (path := store.root / folder / name).exists():
+            store.discard(path)
+
+
+def _summary(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    judged = [row for row in rows if row.get("primary")]
+    primary = judged[-1]["primary"] if judged else None
+    verdicts: dict[str, int] = {}
+    for row in rows:
+        verdicts[str(row["verdict"])] = verdicts.get(str(row["verdict"]), 0) + 1
+    compared = [row for row in judged if (row["champion"] or {}).get(primary) is not None]
+    better = 1 if primary in HIGHER_IS_BETTER else -1
+    gains = [better * (row["candidate"][primary] - row["champion"][primary]) for row in compared]
+    means: dict[str, float | None] = {}
+    baselines = dict.fromkeys(who for row in judged for who in row["baselines"])
+    for who, values in (
+        ("candidate", [row["candidate"].get(primary) for row in judged]),
+        ("champion", [row["champion"][primary] for row in compared]),
+        *((who, [row["baselines"].get(who, {}).get(primary) for row in judged]) for who in baselines),
+    ):
+        known = [value for value in values if value is not None]
+        means[who] = sum(known) / len(known) if known else None
+    return {
+        "pipeline": name,
+        "primary": primary,
+        "windows": list(rows),
+        "verdicts": verdicts,
+        "means": means,
+        "candidate_better": sum(gain > 0 for gain in gains),
+        "compared": len(gains),
+    }

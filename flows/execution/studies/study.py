@@ -1,0 +1,84 @@
+"""A study: variants of one pipeline's config, run one after the other over the same store, to be compared.
+
+    with studying(run_spec, report, name="flights.tune") as run:
+        base = run(run_spec)                                       # a RunResult
+        other = run(replace(run_spec, loaded=load({"model.hidden": [64]})))
+
+A study holds the pipeline's run lock and one TensorFlow process for all variants, promotes nothing and records no run.
+Outputs lie in the store as those of any run: variants share what they have in common, with each other, with an earlier
+study and with runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+from flows.config.pipeline import LoadedPipeline
+from flows.dag.dag import run_dag
+from flows.dag.run_spec import GATE, REPLAY, TRAIN, RunResult, RunSpec
+from flows.dag.step import Output
+from flows.execution.engine import Engine
+from flows.execution.tensorflow_process import Child
+from flows.progress.terminal import Reporter
+from headway.monitor import Monitor
+from headway.registry.gc import running
+from headway.registry.leases import WAIT_SECONDS
+from tfcore.export.replay_process import ReplayProcess
+
+Load = Callable[[Mapping[str, Any]], LoadedPipeline]
+"""The pipeline with some keys set over it: {"training.epochs": 3}."""
+Run = Callable[..., RunResult]
+"""run(run_spec, freeze=False, **runtime of the train stage) -> its result."""
+
+
+@contextlib.contextmanager
+def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: float = 0.0) -> Iterator[Run]:
+    """Hold the pipeline's lock and a TensorFlow process; see the module.
+
+    Args:
+        name: of the study's own registry, where it has one, and of its lease.
+
+    Raises:
+        Locked: a run of this pipeline is going on, or `headway gc` does not end.
+    """
+    store = run_spec.store
+    store.create()
+    with (
+        store.lock(f"run-{run_spec.loaded.pipeline.name}", {"run": name}).held(
+            wait_seconds=wait_seconds, on_wait=report.note
+        ),
+        running(store, name, name, wait_seconds=max(wait_seconds, WAIT_SECONDS), on_wait=report.note),
+        Child(on_line=lambda line: report.note(f"  | {line}")) as child,
+        closing(ReplayProcess()) as replay,
+    ):
+        told: set[str] = set()
+
+        def monitor(title: str) -> Monitor:
+            return Monitor(report.stop) if title == GATE.name else report.monitor(title)
+
+        def made(output: Output) -> None:
+            if output.fingerprint not in told:  # what variants share is told once
+                report.output(output)
+            told.add(output.fingerprint)
+            if output.stage == TRAIN.name and not output.hit:
+                store.discard(store.checkpoints / output.fingerprint)  # nothing resumes from there any more
+
+        def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
+            report.check()
+            runtime = {REPLAY.name: {"process": replay}, TRAIN.name: training}
+            limits, retries = variant.loaded.pipeline.limits, variant.loaded.pipeline.retries
+            engine = Engine(
+                store,
+                child=child,
+                monitor_for=monitor,
+                on_output=made,
+                runtime=runtime,
+                limits=limits,
+                retries=retries,
+            )
+            return run_dag(variant, engine, freeze=freeze)
+
+        yield run

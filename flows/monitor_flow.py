@@ -1,0 +1,68 @@
+"""The Prefect flow of `headway monitor`: drift of new spans, skew of requests, the champion on labels that came since.
+
+prefect deployment run 'monitor/flights' -p retrain=true
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from prefect import flow
+from prefect.states import State
+
+from flows.config.pipeline import LoadedPipeline
+from flows.dag.run_spec import RunSpec
+from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain, tell
+from flows.orchestration.run_log import RunLog
+from flows.orchestration.task_steps import Tasks
+from flows.production.champion_watch import alarm_lines, check_champion
+from headway.messages import counted
+
+
+@flow(name="monitor", persist_result=False, log_prints=True)
+def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
+    """Hold new spans and logged requests against the champion's window, and the champion against labels that came since.
+
+    Args:
+        pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.
+        retrain: start a retrain when there is an alarm.
+    """
+
+    def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
+        name = loaded.pipeline.name
+        run_spec = RunSpec(loaded=loaded, store=loaded.open_store())
+        result = check_champion(run_spec, report, wrap=functools.partial(Tasks, report=report))
+        for line in alarm_lines(result):
+            report.note(line)
+        if result["spans"]:
+            report.table("monitor", f"spans held against version {result['champion']}", _table(result))
+        if not result["alarms"]:
+            return Ending(f"{counted(len(result['spans']), 'span')} checked, no alarm", "no alarm")
+        if any(row.get("decay") for row in result["spans"]):
+            decay = [f"{row['span']}: {text}" for row in result["spans"] for text in row.get("decay", [])]
+            tell("headway.champion.decayed", name, {"message": f"{name}: {'; '.join(decay)}", "alarms": decay})
+        drift = [f"{row['span']}: {text}" for row in result["spans"] for text in row["drift"]] + (result["skew"] or [])
+        if drift:
+            tell("headway.drift.found", name, {"message": f"{name}: {'; '.join(drift)}", "alarms": drift})
+        started = ""
+        if retrain:  # last: what it raises must not keep back the alarms, which are told once
+            key = f"monitor-{result['champion']}-{result['spans'][-1]['span']}"
+            started = f"; started a retrain: flow run {start_retrain(name, key, {})}"
+        message = f"{counted(len(result['alarms']), 'alarm')}: {'; '.join(result['alarms'])}{started}"
+        return Ending(message, counted(len(result["alarms"]), "alarm"))
+
+    return flow_body(pipeline, work)
+
+
+def _table(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "span": row["span"],
+            "rows": row.get("rows"),
+            "scored": row.get("scored"),
+            **{name: value for name, value in (row.get("metrics") or {}).items() if not isinstance(value, dict)},
+            "alarms": "; ".join([*row["drift"], *row.get("decay", [])]),
+        }
+        for row in result["spans"]
+    ]

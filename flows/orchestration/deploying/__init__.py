@@ -1,0 +1,1 @@
+"""What a pipeline needs on a Prefect server, and putting it there."""

@@ -1,0 +1,248 @@
+"""Puts what a pipeline needs on a Prefect server, and takes it away; says what it changed.
+
+    with connected() as (client, url):
+        changes = deploy(client, loaded)           # ["made deployment retrain/flights: 0 5 2 * * UTC", ...]
+        deploy(client, loaded)                     # []: nothing to change
+        undeploy(client, "flights")
+
+What is there is compared first, so a second call writes nothing. Schedules, automations and deployments of others are left
+alone: Headway's schedules have its slug, its automations its prefix, its deployments its entrypoints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
+from prefect.client.schemas.objects import ConcurrencyOptions, DeploymentSchedule
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.events.schemas.automations import Automation, AutomationCore
+from prefect.exceptions import ObjectNotFound
+from prefect.utilities.callables import parameter_schema
+
+from flows.config.pipeline import LoadedPipeline
+from flows.orchestration.deploying.plan import (
+    ENTRYPOINTS,
+    POOL,
+    SLUG,
+    Retrain,
+    automations,
+    entries,
+    load_flow,
+    prefix,
+)
+from flows.orchestration.deployments import create_pool
+from headway.errors import ConfigError
+from headway.messages import listed
+
+Changes = list[str]
+
+
+def deploy(client: SyncPrefectClient, loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> Changes:
+    """Make what is missing, renew what differs, remove what the pipeline no longer names; returns what was changed.
+
+    Args:
+        retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started; None, where the
+            file says nothing: as it is on the server.
+
+    Raises:
+        ConfigError: a notification block does not exist, a schedule is wrong, or another file has the pipeline's name.
+    """
+    blocks = {name: _block(client, name, str(loaded.file)) for name in loaded.pipeline.alarms.notify}
+    listed_entries = entries(loaded, pool=pool, retrain=retrain)
+    changes: Changes = []
+    if create_pool(pool):
+        changes.append(f"made work pool {pool}")
+    ids = {}
+    for flow, entry in zip(ENTRYPOINTS, listed_entries, strict=True):
+        keep = flow == "retrain" and retrain is None
+        ids[flow], changed = _deploy_one(client, flow, entry, keep_schedule=keep)
+        changes += changed
+    return changes + _automate(client, loaded.pipeline.name, automations(loaded, deployments=ids, blocks=blocks))
+
+
+def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
+    """Remove a pipeline's deployments and automations; its runs, its store and the work pool stay."""
+    changes = _automate(client, pipeline, [])
+    for flow, entrypoint in ENTRYPOINTS.items():
+        there = _find(client, f"{flow}/{pipeline}")
+        if there is not None and there.entrypoint == entrypoint:
+            client.delete_deployment(there.id)
+            changes.append(f"removed deployment {flow}/{pipeline}")
+    return changes
+
+
+def schedule_text(deployment: DeploymentResponse) -> str:
+    """When a deployment runs, in words."""
+    texts = [
+        f"{schedule.schedule.cron} {schedule.schedule.timezone or 'UTC'}"
+        if isinstance(schedule.schedule, CronSchedule)
+        else "a schedule of its own"
+        for schedule in deployment.schedules
+        if schedule.active
+    ]
+    return listed(texts) or "when it is started"
+
+
+def _find(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
+    with contextlib.suppress(ObjectNotFound):
+        return client.read_deployment_by_name(name)
+    return None
+
+
+def _deploy_one(
+    client: SyncPrefectClient, name: str, entry: Mapping[str, Any], *, keep_schedule: bool
+) -> tuple[UUID, Changes]:
+    flow, full = load_flow(name), f"{name}/{entry['name']}"
+    pool, options = entry["work_pool"], entry["concurrency_limit"]
+    wanted: dict[str, Any] = {
+        "version": flow.version,
+        "description": entry["description"],
+        "tags": entry["tags"],
+        "parameters": entry["parameters"],
+        "entrypoint": entry["entrypoint"],
+        "job_variables": pool["job_variables"],
+        "work_pool_name": pool["name"],
+        "parameter_openapi_schema": parameter_schema(flow).model_dump(exclude_unset=True),
+        "enforce_parameter_schema": True,
+        "pull_steps": [],
+    }
+    collision = ConcurrencyOptions(collision_strategy=options["collision_strategy"])
+    schedules = [
+        DeploymentScheduleCreate(
+            schedule=CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"]), slug=schedule["slug"]
+        )
+        for schedule in entry["schedules"]
+    ]
+    there = _find(client, full)
+    if there is None:
+        id = client.create_deployment(
+            client.create_flow_from_name(name),
+            entry["name"],
+            **wanted,
+            schedules=schedules,
+            concurrency_limit=options["limit"],
+            concurrency_options=collision,
+        )
+        return id, [f"made deployment {full}: runs {schedule_text(client.read_deployment(id))}"]
+    if there.entrypoint not in (None, entry["entrypoint"]):
+        fix = "give the pipeline another name, or delete that deployment"
+        raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
+    theirs = there.parameters.get("pipeline")
+    changes = []
+    limit = there.global_concurrency_limit.limit if there.global_concurrency_limit else None
+    strategy = there.concurrency_options.collision_strategy if there.concurrency_options else None
+    differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
+    if (limit, strategy) != (options["limit"], collision.collision_strategy):
+        differing.append("concurrency_limit")
+        wanted |= {"concurrency_limit": options["limit"], "concurrency_options": collision}
+    if differing:
+        client.update_deployment(there.id, DeploymentUpdate(**wanted))
+        what = listed([_SAID.get(key, key) for key in differing])
+        moved = theirs not in (None, entry["parameters"]["pipeline"])
+        changes.append(f"renewed deployment {full}: {what}" + (f" (was of {theirs})" if moved else ""))
+    return there.id, changes + _reschedule(client, full, there, schedules, keep=keep_schedule)
+
+
+_SAID = {"parameter_openapi_schema": "the form of its parameters", "job_variables": "its job variables"}
+
+
+def _reschedule(
+    client: SyncPrefectClient,
+    full: str,
+    there: DeploymentResponse,
+    wanted: Sequence[DeploymentScheduleCreate],
+    *,
+    keep: bool,
+) -> Changes:
+    """Bring Headway's schedule of a deployment to what is wanted."""
+    ours: list[DeploymentSchedule] = [schedule for schedule in there.schedules if schedule.slug == SLUG]
+    if keep and not wanted:
+        return []
+    if ours and wanted:
+        if _timing(ours[0].schedule) == _timing(wanted[0].schedule):
+            return []
+        client.update_deployment_schedule(there.id, ours[0].id, schedule=wanted[0].schedule)
+        return [f"changed the schedule of {full}: {' '.join(_timing(wanted[0].schedule))}"]
+    for schedule in ours:
+        client.delete_deployment_schedule(there.id, schedule.id)
+    if wanted:
+        client.create_deployment_schedules(there.id, list(wanted))
+        return [f"scheduled {full}: {' '.join(_timing(wanted[0].schedule))}"]
+    return [f"removed the schedule of {full}"] if ours else []
+
+
+def _timing(schedule: Any) -> tuple[str, str]:
+    return (getattr(schedule, "cron", ""), getattr(schedule, "timezone", None) or "UTC")
+
+
+def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[AutomationCore]) -> Changes:
+    there = {a.name: a for a in _read_automations(client) if a.name.startswith(prefix(pipeline))}
+    changes = []
+    for automation in wanted:
+        before = there.pop(automation.name, None)
+        if before is None:
+            client.create_automation(automation)
+            changes.append(f"made automation {automation.name!r}: {automation.description}")
+        elif _compared(before) != _compared(automation):
+            # whether a person has switched it off is theirs to say
+            client.update_automation(before.id, automation.model_copy(update={"enabled": before.enabled}))
+            changes.append(f"renewed automation {automation.name!r}: {automation.description}")
+    for name, automation in there.items():
+        client.delete_automation(automation.id)
+        changes.append(f"removed automation {name!r}")
+    return changes
+
+
+def _read_automations(client: SyncPrefectClient) -> list[Automation]:
+    found: list[Automation] = []
+    while page := client.read_automations(limit=200, offset=len(found)):
+        found += page
+    return found
+
+
+def _compared(automation: AutomationCore) -> Any:
+    fields = automation.model_dump(mode="json", include={"name", "description", "tags", "trigger", "actions"})
+    fields["trigger"] = {key: sorted(v) if key in _SETS else v for key, v in fields["trigger"].items() if key != "id"}
+    return _plain(fields)
+
+
+_SETS = ("after", "expect", "for_each")
+
+
+def _plain(value: Any) -> Any:
+    """A value as it would come back from the server."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json")
+    return json.loads(json.dumps(value, sort_keys=True, default=str))
+
+
+def _block(client: SyncPrefectClient, name: str, file: str) -> UUID:
+    """The id of a notification block.
+
+    Raises:
+        ConfigError: there is no such block, or it notifies nobody.
+    """
+    kind, _, title = name.partition("/")
+    try:
+        block = client.read_block_document_by_name(title, kind, include_secrets=False)
+    except ObjectNotFound:
+        raise ConfigError(
+            f"the Prefect server has no block {name!r}",
+            where=f"{file}: alarms.notify",
+            fix=f"prefect block create {kind} (names: prefect block ls; types: prefect block type ls)",
+        ) from None
+    capabilities = block.block_schema.capabilities if block.block_schema else []
+    if "notify" not in capabilities:
+        raise ConfigError(
+            f"the block {name!r} notifies nobody: it can {', '.join(capabilities) or 'do nothing of that kind'}",
+            where=f"{file}: alarms.notify",
+            fix="name a block of a notification type, such as slack-webhook",
+        )
+    return block.id

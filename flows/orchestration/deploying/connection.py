@@ -1,0 +1,65 @@
+"""A connection to the Prefect server that PREFECT_API_URL names, with errors that a person can act on.
+
+with connected() as (client, url):
+    client.read_work_pool("headway")
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.exceptions import PrefectHTTPStatusError
+from prefect.settings import get_current_settings
+
+from headway.errors import ConfigError, HeadwayError
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
+    """Yield a client of the server and the server's address.
+
+    Raises:
+        ConfigError: no server is named, it does not answer, or it wants a password.
+        HeadwayError: the server refused what was asked of it.
+    """
+    url = get_current_settings().api.url
+    if not url:
+        raise ConfigError(
+            "no Prefect server is named",
+            where="PREFECT_API_URL",
+            fix="start one ('make up' in Headway's folder, or prefect server start), then "
+            "export PREFECT_API_URL=http://127.0.0.1:4200/api",
+        )
+    try:
+        # Prefect's client waits minutes for a server that is away
+        answer = httpx.get(f"{url.rstrip('/')}/health", timeout=10, trust_env=False)
+    except httpx.HTTPError as error:
+        fix = "start the server, or correct the address; it ends in /api"
+        raise ConfigError(f"the Prefect server does not answer: {error}", where=url, fix=fix) from None
+    if answer.status_code >= 300:
+        problem = f"this is not the API of a Prefect server: {url}/health answers {answer.status_code}"
+        raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")
+    with get_client(sync_client=True) as client:
+        try:
+            client._client.get("/admin/version").raise_for_status()
+            yield client, url
+        except (PrefectHTTPStatusError, httpx.HTTPStatusError) as error:
+            if error.response.status_code in (401, 403):
+                problem = "the Prefect server asks for a password, and the one that was sent is not it"
+                fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
+                raise ConfigError(problem, where=url, fix=fix) from None
+            raise HeadwayError(f"the Prefect server refused this: {_detail(error)}", where=url) from None
+
+
+def _detail(error: httpx.HTTPStatusError) -> str:
+    """What the server says of a refusal."""
+    asked = f"{error.request.method} {error.request.url.path}: {error.response.status_code}"
+    try:
+        detail: Any = error.response.json().get("detail") or error.response.json()
+    except ValueError:
+        detail = error.response.text[:200]
+    return f"{asked} {detail}"

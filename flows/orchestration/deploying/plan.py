@@ -1,0 +1,172 @@
+"""What a pipeline needs on a Prefect server, as plain values: its deployments and its automations.
+
+    entries(loaded, pool="headway")          # as prefect.yaml lists them under `deployments:`
+    automations(loaded, deployments={...}, blocks={...})
+
+`headway deploy` puts them there, and `prefect deploy --all` of a prefect.yaml with the same entries gives the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from prefect import Flow
+from prefect.events.actions import ActionTypes, RunDeployment, SendNotification
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ParameterBindError, ParameterTypeError, SignatureMismatchError
+
+from flows.config.pipeline import LoadedPipeline
+from flows.config.production import Alarm, Timing
+from headway.errors import ConfigError
+from headway.schema.columns import suggest
+
+POOL = "headway"
+TAG = "headway"
+SLUG = "headway"
+"""Of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
+COMMAND = "python -P -m flows.launcher prefect.engine"
+"""Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's."""
+ENTRYPOINTS = {
+    "retrain": "flows.retrain.retrain",
+    "backfill": "flows.backfill_flow.backfill",
+    "watch": "flows.watch_flow.watch",
+    "predict": "flows.predict_flow.predict",
+    "monitor": "flows.monitor_flow.monitor",
+}
+LANDED = "headway.span.landed"
+EVENTS: dict[Alarm, tuple[str, ...]] = {
+    "held": ("headway.model.held",),
+    "rejected": ("headway.model.rejected",),
+    "drifting": ("headway.drift.found", "headway.champion.decayed"),
+}
+"""Events of Headway's flows, by the alarm that they raise."""
+
+
+Retrain = Timing | Literal[False] | None
+
+
+def resource(pipeline: str) -> str:
+    """The id by which Headway's events name a pipeline."""
+    return f"headway.pipeline.{pipeline}"
+
+
+def load_flow(name: str) -> Flow[..., Any]:
+    """Import a flow by its name."""
+    module, _, function = ENTRYPOINTS[name].rpartition(".")
+    flow: Flow[..., Any] = getattr(importlib.import_module(module), function)
+    return flow
+
+
+def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
+    """The pipeline's deployments as entries of prefect.yaml.
+
+    Args:
+        retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started.
+
+    Raises:
+        ConfigError: a schedule names parameters that the flow does not have, or wrong values of them.
+    """
+    found = []
+    for name, entrypoint in ENTRYPOINTS.items():
+        flow = load_flow(name)
+        timing = loaded.pipeline.schedule.of(name)
+        given = timing.parameters if timing is not None else {}
+        if name == "retrain" and retrain is not None:
+            timing = retrain or None
+        if timing is not None:
+            _check_parameters(flow, given, f"{loaded.file}: schedule.{name}.parameters")
+        whole = loaded.file if loaded.file.name != "pipeline.yaml" else loaded.folder
+        entry = {
+            "name": loaded.pipeline.name,
+            "entrypoint": entrypoint,
+            "description": (flow.description or "").partition("\n")[0],
+            "tags": [TAG, loaded.pipeline.name],
+            "parameters": {"pipeline": str(whole)} | given,
+            "schedules": [] if timing is None else [_schedule(timing)],
+            # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
+            "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
+            "work_pool": {"name": pool, "job_variables": {"command": COMMAND, "working_dir": str(loaded.folder)}},
+        }
+        found.append(entry)
+    return found
+
+
+def _schedule(timing: Timing) -> dict[str, Any]:
+    return {"cron": timing.cron, "timezone": timing.timezone or "UTC", "slug": SLUG, "active": True}
+
+
+def _check_parameters(flow: Flow[..., Any], given: Mapping[str, Any], where: str) -> None:
+    names = [name for name in flow.parameters.properties if name != "pipeline"]
+    for name in given:
+        if name not in names:
+            raise ConfigError(f"{flow.name} has no parameter {name!r}", where=where, fix=suggest(name, names))
+    try:
+        flow.validate_parameters({"pipeline": "."} | dict(given))
+    except (ParameterTypeError, ParameterBindError, SignatureMismatchError) as error:
+        raise ConfigError(str(error).replace("\n", " "), where=where, fix="correct the value") from None
+
+
+def automations(
+    loaded: LoadedPipeline, *, deployments: Mapping[str, UUID], blocks: Mapping[str, UUID]
+) -> list[AutomationCore]:
+    """The pipeline's automations.
+
+    Args:
+        deployments: ids by the flow's name.
+        blocks: ids of the notification blocks in `alarms.notify`, by type/name.
+    """
+    pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
+    ours: dict[str, str | list[str]] = {
+        "prefect.resource.role": "deployment",
+        "prefect.resource.id": [f"prefect.deployment.{id}" for id in sorted(map(str, deployments.values()))],
+    }
+    this: dict[str, str | list[str]] = {"prefect.resource.id": resource(pipeline.name)}
+    each = {"prefect.resource.id"}
+    found = []
+    for alarm in alarms.when if blocks else ():
+        if alarm == "failed":
+            states = {"prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"}
+            trigger = EventTrigger(expect=states, match_related=ours, for_each=each)
+        elif alarm == "late":
+            trigger = EventTrigger(
+                after={"prefect.flow-run.Late"},
+                expect={"prefect.flow-run.Running", "prefect.flow-run.Cancelled"},
+                match_related=ours,
+                for_each=each,
+                posture=Posture.Proactive,
+                within=timedelta(minutes=alarms.late_minutes),
+            )
+        else:
+            trigger = EventTrigger(expect=set(EVENTS[alarm]), match=this)
+        actions: list[ActionTypes] = [
+            SendNotification(block_document_id=id, subject=f"headway: {pipeline.name} {alarm}", body=_BODIES[alarm])
+            for _, id in sorted(blocks.items())
+        ]
+        found.append(_automation(pipeline.name, alarm, f"tell {', '.join(sorted(blocks))}", trigger, actions))
+    if "watch" in deployments:
+        look = RunDeployment(source="selected", deployment_id=deployments["watch"], parameters={}, job_variables={})
+        trigger = EventTrigger(expect={LANDED}, match=this)
+        about = f"an event {LANDED} of {this['prefect.resource.id']} starts a look for new spans"
+        found.append(_automation(pipeline.name, "landed", about, trigger, [look]))
+    return found
+
+
+_RUN = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
+_EVENT = "{{ event.payload.message }}"
+_BODIES: dict[Alarm, str] = {"failed": _RUN, "late": _RUN, "held": _EVENT, "rejected": _EVENT, "drifting": _EVENT}
+
+
+def prefix(pipeline: str) -> str:
+    """What the names of a pipeline's automations begin with."""
+    return f"headway {pipeline}: "
+
+
+def _automation(
+    pipeline: str, alarm: str, about: str, trigger: EventTrigger, actions: list[ActionTypes]
+) -> AutomationCore:
+    name = prefix(pipeline) + alarm
+    return AutomationCore(name=name, description=about, trigger=trigger, actions=actions, tags=[TAG, pipeline])

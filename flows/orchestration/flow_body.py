@@ -1,0 +1,186 @@
+"""What every flow does around its work: reads the pipeline, stops when it is told to, and says how it ended.
+
+    @flow(name="retrain")
+    def retrain(pipeline, ...):
+        return flow_body(pipeline, work, set=set, about="2013-01 to 2013-06")
+
+    def work(loaded, report) -> Ending: ...
+
+How a flow run ends:
+
+    Completed   the message says what came of it; the state's name stays "Completed": automations and `--watch` go by it
+    Failed      a user's mistake or broken data, in the words that the command line prints
+    Cancelled   it was cancelled, or its process or its worker got SIGTERM: what was done is kept
+    Crashed     its process died
+
+The flow run is named after the pipeline, what it is about, and how it ended: "flights 2013-01 to 2013-06: promoted 3".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+from prefect.client.orchestration import get_client
+from prefect.events import emit_event
+from prefect.exceptions import ObjectNotFound
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Cancelled as CancelledState
+from prefect.states import Completed, Failed, State
+from pydantic import Field
+
+from flows.config.pipeline import LoadedPipeline, read_pipeline
+from flows.orchestration import access
+from flows.orchestration.deploying.plan import resource
+from flows.orchestration.requested_stops import StopRequests
+from flows.orchestration.run_log import RunLog, without_tracebacks
+from headway.errors import Cancelled, ConfigError, HeadwayError
+from headway.redaction import protect, redact, remember, scrub
+
+PipelinePath = Annotated[str, Field(min_length=1)]
+Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^\d+[hdwmy]$")] | None
+Seed = Annotated[int, Field(ge=0, lt=2**31)] | None
+Seconds = Annotated[float, Field(ge=0)]
+Settings = dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a flow's work ended."""
+
+    message: str
+    """A sentence, for the state."""
+    word: str
+    """One or two words, for the name of the run: promoted 3."""
+    event: str | None = None
+    """Prefect's event for others to act on: headway.model.promoted."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Of the event's payload."""
+
+
+Work = Callable[[LoadedPipeline, RunLog], Ending]
+
+
+def flow_body(
+    pipeline: str,
+    work: Work,
+    *,
+    set: Settings = None,
+    about: Callable[[LoadedPipeline], str] = lambda loaded: "",
+    failed: Callable[[RunLog, HeadwayError | Exception], None] = lambda report, error: None,
+) -> State[None]:
+    """Run a flow's work; see the module.
+
+    Args:
+        set: keys of the pipeline and other values for them.
+        about: what the run is about, as its name says it: the window.
+        failed: told of an error, before the state is made of it.
+    """
+    protect()
+    remember(access.CLIENT, os.environ.get(access.CLIENT, ""))
+    stops = StopRequests(str(flow_run.id), threading.Event())
+    report: RunLog | None = None
+    name = Path(pipeline).stem
+    try:
+        with stop_on_signals(stops.stop), stops.polling():
+            loaded = read_pipeline(Path(pipeline), set)
+            name = loaded.pipeline.name
+            with contextlib.suppress(HeadwayError):  # the work says it
+                name = f"{name} {about(loaded)}".strip()
+            _rename(name)
+            report = RunLog(stops, pipeline=loaded.pipeline.name)
+            ending = work(loaded, report)
+    except Exception as error:
+        if report is not None:
+            failed(report, error)
+        if not isinstance(error, HeadwayError):
+            _rename(f"{name}: failed")
+            raise scrub(error) from None  # Prefect puts its words into the flow run's state
+        _rename(f"{name}: {'cancelled' if isinstance(error, Cancelled) else 'failed'}")
+        get_run_logger().error("%s", error)
+        without_tracebacks()
+        return unhappy(error, stops.why)
+    message = redact(ending.message)
+    _rename(f"{name}: {ending.word}")
+    if ending.event is not None:
+        tell(ending.event, loaded.pipeline.name, {"message": f"{name}: {message}", **ending.facts})
+    get_run_logger().info("%s", message)
+    stops.wait_for_server()
+    return Completed(message=message)
+
+
+def tell(event: str, pipeline: str, facts: Mapping[str, Any]) -> None:
+    """Emit one of Headway's events about a pipeline."""
+    emit_event(
+        event,
+        {"prefect.resource.id": resource(pipeline), "prefect.resource.name": pipeline},
+        payload=dict(facts),
+    )
+
+
+def start_retrain(pipeline: str, key: str, parameters: Mapping[str, Any]) -> str:
+    """Start a run of a pipeline's deployment retrain; with the same key it is the same run. Returns its id.
+
+    Raises:
+        ConfigError: the pipeline is not deployed.
+    """
+    with get_client(sync_client=True) as client:
+        try:
+            deployment = client.read_deployment_by_name(f"retrain/{pipeline}")
+        except ObjectNotFound:
+            problem = f"there is no deployment retrain/{pipeline}"
+            raise ConfigError(problem, where="Prefect server", fix="headway deploy makes it") from None
+        run = client.create_flow_run_from_deployment(
+            deployment.id, parameters=dict(parameters), idempotency_key=f"headway-{pipeline}-{key}"
+        )
+    return str(run.id)
+
+
+def _rename(name: str) -> None:
+    """Name the flow run."""
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # a name is not worth a failure
+        client.update_flow_run(flow_run.id, name=redact(name))
+
+
+def unhappy(error: HeadwayError, why: str | None = None) -> State[None]:
+    """The state of a run or a task that ended with an error."""
+    if not isinstance(error, Cancelled):
+        return Failed(message=str(error))
+    return CancelledState(message=str(error) if why is None or why in str(error) else f"{why}: {error}")
+
+
+SAME_STOP_SECONDS = 10.0
+"""Signals that come this soon after the first are the same stop: a supervisor sends its own to each process, and the
+worker passes on the one it got."""
+
+
+@contextlib.contextmanager
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for a clean stop; a later one is Prefect's, which ends the run at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler
+        return
+    first: list[float] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        first.append(time.monotonic())
+        stop.set()
+        if first[-1] - first[0] > SAME_STOP_SECONDS:
+            signal.signal(number, before[signal.Signals(number)])
+            os.kill(os.getpid(), number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

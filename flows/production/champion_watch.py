@@ -1,0 +1,256 @@
+"""Watches over the champion: drift of new spans, skew of served requests, and its metrics on labels that came since.
+
+    result = check_champion(run_spec, report)
+    result["alarms"]               # ["2013-05: column 'dep_delay' ...", "2013-05: the champion has become worse: ..."]
+
+Each complete span after the champion's own window is checked once for each champion. Its columns, as raw files have them, are
+held against the champion's train rows (`headway.validation.drift`), for which no label is needed. Once the span is in the source
+with labels, the champion predicts it and is held against what it was worth at its promotion
+(`headway.evaluation.checks.champion_decay`). Requests that `headway serve` logged are held against the rows of the data.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from flows.dag.references import label_facts
+from flows.dag.run_spec import STATISTICS, TRANSFORM, Executor, RunSpec
+from flows.dag.step import Output, find_output
+from flows.execution.engine import Engine
+from flows.execution.tensorflow_process import Child
+from flows.production.champion_stages import ChampionSteps
+from flows.production.new_spans import landed, read_state
+from flows.production.span_predictions import glob_of, source_of, watch_of
+from flows.progress.terminal import Reporter
+from flows.scoring.request_skew import request_skew
+from headway.errors import ConfigError, DataError, StoreError
+from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.messages import counted, metrics_line
+from headway.monitor import Monitor
+from headway.registry.gc import running
+from headway.registry.registry import Version
+from headway.schema.columns import Column
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.expressions import parse
+from headway.validation.drift import drift
+from headway.validation.request_rows import FOLDER
+from tfcore.export.metadata import describe_model
+
+Wrap = Callable[[Executor], Executor]
+
+
+def check_champion(
+    run_spec: RunSpec,
+    report: Reporter,
+    *,
+    wrap: Wrap = lambda engine: engine,
+    clock: Callable[[], float] = time.time,
+) -> dict[str, Any]:
+    """Check what has landed since the champion was trained; see the module.
+
+    Returns:
+        champion (its version), spans (of those checked now: span, rows, drift, scored (rows with a label, None: none yet),
+        metrics, decay), skew (what requests differ in; None: not compared), waiting, notes, alarms (sentences).
+
+    Raises:
+        StoreError: there is no champion.
+    """
+    name = run_spec.loaded.pipeline.name
+    champion = run_spec.registry.champion()
+    if champion is None:
+        problem = f"{name} has no champion to watch over"
+        raise StoreError(problem, where=str(run_spec.registry.folder), fix="headway run promotes the first")
+    with (
+        run_spec.store.lock(f"monitor-{name}", {"command": "monitor"}).held(),
+        running(run_spec.store, name, "monitor", on_wait=report.note),
+        Child(on_line=lambda line: report.note(f"  | {line}")) as child,
+    ):
+        engine = Engine(
+            run_spec.store,
+            child=child,
+            monitor_for=report.monitor,
+            on_output=report.output,
+            limits=run_spec.loaded.pipeline.limits,
+            retries=run_spec.loaded.pipeline.retries,
+        )
+        return _Check(run_spec, champion, report, wrap(engine)).result(clock())
+
+
+class _Check:
+    def __init__(self, run_spec: RunSpec, champion: Version, report: Reporter, executor: Executor):
+        self._spec, self._champion, self._report, self._executor = run_spec, champion, report, executor
+        self._pipeline = run_spec.loaded.pipeline
+        self._file = run_spec.store.root / "monitor" / f"{self._pipeline.name}.json"
+        kept = read_state(run_spec.store, self._file)
+        self._known: dict[str, dict[str, Any]] = (
+            kept.get("spans", {}) if kept.get("champion") == champion.number else {}
+        )
+        self._notes: list[str] = []
+
+    def result(self, now: float) -> dict[str, Any]:
+        """Check the spans that have not been; remember each when it is done."""
+        last = max(self._champion.facts.get("spans") or [""])
+        labelled = landed(self._pipeline.source, self._pipeline.watch, seen={}, now=now, after=last)
+        scored_source, unlabelled = source_of(self._spec.loaded), labelled
+        if scored_source.path != self._pipeline.source.path:
+            unlabelled = landed(scored_source, watch_of(self._spec.loaded), seen={}, now=now, after=last)
+        rows = []
+        for span in sorted({*labelled.complete, *unlabelled.complete}):
+            self._report.check()
+            before = self._known.get(span, {})
+            row = dict(before)
+            if "drift" not in before:
+                row |= self._drift(scored_source if span in unlabelled.complete else self._pipeline.source, span)
+            if span in labelled.complete and before.get("scored") is None:
+                row |= self._score(span)
+            if row != before:
+                rows.append({"span": span} | row)
+                self._known[span] = row
+                self._save()
+        skew = self._skew(rows[-1]["span"]) if rows and rows[-1]["span"] in labelled.complete else None
+        alarms = [f"{row['span']}: {text}" for row in rows for text in (*row["drift"], *row.get("decay", []))]
+        alarms += [] if skew is None else [f"requests: {text}" for text in skew]
+        found = {"pipeline": self._pipeline.name, "champion": self._champion.number, "spans": rows, "skew": skew}
+        waiting = {**unlabelled.waiting, **labelled.waiting}
+        return found | {"waiting": waiting, "notes": list(dict.fromkeys(self._notes)), "alarms": alarms}
+
+    def _save(self) -> None:
+        value = {"champion": self._champion.number, "spans": self._known}
+        self._spec.store.replace(self._file, json.dumps(value, indent=1) + "\n")
+
+    def _drift(self, source: SourceConfig, span: str) -> dict[str, Any]:
+        """Hold the columns of a span against the champion's train rows."""
+        facts, store = self._champion.facts, self._spec.store
+        folder = store.output(STATISTICS.name, str(facts.get("statistics")))
+        if facts.get("statistics") is None or store.find(STATISTICS.name, facts["statistics"]) is None:
+            self._notes.append("drift was not checked: the statistics of the champion's window are not in the store")
+            return {"rows": None, "drift": []}
+        theirs = SplitStatistics.load(store.local(folder) / "train")
+        store.localize(str(self._champion.saved_model))
+        columns = [c for c in describe_model(self._champion.saved_model).columns if c.name in theirs.columns]
+        monitor = self._report.monitor(f"drift {span}")
+        ours = span_statistics(source, span, columns, monitor)
+        spans = facts.get("spans") or ["?"]
+        whose = f"version {self._champion.number} ({spans[0]} to {spans[-1]})"
+        found = []
+        for anomaly in drift(ours, theirs, whose, self._pipeline.validation):
+            settled = self._pipeline.validation.settled(anomaly)
+            message = anomaly.message.replace("the train rows", "its rows")
+            message = message.replace("train rows", "rows").replace("train values", "values")
+            if settled is not None and settled.severity == "info":
+                self._notes.append(f"{span}: {message}")
+            elif settled is not None:
+                found.append(message)
+        self._report.note(f"  drift {span:<16} {counted(ours.rows, 'row')}, {counted(len(found), 'finding')}")
+        return {"rows": ours.rows, "drift": found}
+
+    def _score(self, span: str) -> dict[str, Any]:
+        """Hold the champion's metrics on a span against those of its promotion; nothing where no row has a label yet."""
+        if self._pipeline.ndcg_at is not None:
+            self._notes.append("the champion is not scored again: it ranks, and that takes whole groups of a window")
+            return {}
+        transform = self._transform()
+        if transform is None:
+            self._notes.append("the champion is not scored again: the run that made it is not in the store any more")
+            return {}
+        spec = replace(self._spec, window=1, until=span, last="ingest")
+        scored = ChampionSteps(spec, self._executor, freeze=False).score(self._champion, transform)
+        if scored is None:
+            self._notes.append(f"{span}: no row has a label yet")
+            return {}
+        result = scored.get()
+        if result.get("incompatible"):
+            problem = f"the champion cannot score these rows: {result['incompatible']}"
+            return {"scored": 0, "metrics": {}, "decay": [problem]}
+        decay = self._decay(scored, transform)
+        self._report.note(f"  champion on {span:<10} {metrics_line(result['metrics'])}")
+        return {"scored": result["rows"], "metrics": result["metrics"], "decay": decay}
+
+    def _transform(self) -> Output | None:
+        run = next((run for run in self._spec.store.runs() if run.get("run") == self._champion.facts.get("run")), {})
+        step = next((step for step in run.get("stages", []) if step["stage"] == TRANSFORM.name), None)
+        return None if step is None else find_output(self._spec.store, **step)
+
+    def _decay(self, scored: Output, transform: Output) -> list[str]:
+        """What the gate says of a champion that became worse: it is compared with itself at its promotion."""
+        facts = self._champion.facts
+        statistics = self._spec.store.find(STATISTICS.name, facts["statistics"])
+        parameters = transform.get()["parameters"]
+        predictions = self._spec.store.local(scored.path) / scored.get()["predictions"]
+        request = GateRequest(
+            task=parameters["label"]["task"],
+            config=self._pipeline.gate.model_copy(update={"baseline": False, "repeats": 1}),
+            candidate=Candidate(model="today", predictions=predictions),
+            champion=Champion(
+                version=self._champion.number, model="then", predictions=predictions, worth=facts.get("worth")
+            ),
+            label=None if statistics is None else label_facts(parameters, statistics.result),
+            metrics=self._spec.loaded.own_metrics,
+            seed=self._spec.chosen_seed,
+        )
+        verdict = decide(request)
+        broken = [check["reason"] for check in verdict.get("thresholds", []) if not check.get("passed", True)]
+        return [*verdict.get("alarms", []), *broken]
+
+    def _skew(self, span: str) -> list[str] | None:
+        """What logged requests differ in from the rows of a span; None where there are none, or none of them is in it."""
+        folder = self._spec.store.root / FOLDER / self._pipeline.name
+        if not any(folder.rglob("*.jsonl")):
+            return None
+        glob = glob_of(self._pipeline.source, span)
+        monitor = self._report.monitor("skew")
+        try:
+            found = request_skew(
+                self._spec.loaded, requests=[], input=glob, keys=(), model=str(self._champion.number), monitor=monitor
+            )
+        except (ConfigError, DataError) as error:
+            self._notes.append(f"requests were not compared: {error.problem}")
+            return None
+        return [finding["message"] for finding in found["findings"]]
+
+
+def span_statistics(source: SourceConfig, span: str, columns: list[Column], monitor: Monitor) -> SplitStatistics:
+    """Statistics of a span's raw columns, whether or not its rows have a label.
+
+    Args:
+        columns: in the types to be counted in; a value that does not fit leaves out its row.
+    """
+    reader, of_span = open_source(source), files(source, span)
+    read = [column.model_copy(update={"nullable": True}) for column in columns]
+    statistics = SplitStatistics.create(read)
+    where = None if source.where is None else parse(source.where)
+    ranges = reader.ranges(of_span)
+    for done, piece in enumerate(ranges):
+        monitor.check()
+        monitor.progress(done, len(ranges), "ranges")
+        extra = [] if where is None else [n for n in where.columns if n in reader.names(of_span[piece.file])]
+        names = list(dict.fromkeys([*(column.name for column in read), *extra]))
+        for chunk in reader.read(piece, names, raw_types(read)):
+            batch: pa.RecordBatch = chunk.batch
+            if where is not None and set(where.columns) <= set(batch.schema.names):
+                batch = batch.filter(where.keep(batch))
+            statistics.update(coerce(batch, read).batch)
+    return statistics
+
+
+def alarm_lines(result: dict[str, Any]) -> list[str]:
+    """What was found, a line each, for a terminal or a message."""
+    lines = [f"{result['pipeline']}: version {result['champion']}, {counted(len(result['spans']), 'span')} checked now"]
+    for row in result["spans"]:
+        scored = f", {metrics_line(row['metrics'])} on {counted(row['scored'], 'row')}" if row.get("scored") else ""
+        rows = "" if row.get("rows") is None else f"{counted(row['rows'], 'row')}"
+        lines.append(f"  {row['span']}: {rows}{scored}".rstrip())
+    lines += [f"  alarm: {alarm}" for alarm in result["alarms"]]
+    lines += [f"  note: {note}" for note in result["notes"]]
+    lines += [f"  {span} waits: {why}" for span, why in result["waiting"].items()]
+    return lines if result["alarms"] or result["spans"] else [*lines, "  nothing new to check"]

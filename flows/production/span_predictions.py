@@ -1,0 +1,127 @@
+"""The champion's predictions of new spans, one folder for each, which appears whole.
+
+    result = predict_spans(loaded, report)
+    result["spans"]                # [{"span": "2013-05", "state": "predicted", "rows": 2000, "output": ".../span=2013-05"}]
+
+`<output>/span=2013-05/` holds part-*.parquet and predictions.json (`beam_jobs.predict`). On a disk it is written beside and then
+renamed; in a bucket predictions.json is put last. A span that has a folder is done, whoever made it and whichever champion:
+to predict it anew, remove the folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.predict.stage import MANIFEST
+from flows.config.pipeline import LoadedPipeline
+from flows.config.production import WatchConfig
+from flows.production.new_spans import landed
+from flows.progress.terminal import Reporter
+from flows.scoring.predict import predict
+from headway.errors import HeadwayError
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.spans import ONE_SPAN, patterns
+from headway.storage import filesystem
+from headway.storage.atomic_io import sync_path, writing
+from headway.storage.object_store import Bucket
+
+Row = dict[str, Any]
+
+
+def predict_spans(
+    loaded: LoadedPipeline,
+    report: Reporter,
+    *,
+    model: str = "champion",
+    since: str = "",
+    clock: Callable[[], float] = time.time,
+    on_row: Callable[[Sequence[Row]], None] = lambda rows: None,
+) -> dict[str, Any]:
+    """Predict each complete span that has no predictions yet, the oldest first; see the module.
+
+    Args:
+        model: as `flows.scoring.predict.predict` takes it.
+        since: spans before this one are left alone.
+        on_row: called with the spans predicted so far, after each.
+
+    Returns:
+        spans (of those predicted now: span, state, rows, quarantined, version, output), there (how many had predictions
+        before), waiting (of spans that are not complete: what they wait for).
+
+    Raises:
+        Locked: another process predicts this pipeline's spans.
+        HeadwayError: a span cannot be predicted; those before it are done.
+    """
+    pipeline, store = loaded.pipeline, loaded.open_store()
+    source = source_of(loaded)
+    found = landed(source, watch_of(loaded), seen={}, now=clock())
+    output = str(pipeline.predictions.output)
+    output = output if filesystem.is_remote(output) else str(loaded.folder / output)
+    rows: list[Row] = []
+    there = 0
+    store.create()
+    with store.lock(f"predict-{pipeline.name}", {"command": "predict"}).held():
+        for span in found.complete:
+            if span < since:
+                continue
+            folder = f"{output.rstrip('/')}/span={span}"
+            if _is_there(folder):
+                there += 1
+                continue
+            report.check()
+            report.note(f"predict {span}")
+            rows.append(_predict(loaded, source, span, folder, model, report))
+            on_row(rows)
+    return {"pipeline": pipeline.name, "spans": rows, "there": there, "waiting": found.waiting, "output": output}
+
+
+def source_of(loaded: LoadedPipeline) -> SourceConfig:
+    """Where the spans to be predicted are."""
+    path = loaded.pipeline.predictions.path
+    return loaded.pipeline.source if path is None else loaded.pipeline.source.model_copy(update={"path": path})
+
+
+def watch_of(loaded: LoadedPipeline) -> WatchConfig:
+    """When a span to be predicted is complete: a done file is of the source that it stands in."""
+    config, path = loaded.pipeline.watch, loaded.pipeline.predictions.path
+    return config if path in (None, loaded.pipeline.source.path) else config.model_copy(update={"done": None})
+
+
+def glob_of(source: SourceConfig, span: str) -> str:
+    """The glob of a span's files: of the ways to write a month, the one that is there."""
+    return next(pattern for pattern in patterns(source, span) if span == ONE_SPAN or filesystem.matches(pattern))
+
+
+def _is_there(folder: str) -> bool:
+    if filesystem.is_remote(folder):
+        return MANIFEST in Bucket(folder).listing()
+    return (Path(folder) / MANIFEST).is_file()
+
+
+def _predict(loaded: LoadedPipeline, source: SourceConfig, span: str, folder: str, model: str, report: Reporter) -> Row:
+    glob = glob_of(source, span)
+    remote = filesystem.is_remote(folder)
+    # a name that readers of a folder of partitions pass over; a call after a crash goes on in it
+    aside = folder if remote else str(Path(folder).with_name(f".{Path(folder).name}"))
+    try:
+        result = predict(
+            loaded,
+            model=model,
+            input=glob,
+            output=aside,
+            monitor=report.monitor(f"predict {span}"),
+            columns=loaded.pipeline.predictions.columns,
+        )
+    except HeadwayError as error:
+        report.note(f"span {span} was not predicted: {error.problem}")
+        raise
+    if not remote:
+        with writing(Path(folder).parent):
+            Path(aside).rename(folder)
+            sync_path(Path(folder).parent)
+    counts = result["counts"]
+    row = {"span": span, "state": "predicted", "rows": counts["predicted"], "quarantined": counts["quarantined"]}
+    return row | {"version": result["version"], "output": folder}

@@ -1,0 +1,86 @@
+"""What a report is made from: a run's record, and the outputs of its steps as far as the store still has them.
+
+material = Material(store, record)
+material.result("measure")["metrics"]["auc"]        # {} where there is none
+material.file("train", "history.json")              # its path on this machine, or None
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.dag.step import Output
+from headway.errors import HeadwayError
+from headway.storage.manifest import Manifest
+from headway.storage.store import Store
+
+
+class Material:
+    """A run and its outputs.
+
+    Args:
+        record: the run's, as it is kept in runs/<run>.json.
+        files: {span: raw files, each with path, bytes and crc32c}, where they are known.
+    """
+
+    def __init__(self, store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | None = None):
+        self.store, self.record, self.files = store, record, files or {}
+
+    @functools.cached_property
+    def manifests(self) -> dict[str, Manifest]:
+        """By title, in the order in which the outputs were made; those that are gone are not in it."""
+        stages = self.record.get("stages", [])
+        found = {stage["title"]: self.store.find(stage["stage"], stage["fingerprint"]) for stage in stages}
+        return {title: manifest for title, manifest in found.items() if manifest is not None}
+
+    @functools.cached_property
+    def outputs(self) -> dict[str, Output]:
+        """The same as outputs of steps."""
+        return {
+            title: Output(title, m.stage, m.fingerprint, self.store.output(m.stage, m.fingerprint), m.result, hit=True)
+            for title, m in self.manifests.items()
+        }
+
+    def result(self, title: str) -> dict[str, Any]:
+        """What a step answered; {} where it did not run, or its output is gone."""
+        output = self.outputs.get(title)
+        return output.get() if output is not None else {}
+
+    def key(self, title: str) -> dict[str, Any]:
+        """What went into a step; {} as above."""
+        manifest = self.manifests.get(title)
+        return dict(manifest.key) if manifest is not None else {}
+
+    def file(self, title: str, name: str) -> Path | None:
+        """A file or a folder of an output, on this machine's disk; None where there is none."""
+        output, manifest = self.outputs.get(title), self.manifests.get(title)
+        if output is None or manifest is None:
+            return None
+        if not any(entry.path == name or entry.path.startswith(f"{name}/") for entry in manifest.files):
+            return None
+        return self.localized(output.path / name)
+
+    def localized(self, path: Path) -> Path | None:
+        """The same for a path of any output."""
+        try:
+            self.store.localize(str(path))
+        except HeadwayError:
+            return None
+        return path
+
+    def ingested(self) -> dict[str, Output]:
+        """The outputs of ingest, by span."""
+        return {o.title.removeprefix("ingest "): o for o in self.outputs.values() if o.stage == "ingest"}
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """The gate's whole verdict, where it is kept, else what the record says of it."""
+        return {**self.record.get("verdict", {}), **self.result("gate"), **self._told()}
+
+    def _told(self) -> dict[str, Any]:
+        """Return the reasons of the record, which also has what came after the gate."""
+        verdict = self.record.get("verdict", {})
+        return {name: verdict[name] for name in ("verdict", "promote", "reasons") if name in verdict}

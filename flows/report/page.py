@@ -1,0 +1,108 @@
+"""A run's report as one HTML file: no script, nothing from elsewhere.
+
+html = page(Material(store, record))
+place = write(store, record)               # <store>/runs/<run>.html, whole or not at all
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from flows.progress.evaluation_tables import interval_text
+from flows.report.curves import training
+from flows.report.headline import headline_of
+from flows.report.material import Material
+from flows.report.origin import again, origin
+from flows.report.scores import evaluation
+from flows.report.stage_times import what_ran
+from flows.report.view import anchor
+from flows.report.window_data import data
+from headway.messages import counted, duration, number, window_text
+from headway.redaction import redact
+from headway.storage.store import Store
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def path_of(store: Store, run: str) -> Path:
+    """The report of a run in the store, beside the run's record."""
+    return store.runs_folder / f"{run}.html"
+
+
+def place_of(store: Store, run: str) -> str:
+    """The same for a person: a path, or a bucket's URL."""
+    return f"{store.name}/{path_of(store, run).relative_to(store.root).as_posix()}"
+
+
+def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | None = None) -> str:
+    """Draw a run's report and put it beside the run's record.
+
+    Args:
+        files: {span: raw files}, where they are known.
+
+    Returns:
+        Its place, as `place_of` says.
+    """
+    store.replace(path_of(store, record["run"]), page(Material(store, record, files)))
+    return place_of(store, record["run"])
+
+
+def page(material: Material) -> str:
+    """The report of a run, without secrets."""
+    record, verdict = material.record, material.verdict
+    parts = [
+        evaluation(material),
+        data(material),
+        training(material),
+        what_ran(record),
+        origin(material),
+        again(material),
+    ]
+    html = _template().render(
+        record=record,
+        headline=headline_of(record, verdict),
+        facts=_facts(material, verdict),
+        parts=[part for part in parts if part is not None],
+        style=(_TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        drawn=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    )
+    return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"anchor": anchor}
+    return environment.get_template("report.html")
+
+
+def _facts(material: Material, verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a reader wants to know first."""
+    record = material.record
+    spans = record.get("spans") or list(material.ingested())
+    facts = []
+    primary = verdict.get("primary")
+    value = (record.get("metrics") or {}).get(primary)
+    if value is not None:
+        interval = (material.result("measure").get("intervals") or {}).get(primary)
+        between = f" ({interval_text(interval)})" if interval else ""
+        facts.append((str(primary), number(value) + between))
+    rows = material.result("statistics").get("rows") or {}
+    facts += [(f"{split} rows", f"{count:,}") for split, count in rows.items()]
+    if spans:
+        facts.append((counted(len(spans), "span"), window_text(spans)))
+    facts.append(("took", duration(record.get("seconds", 0.0))))
+    facts.append(("began", str(record.get("started", ""))[:16].replace("T", " ") + " UTC"))
+    return facts

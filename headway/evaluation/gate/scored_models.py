@@ -1,0 +1,122 @@
+"""The predictions of every model before the gate, each read once, and their metrics.
+
+models = ScoredModels(request, monitor)
+models.measured(models.candidate)                # {"loss": 0.31, "auc": 0.89, ...}
+models.of(request.champion)                      # its predictions of the same rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headway.evaluation.baseline import constant
+from headway.evaluation.checks.champion_decay import Worth, worth
+from headway.evaluation.further_labels import named, part_of, split_name
+from headway.evaluation.gate_checks import check_same_rows, read_predictions
+from headway.evaluation.gate_config import Champion, GateRequest, Repeat
+from headway.evaluation.metrics import measured, metrics_of, rows_of
+from headway.metrics.base import Metric, Rows
+from headway.monitor import Monitor
+from headway.tasks.table import task_of
+
+
+class ScoredModels:
+    """Predictions as tables and as rows, and what is measured of them."""
+
+    def __init__(self, request: GateRequest, monitor: Monitor):
+        self.request, self.monitor = request, monitor
+        self.task = task_of(request.task)
+        self.judging = {
+            m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics, request.item, request.retrieval)
+        }
+        self.further = {
+            label.name: (label, {metric.name: metric for metric in metrics_of(label.task)}) for label in request.labels
+        }
+        """Further labels and their metrics, by name."""
+        self._read: dict[Path, pa.Table] = {}
+        self.candidate = self.table(request.candidate.predictions)
+        self.seeds = self.repeats(request.candidate.repeats)
+
+    def table(self, path: Path) -> pa.Table:
+        """The predictions in a file, read once."""
+        if path not in self._read:
+            self._read[path] = read_predictions(path, self.request.columns)
+        return self._read[path]
+
+    def of(self, champion: Champion) -> pa.Table:
+        """The predictions of a champion, or of the reference."""
+        assert champion.predictions is not None
+        return self.table(champion.predictions)
+
+    def repeats(self, repeats: Sequence[Repeat]) -> list[tuple[Repeat, pa.Table]]:
+        """The predictions of trainings with other seeds."""
+        tables = [(repeat, self.table(repeat.predictions)) for repeat in repeats]
+        for repeat, table in tables:
+            self.check_same(table, f"seed {repeat.seed}'s", repeat.predictions)
+        return tables
+
+    def check_same(self, table: pa.Table, whose: str, path: Path | None) -> None:
+        check_same_rows(self.candidate, table, whose, str(path))
+
+    def rows(self, table: pa.Table) -> Rows:
+        reads_columns = any(metric.reads_columns for metric in self.judging.values())
+        return rows_of(table, self.task, self.request.group, columns=reads_columns)
+
+    def judged(self, name: str) -> tuple[Rows, Metric]:
+        """A metric by its name, a further label's among them, and the candidate's rows that it is of."""
+        of, metric = split_name(name)
+        if of is None:
+            return self.rows(self.candidate), self.judging[name]
+        label, metrics = self.further[of]
+        return rows_of(part_of(self.candidate, of), label.task, self.request.group), metrics[metric]
+
+    def measured(self, table: pa.Table) -> dict[str, float | None]:
+        """Every metric of a model; those of further labels as far as it predicts them."""
+        values = measured(tuple(self.judging.values()), self.rows(table))
+        for name, (label, metrics) in self.further.items():
+            if (part := part_of(table, name)) is not None:
+                found = measured(tuple(metrics.values()), rows_of(part, label.task, self.request.group))
+                values |= named(found, name)
+        return values
+
+    def worth(self, table: pa.Table, metrics: Sequence[Metric]) -> Worth:
+        """These metrics of a model, with their standard errors."""
+        request = self.request
+        return worth(
+            self.task,
+            self.rows(table),
+            metrics,
+            table=self.candidate,
+            label=request.label,
+            clusters=request.clusters,
+            samples=request.config.bootstrap,
+            seed=request.seed,
+            check=self.monitor.check,
+        )
+
+    def _constants_of_further(self) -> dict[str, float | None]:
+        found: dict[str, float | None] = {}
+        for name, (label, metrics) in self.further.items():
+            rows = rows_of(part_of(self.candidate, name), label.task, self.request.group)
+            if label.facts is not None:
+                values = constant(task_of(label.task), label.facts, rows, tuple(metrics.values()))
+                found |= named(values or {}, name)
+        return found
+
+    def baselines(self) -> dict[str, Any]:
+        """The metrics of the constant, and of every other baseline on the same rows."""
+        baselines: dict[str, Any] = {}
+        if self.request.label is not None:
+            rows = self.rows(self.candidate)
+            values = constant(self.task, self.request.label, rows, tuple(self.judging.values()))
+            if values is not None:
+                baselines["constant"] = values | self._constants_of_further()
+        for name, path in self.request.baselines.items():
+            table = self.table(path)
+            self.check_same(table, f"the baseline {name}'s", path)
+            baselines[name] = self.measured(table)
+        return baselines

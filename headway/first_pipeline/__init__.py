@@ -1,0 +1,1 @@
+"""Drafts a first pipeline from data alone: source, label, columns, split, and the text of pipeline.yaml."""

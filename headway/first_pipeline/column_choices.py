@@ -1,0 +1,181 @@
+"""What each column is to the model: a feature, a list of words, an image, or left out, and why.
+
+for choice in choose_columns(seen, statistics, label.columns(), facts):
+    choice.column, choice.use, choice.why, choice.config
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.first_pipeline.image_size import image_size
+from headway.first_pipeline.label_choice import LabelFacts
+from headway.first_pipeline.look import Seen
+from headway.first_pipeline.text_lists import list_config
+from headway.messages import counted
+from headway.schema.columns import LABEL, Column, StoredType
+from headway.schema_inference.identifiers import TIMES, words_of
+from headway.schema_inference.split_columns import names_rows
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+from headway.validation.leakage_hints import constant, duplicates, leakage, strengths
+
+SUSPICIOUS = 0.99
+"""What a column alone may reach on the label; `validation.leakage` has the same default."""
+_RECURRING = 0.3
+"""The least share of rows whose text stands in several rows, for the text to be a category."""
+_FEW_ROWS = 20
+Use = Literal["feature", "label", "left out", "key", "time"]
+_TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    column: str
+    type: str
+    """In a person's words."""
+    use: Use
+    why: str = ""
+    config: Any = None
+    """What `columns:` has to say of it; None: nothing, auto does the same."""
+    warning: bool = False
+    """Whether `why` is a doubt that a person should look at."""
+
+
+def statistics_of(seen: Seen) -> SplitStatistics:
+    """Statistics of the rows, with those of the label as `label`."""
+    columns = [column for column in seen.schema.columns if column.name in seen.rows.schema.names[:-1]]
+    names, arrays = seen.rows.schema.names, seen.rows.columns
+    kept = [place for place, name in enumerate(names) if name != LABEL or place == len(names) - 1]
+    kinds: dict[str, StoredType] = {"int64": "int64", "float": "float32"}
+    label = Column(name=LABEL, type=kinds.get(str(seen.label.type), "bytes"), nullable=False)
+    statistics = SplitStatistics.create([*(column for column in columns if column.name != LABEL), label])
+    statistics.update(pa.RecordBatch.from_arrays([arrays[i] for i in kept], names=[names[i] for i in kept]))
+    return statistics
+
+
+def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[str], facts: LabelFacts) -> list[Choice]:
+    """A choice for each column of the schema, in its order.
+
+    Args:
+        label: the columns that the label is made of.
+    """
+    columns = [column for column in seen.schema.columns if column.name not in label and column.name != LABEL]
+    out = _left_out(seen, statistics, columns)
+    names = [column.name for column in columns if column.name not in out]
+    for anomaly in duplicates(statistics, names):
+        out.setdefault(anomaly.column or "", "repeats " + anomaly.message.split(" repeats ", 1)[1].split(":")[0])
+    names = [name for name in names if name not in out]
+    doubts = dict[str, str]()
+    for anomaly in leakage(statistics, strengths(statistics, names, facts.kind), facts.kind, SUSPICIOUS):
+        if anomaly.column is None:
+            continue
+        how = anomaly.message.split(" alone ", 1)[1].split(" (in ")[0]
+        if anomaly.severity == "error":
+            out[anomaly.column] = f"almost a copy of the label: it alone {how}"
+        else:
+            doubts[anomaly.column] = f"alone {how}: is it known when a prediction is needed? If not: ignore"
+    if seen.rows.num_rows < 200 and facts.kind != "regression":  # too few for strengths to say
+        for name in names:
+            if name not in out and _renames(seen.values(name), seen.label):
+                out[name] = "the label in other words: one value for each class"
+    choices = []
+    for column in seen.schema.columns:
+        name = column.name
+        if name in label:
+            choices.append(Choice(name, _type(column), "label", "the label is made of it"))
+        elif name in out:
+            choices.append(Choice(name, _type(column), "left out", out[name], "ignore"))
+        elif name in doubts:
+            choices.append(Choice(name, _type(column), "feature", doubts[name], warning=True))
+        else:
+            choices.append(_feature(column, seen, statistics))
+    return choices
+
+
+def _left_out(seen: Seen, statistics: SplitStatistics, columns: list[Column]) -> dict[str, str]:
+    """Why a column can teach nothing, by its name."""
+    out = dict[str, str]()
+    for column in columns:
+        name = column.name
+        if name not in statistics.columns:
+            continue
+        own = statistics.columns[name]
+        if any(constant(own)) or not own.present:
+            out[name] = "constant" if own.present else "holds nothing"
+        elif _names_rows(column, own) and not _words(column, seen) and not _size(column, seen):
+            out[name] = f"identifier: {own.distinct:,} different values in {counted(own.present, 'row')}"
+        elif _counts_up(column, seen):
+            out[name] = "row number: it only rises or falls"
+    return out
+
+
+def _names_rows(column: Column, own: ColumnStatistics) -> bool:
+    """Whether it is an identifier in all rows, and not in the first ones only."""
+    return column.meaning == "identifier" and 2 * own.distinct > own.present
+
+
+def _counts_up(column: Column, seen: Seen) -> bool:
+    """Whether integers are in the order of the rows and have no name of a time."""
+    if column.type != "int64" or column.shape or column.temporal or {*words_of(column.name)} & TIMES:
+        return False
+    values = pa.chunked_array([seen.values(column.name)])
+    return seen.whole and len(values) >= _FEW_ROWS and names_rows(column.name, values)
+
+
+def _words(column: Column, seen: Seen) -> dict[str, Any] | None:
+    """How a text is read as a list of words; None where its words hardly recur."""
+    if column.type != "bytes" or column.shape or column.name not in seen.rows.schema.names[:-1]:
+        return None
+    return list_config(seen.values(column.name))
+
+
+def _size(column: Column, seen: Seen) -> tuple[int, int, int] | None:
+    """The size of the images that a column holds; None where it holds none."""
+    return image_size(seen.values(column.name)) if column.type == "bytes" and not column.shape else None
+
+
+def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
+    name, kind = column.name, _type(column)
+    if column.type != "bytes" or column.shape or name not in seen.rows.schema.names[:-1]:
+        return Choice(name, kind, "feature")
+    values = seen.values(name)
+    if (size := _size(column, seen)) is not None:
+        height, width, channels = size
+        config = {"image": {"height": height, "width": width, "channels": channels}}
+        return Choice(name, "image", "feature", f"{height} x {width} pixels", config)
+    if (listed := _words(column, seen)) is not None:
+        what = "words" if listed["separator"] == " " else f"values between {listed['separator']!r}"
+        return Choice(name, kind, "feature", f"a list of {what}", listed)
+    own = statistics.columns[name]
+    if column.meaning == "identifier":
+        return Choice(name, kind, "feature", "its values come again, though not in the first rows", "vocabulary")
+    if column.meaning is None and own.present >= _FEW_ROWS and own.distinct > own.present / 2:
+        counts = pc.struct_field(pc.value_counts(values.drop_null()), 1).to_numpy(zero_copy_only=False)
+        if counts[counts > 2].sum() < _RECURRING * own.present:
+            why = f"text that hardly recurs: {own.distinct:,} different values in {counted(own.present, 'row')}"
+            return Choice(name, kind, "left out", why, "ignore")
+    return Choice(name, kind, "feature")
+
+
+def _renames(values: pa.Array, label: pa.Array) -> bool:
+    """Whether each value stands for one class, and each class for one value."""
+    if len(values) < _FEW_ROWS or values.null_count or pa.types.is_list(values.type):
+        return False
+    ours = np.unique(values.to_numpy(zero_copy_only=False), return_inverse=True)[1]
+    theirs = np.unique(label.to_numpy(zero_copy_only=False), return_inverse=True)[1]
+    pairs = len(np.unique(ours * (int(theirs.max()) + 1) + theirs))
+    return pairs == int(ours.max()) + 1 == int(theirs.max()) + 1
+
+
+def _type(column: Column) -> str:
+    kind = {"date": "date", "timestamp": "time"}.get(column.temporal or "", _TYPES[column.type])
+    if column.is_list:
+        return f"list of {kind}s"
+    return f"vector of {column.length} {kind}s" if column.length is not None else kind

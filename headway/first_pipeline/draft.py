@@ -1,0 +1,196 @@
+"""The draft of a pipeline: every decision about some data, before anything is written.
+
+look = take(SourceConfig.model_validate(found_source("wine.csv")))
+draft = draft_of(look, label_of("quality", look.names))
+draft.split, draft.choices, draft.doubts
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.errors import DataError
+from headway.first_pipeline.column_choices import Choice, choose_columns, statistics_of
+from headway.first_pipeline.csv_form import null_values, null_words
+from headway.first_pipeline.image_size import image_size
+from headway.first_pipeline.label_choice import LabelFacts, facts_of
+from headway.first_pipeline.look import Look, take, typed
+from headway.first_pipeline.split_choice import SplitChoice, choose_split
+from headway.messages import counted
+from headway.schema.columns import LABEL
+from headway.sources.config import SourceConfig
+from headway.storage.filesystem import has_magic
+from headway.tabular.expressions import as_written
+from headway.tabular.label import LabelConfig
+from headway.tabular.list_arrays import decoded, is_text
+
+_MOST_REJECTED = 0.01
+"""The share of rejected rows at which a run stops; `validation.max_quarantined` has the same default."""
+
+
+_FEW_ROWS = 20_000
+WORDS_MODEL: dict[str, float | bool] = {"linear": True, "most_ids": 5000, "l2": 0.0001, "linear_l2": 0.000001}
+"""For fewer rows than that hidden layers see no words, and the penalties chosen are of columns, not of a mean of words."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    name: str
+    source: dict[str, Any]
+    label: LabelConfig
+    facts: LabelFacts
+    choices: tuple[Choice, ...]
+    split: SplitChoice
+    rows: int
+    whole: bool
+    """Whether all rows were read."""
+    columns: dict[str, Any] = field(default_factory=dict)
+    """What `columns:` says of single columns."""
+    only: bool = False
+    """Whether `columns:` names all that are read."""
+    model: dict[str, float | bool] = field(default_factory=dict)
+    """What `model:` says; empty: the default."""
+    doubts: tuple[str, ...] = ()
+    """Sentences that a person should read."""
+
+
+def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
+    """The source with what only its columns show: names that no column may have, words for a missing value.
+
+    Raises:
+        ConfigError, DataError: the files cannot be read.
+    """
+    look = take(SourceConfig.model_validate(source))
+    changed = dict(source)
+    rename = {name: new for name in look.names if (new := name.strip().replace("/", "_per_")) != name and new}
+    if rename and len({*look.names} - {*rename} | {*rename.values()}) == len(look.names):
+        changed["rename"] = rename
+    if source["format"] == "csv" and (words := _missing_words(look)):
+        changed["csv"] = {**source.get("csv", {}), "null_values": null_values(words)}
+    return (changed, take(SourceConfig.model_validate(changed))) if changed != source else (source, look)
+
+
+def _missing_words(look: Look) -> tuple[str, ...]:
+    found = set[str]()
+    for values in look.sample.table.columns:
+        if is_text(values.type):
+            different = pc.unique(decoded(values).drop_null())
+            short = different.filter(pc.less_equal(pc.binary_length(different), 6))
+            found |= {
+                value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in short.to_pylist()
+            }
+    return null_words(found)
+
+
+def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name: str | None = None) -> Draft:
+    """All decisions.
+
+    Raises:
+        ConfigError, DataError: the label does not exist, cannot be computed, or is nothing to learn.
+    """
+    source = dict(source)
+    if LABEL in look.names and label.column != LABEL:
+        taken = LABEL + "_column"
+        source["rename"] = {**source.get("rename", {}), LABEL: taken}
+        look = take(SourceConfig.model_validate(source))
+        if LABEL in label.columns():
+            label = LabelConfig(expression=re.sub(rf"\b{LABEL}\b", taken, label.expression or ""))
+    seen = typed(look, label)
+    statistics = statistics_of(seen)
+    facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
+    doubts = [note for note in seen.notes if note.startswith("column ") and "left out" in note]
+    if facts.rare and label.column is not None:
+        source["where"] = _without(label.column, facts.rare)
+        rare = pc.is_in(seen.label, value_set=_array(facts.rare, seen.label.type))
+        doubts.append(
+            f"{counted(rare.true_count, 'row')} of {counted(len(facts.rare), 'class', 'classes')} with fewer than 5 rows "
+            "are filtered (source.where): too few to learn and to judge"
+        )
+        if len(facts.rare) + 2 > statistics.columns[LABEL].distinct:
+            raise DataError(
+                f"fewer than two of the {statistics.columns[LABEL].distinct:,} classes have 5 rows or more",
+                where=f"--label {label.column}",
+                fix="bring more rows, or join classes by an expression, such as --label \"kind in ['a', 'b']\"",
+            )
+        seen = dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare)))
+        statistics = statistics_of(seen)
+    if seen.rejected > _MOST_REJECTED * seen.read:
+        doubts.append(
+            f"{seen.rejected:,} of {seen.read:,} rows cannot be read and would stop a run at "
+            "validation.max_quarantined: 0.01; 'headway quarantine' shows them"
+        )
+    if look.config.format == "images":
+        choices = _of_images(look, label)
+    else:
+        choices = choose_columns(seen, statistics, label.columns(), facts)
+    split = choose_split(look, seen, label, facts, choices)
+    choices = [split.columns.get(choice.column, choice) for choice in choices]
+    if not any(choice.use in ("feature", "time") for choice in choices):
+        reasons = "; ".join(f"{choice.column}: {choice.why}" for choice in choices[:10])
+        raise DataError(
+            f"no column is left to learn from: {reasons}",
+            where=look.config.path,
+            fix="bring columns that say something of a row",
+        )
+    doubts += [f"{choice.column} {choice.why}" for choice in choices if choice.warning]
+    columns = {choice.column: choice.config for choice in choices if choice.config is not None}
+    return Draft(
+        name=name or _name(look.config.path),
+        source=source,
+        label=label,
+        facts=facts,
+        choices=tuple(choices),
+        split=split,
+        rows=seen.read,
+        whole=seen.whole,
+        columns=columns,
+        only=look.config.format == "images",
+        model=WORDS_MODEL if _has_words(columns) and seen.read < _FEW_ROWS else {},
+        doubts=tuple(doubts),
+    )
+
+
+def _has_words(columns: Mapping[str, Any]) -> bool:
+    return any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
+
+
+def _of_images(look: Look, label: LabelConfig) -> list[Choice]:
+    """Images are learnt from, their names are not."""
+    size = image_size(look.sample.table.column("image").combine_chunks())
+    height, width, channels = size or (32, 32, 3)
+    config = {"image": {"height": height, "width": width, "channels": channels}}
+    why = f"{height} x {width} pixels, {'grey' if channels == 1 else 'colour'}"
+    return [
+        Choice("image", "image", "feature", why, config),
+        Choice("path", "text", "left out", "the file's name"),
+        *(Choice(name, "text", "label", "the label is made of it") for name in sorted(label.columns())),
+    ]
+
+
+def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+    return pa.array([value.encode() if isinstance(value, str) else value for value in values], kind)
+
+
+def _without(column: str, values: tuple[Any, ...]) -> str:
+    """An expression that filters the rows of some classes."""
+    return f"not ({as_written(column)} in [{', '.join(repr(value) for value in values)}])"
+
+
+def _name(path: str) -> str:
+    """A pipeline's name from the path of its data."""
+    parts = [part for part in PurePosixPath(path).parts if not has_magic(part) and "{" not in part]
+    stem = parts[-1].split(".")[0] if parts else ""
+    if stem.lower() in ("data", "train", "dataset", "") and len(parts) > 1:
+        stem = parts[-2]
+    stem = unicodedata.normalize("NFKD", stem.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_-")[:63]
+    return name if re.match(r"[A-Za-z]", name) else f"model_{name}".rstrip("_")[:63]

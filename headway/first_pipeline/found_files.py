@@ -1,0 +1,201 @@
+"""Recognizes files: their format, how they are written, and whether their names tell spans apart.
+
+found_source("data")["path"]              # data/flights_{span}.csv
+found_source("wine.csv")                  # {"format": "csv", "path": "wine.csv", "csv": {"delimiter": ";"}}
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from headway.errors import ConfigError, DataError
+from headway.first_pipeline.csv_form import csv_form
+from headway.messages import some
+from headway.sources.config import CONVERT, FORMATS, Format, SourceConfig, by_ending
+from headway.sources.discovery.spans import spans
+from headway.sources.discovery.window import select_window
+from headway.sources.sniff import format_of
+from headway.sources.text_files import BOM, TextFile
+from headway.storage import filesystem as storage
+
+_HEAD_BYTES = 1 << 16
+_DATE = re.compile(
+    r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]))?)?(?!\d)"
+)
+_FOLDERS = re.compile(r"(?<=/)(?:19|20)\d\d/(?:0?[1-9]|1[0-2])(/(?:0?[1-9]|[12]\d|3[01]))?(?=/)")
+_IMAGE = re.compile(FORMATS["images"].pattern)
+
+
+def found_source(data: str) -> dict[str, Any]:
+    """`source:` of pipeline.yaml for a file, a folder, a glob or a path with {span}; keys that are not given have their
+    defaults. The path is written as in `data`.
+
+    Raises:
+        ConfigError: there is no such file, or no format that Headway reads.
+        DataError: a file cannot be read, or is empty.
+    """
+    if "{" in data and storage.kind(data) is None:
+        first = storage.matches(re.sub(r"\{[a-z]+\}", "*", data))
+        return _described(data, _only(first, data))
+    kind = storage.kind(data)
+    if kind is None and storage.has_magic(data):
+        return _described(data, _only(storage.matches(data), data))
+    if kind is None:
+        raise ConfigError("there is no such file or folder", where=data, fix="check the path")
+    if kind == "file":
+        return _described(_literal(data), data)
+    return _of_folder(data.rstrip("/"))
+
+
+def _only(paths: list[str], data: str) -> str:
+    files = [file for path in paths for file in (storage.below(path) if storage.kind(path) == "folder" else [path])]
+    if not files:
+        raise ConfigError(
+            "no file matches", where=data, fix="check the path; quote it, so that the shell leaves it as it is"
+        )
+    return files[0]
+
+
+def _literal(path: str) -> str:
+    if "{" in path or "}" in path or "${" in path:
+        raise ConfigError(
+            "the name holds braces, which stand for spans in pipeline.yaml", where=path, fix="rename the file"
+        )
+    return path if storage.is_remote(path) else glob.escape(path)
+
+
+def _of_folder(folder: str) -> dict[str, Any]:
+    inside = [path for path in storage.below(folder) if not _is_hidden(path[len(folder) :])]
+    by_format: dict[Format, list[str]] = {}
+    for path in inside:
+        if (format := by_ending(path)) is not None:
+            by_format.setdefault(format, []).append(path)
+    if not by_format:
+        what = f"it holds {some([PurePosixPath(path).name for path in inside], 3)}" if inside else "it is empty"
+        raise ConfigError(
+            f"the folder holds no file of a known format; {what}", where=folder, fix="name the file, or a glob of files"
+        )
+    if 2 * len(by_format.get("images", [])) > len(inside):
+        tables = [path for format in ("csv", "parquet") for path in by_format.get(format, [])]
+        return {"format": "images", "path": _literal(folder), **_image_table(folder, by_format["images"], tables)}
+    format, files = max(by_format.items(), key=lambda item: len(item[1]))
+    if len(by_format) > 1 and sum(len(paths) == len(files) for paths in by_format.values()) > 1:
+        raise ConfigError(
+            f"the folder holds files of several formats: {some([PurePosixPath(path).name for path in inside], 4)}",
+            where=folder,
+            fix="name one of the files, or a glob",
+        )
+    if len(files) == 1:
+        return _described(_literal(files[0]), files[0])
+    path = spans_of(folder, files) or _together(folder, files)
+    source = _described(path, files[0])
+    return source | _gaps(source)
+
+
+def _together(folder: str, files: list[str]) -> str:
+    """The path of all files of a folder: a glob where they lie side by side, so that what is written below is not read."""
+    suffixes = [PurePosixPath(path).suffixes for path in files]
+    endings = {"".join(of[-2:] if of[-1:] == [".gz"] else of[-1:]) for of in suffixes}
+    beside = all("/" not in path[len(folder) + 1 :] for path in files)
+    return f"{_literal(folder)}/*{endings.pop()}" if beside and len(endings) == 1 else _literal(folder)
+
+
+def spans_of(folder: str, files: list[str]) -> str | None:
+    """The path of files whose names differ in a date, with a placeholder for it; None where there is no such date."""
+    inside = [path[len(folder) :] for path in files]
+    for pattern in (_DATE, _FOLDERS):
+        found = [[*pattern.finditer(name)] for name in inside]
+        if any(len(matches) != 1 for matches in found):
+            continue
+        dates = [matches[0] for matches in found]
+        before, after = ({name[: m.start()] for name, m in zip(inside, dates, strict=True)},
+                         {name[m.end() :] for name, m in zip(inside, dates, strict=True)})  # fmt: skip
+        if len(before) > 1 or len({m[0] for m in dates}) < 2:
+            continue
+        place = "{span}"
+        if pattern is _FOLDERS:
+            place = "{year}/{month}/{day}" if dates[0][1] else "{year}/{month}"
+        start = _literal(folder + before.pop())
+        if len(after) == 1:
+            return start + place + _literal(after.pop())
+        if all(name.startswith("/") for name in after):
+            return start + place  # a folder, read with all below it
+    return None
+
+
+def _gaps(source: dict[str, Any]) -> dict[str, Any]:
+    """Spans named by dates may lack one: the run would refuse them."""
+    config = SourceConfig.model_validate(source)
+    if not config.has_spans:
+        return {}
+    try:
+        select_window(spans(config), None)
+    except ConfigError:
+        return {"gaps": "allow"}
+    return {}
+
+
+def _described(path: str, file: str) -> dict[str, Any]:
+    """The source of files like `file`."""
+    format = by_ending(file) or _by_content(file)
+    if format == "images":
+        raise ConfigError("is one image, and a model needs many", where=file, fix="name the folder of the images")
+    source: dict[str, Any] = {"format": format, "path": path}
+    if format == "csv" and (form := csv_form(_head(file))):
+        source["csv"] = form
+    return source
+
+
+def _by_content(path: str) -> Format:
+    """The format of a file with another ending: by its first bytes, and CSV where those are text."""
+    with storage.open_file(path) as file, storage.reading(path):
+        head = file.read(_HEAD_BYTES)
+    if not head:
+        raise DataError("the file is empty", where=path, fix="write it again")
+    found = format_of(head)
+    if found is not None:
+        return found
+    ending = PurePosixPath(path.removesuffix(".gz")).suffix.lstrip(".").lower()
+    if ending not in ("tsv", "json") and ending in CONVERT:
+        raise ConfigError(f".{ending} files are not read", where=path, fix=CONVERT[ending])
+    return "csv"  # its reader says what is wrong with a file that holds no text
+
+
+def _head(path: str) -> str:
+    """The first whole lines of a text file, plain or gzip."""
+    data = next((piece for _, piece in TextFile(path).blocks(0, None, _HEAD_BYTES, len)), b"").removeprefix(BOM)
+    cut = data.rfind(b"\n") + 1
+    return (data[:cut] if len(data) >= _HEAD_BYTES and cut else data).decode("utf-8", "replace")
+
+
+def _is_hidden(inside: str) -> bool:
+    return any(part.startswith((".", "_")) for part in inside.split("/"))
+
+
+def _image_table(folder: str, images: list[str], tables: list[str]) -> dict[str, Any]:
+    """`images:` with the table beside the images that names them, where there is one; {}: folders are the labels."""
+    names = {PurePosixPath(path).name for path in images} | {path[len(folder) + 1 :] for path in images}
+    for path in tables:
+        with storage.open_file(path) as file, storage.reading(path):
+            try:
+                table = pq.read_table(file) if path.endswith(".parquet") else pacsv.read_csv(file)
+            except pa.ArrowInvalid:  # another file
+                continue
+        columns = table.column_names
+        named = [
+            c for c in columns if sum(str(v) in names for v in table.column(c)[:200].to_pylist()) > len(table[:200]) / 2
+        ]
+        others = [name for name in columns if name not in named]
+        if named and others:
+            label = next((name for name in others if name.lower() in ("label", "class", "target")), others[0])
+            own = {"table": path[len(folder) + 1 :], "file_column": named[0], "label_column": label}
+            usual = {"file_column": "file", "label_column": "label"}
+            return {"images": {key: value for key, value in own.items() if usual.get(key) != value}}
+    return {}

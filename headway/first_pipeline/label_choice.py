@@ -1,0 +1,163 @@
+"""The label: which column it certainly is, which it may be, and what its values are.
+
+sole_label(["sepal_length", "class"])            # "class": nothing else has a name that labels have
+label_of("arr delay", names)                     # LabelConfig(column="arr delay")
+facts_of(seen.label, statistics, where="--label class")      # classes, task, what to write about it
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headway.errors import ConfigError, DataError
+from headway.messages import counted, number
+from headway.schema.columns import suggest
+from headway.schema_inference.identifiers import TIMES, named_as_identifier, words_of
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.tabular.expressions import as_written, parse
+from headway.tabular.label import LabelConfig
+from headway.validation.label_checks import label_kind
+
+_CERTAIN = frozenset(
+    {"label", "target", "class", "outcome", "response", "y", "labels", "targets", "is_fraud", "survived"}
+)
+"""Names that nothing but a label has."""
+_LIKELY = ("churn", "default", "price", "species", "quality", "diagnosis", "fraud", "status", "rating", "score", "sales",
+           "count", "cnt", "income", "result", "grade", "medv", "charges", "type")  # fmt: skip
+MOST_CLASSES = 1000
+"""A text label of more values is a name."""
+_LEAST_OF_A_CLASS = 5
+"""Rows of a class below which it may miss the eval split, or train."""
+_COUNTED, _FEW = 10, 100
+"""Whole numbers from 0 up of more values than the one, and mostly below the other, are counts."""
+_ROWS_PER_VALUE = 20
+
+
+@dataclass(frozen=True)
+class LabelFacts:
+    kind: str
+    """binary, multiclass or regression, as a run reads the label off its values."""
+    task: str | None
+    """What the pipeline has to say where its own reading would be wrong: multiclass, regression or count."""
+    text: str
+    """What the values are, in a few words."""
+    rare: tuple[Any, ...] = ()
+    """Classes with too few rows to be learnt and judged, of a label that is one column."""
+
+
+def sole_label(names: Sequence[str]) -> str | None:
+    """The one column that is called as labels are; None where none is, or several."""
+    found = [name for name in names if name.strip().lower() in _CERTAIN]
+    return found[0] if len(found) == 1 else None
+
+
+def likely_labels(names: Sequence[str], most: int = 8) -> list[str]:
+    """Columns that may be the label, likely ones first; a table's last column often is."""
+    words = {name: name.strip().lower() for name in names}
+    named = [name for name in names if words[name] in _CERTAIN or any(word in words[name] for word in _LIKELY)]
+    others = [
+        name
+        for name in reversed(names)
+        if name and not named_as_identifier(name) and name not in named and not {*words_of(name)} & TIMES
+    ]
+    return [*named, *others][:most]
+
+
+def label_of(text: str, names: Sequence[str]) -> LabelConfig:
+    """The label that a person means: a column by its name, whatever is in it, or an expression.
+
+    Raises:
+        ConfigError: neither.
+    """
+    if (name := next((name for name in (text, text.strip()) if name in names), None)) is not None:
+        return LabelConfig(column=name)
+    if text.isidentifier():
+        raise ConfigError(f"there is no column {text!r}", where="--label", fix=suggest(text, list(names)))
+    expression = _quoted(text, names)
+    parse(expression)  # its errors say what is wrong
+    label = LabelConfig(expression=expression)
+    for name in sorted(label.columns()):
+        if name not in names:
+            raise ConfigError(
+                f"there is no column {name!r} (in {text!r})",
+                where="--label",
+                fix=suggest(name, list(names)),
+            )
+    return label
+
+
+def _quoted(text: str, names: Sequence[str]) -> str:
+    """An expression in which names with blanks and the like are written as expressions want them: col("the name")."""
+    odd = sorted((name for name in names if name and not name.isidentifier()), key=len, reverse=True)
+    if "col(" in text or not odd:
+        return text
+    pattern = "|".join(rf"(?<![\w'\"]){re.escape(name)}(?![\w'\"])" for name in odd)
+    return re.sub(pattern, lambda found: as_written(found[0]), text)
+
+
+def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> LabelFacts:
+    """What the label's values are.
+
+    Raises:
+        DataError: a model cannot learn it: one value only, or a name for nearly every row.
+    """
+    rows = len(label)
+    if statistics.distinct < 2:
+        raise DataError(
+            f"the label has one value only, in {counted(rows, 'row')}",
+            where=where,
+            fix="name another column or expression",
+        )
+    kind = label_kind("auto", statistics)
+    texts = statistics.type == "bytes"
+    if texts and (not statistics.complete or statistics.distinct > min(MOST_CLASSES, rows / 2)):
+        raise DataError(
+            f"the label has {statistics.distinct:,} different texts in {counted(rows, 'row')}: a name, not a class",
+            where=where,
+            fix="name another column, or make classes of it by an expression, such as --label \"city == 'Oslo'\"",
+        )
+    task = None if texts else _other_task(label, statistics, kind)
+    kind = {"count": "regression"}.get(task or kind, task or kind)
+    if kind == "regression":
+        values = label.to_numpy(zero_copy_only=False).astype(np.float64)
+        low, middle, high = np.quantile(values[np.isfinite(values)], [0, 0.5, 1])
+        span = f"{number(float(low))} to {number(float(high))}, median {number(float(middle))}"
+        return LabelFacts(kind, task, f"{'counts' if task == 'count' else 'numbers'} from {span}")
+    classes = sorted(statistics.top(), key=lambda pair: -pair[1])
+    shares = ", ".join(f"{_shown(value)} {count / rows:.0%}" for value, count in classes[:4])
+    more = f" and {len(classes) - 4:,} more" if len(classes) > 4 else ""
+    rare = tuple(_plain(value) for value, count in classes if count < _LEAST_OF_A_CLASS) if kind == "multiclass" else ()
+    return LabelFacts(kind, task, f"{counted(len(classes), 'class', 'classes')}: {shares}{more}", rare)
+
+
+def _other_task(label: pa.Array, statistics: ColumnStatistics, kind: str) -> str | None:
+    """The task of a number that the pipeline's own reading would take for another."""
+    values = label.to_numpy(zero_copy_only=False).astype(np.float64)
+    values = values[np.isfinite(values)]
+    distinct = statistics.distinct
+    whole = bool((values == np.floor(values)).all())
+    if kind == "binary" or not whole:
+        return None
+    middle = float(np.median(values))
+    if distinct > _COUNTED and values.min() == 0 and values.max() > 2 * middle and middle < _FEW:
+        return "count"
+    if kind == "multiclass" and distinct > _COUNTED and len(values) < _ROWS_PER_VALUE * distinct:
+        return "regression"
+    if kind == "regression" and statistics.type == "float32" and distinct <= _COUNTED:
+        return "multiclass"  # integers with nulls among them, as data frames write them
+    return None
+
+
+def _plain(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _shown(value: Any) -> str:
+    text = str(_plain(value))
+    return re.sub(r"\s+", " ", text if len(text) <= 24 else f"{text[:21]}...") or "''"

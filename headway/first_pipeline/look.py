@@ -1,0 +1,141 @@
+"""Reads what the decisions rest on: the sample that a run would infer the schema from, and rows from all over the files.
+
+look = take(SourceConfig(format="csv", path="wine.csv"))
+look.names, look.rows.num_rows
+seen = typed(look, LabelConfig(column="quality"))        # in stored types, with the label
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headway.errors import ConfigError, DataError
+from headway.schema.columns import LABEL, Column, Schema
+from headway.schema_inference.column_types import PREFIX_ROWS, infer
+from headway.sources.base import InputFile
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files, spans
+from headway.sources.sample import Sample
+from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.label import LabelConfig
+from headway.tabular.list_arrays import as_batch
+
+MOST_BYTES = 256 << 20
+"""Of larger data so much is read, in ranges spread evenly over them."""
+MOST_ROWS = 200_000
+"""Rows that are looked at, taken evenly from those read."""
+MOST_CELLS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Look:
+    """The files, and the sample that types are inferred from."""
+
+    config: SourceConfig
+    spans: tuple[str, ...]
+    files: tuple[InputFile, ...]
+    """Of all spans."""
+    sample: Sample
+
+    @property
+    def names(self) -> list[str]:
+        """The columns in the files' order."""
+        return self.sample.table.column_names
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Rows in their stored types; the label's column is called `label`."""
+
+    schema: Schema
+    notes: tuple[str, ...]
+    rows: pa.RecordBatch
+    """Without rows that have no label; each column under its own name but for the label."""
+    read: int
+    """Rows that were read, with those that were rejected or have no label."""
+    rejected: int
+    whole: bool
+    """Whether these are all rows of the data, and in their order."""
+
+    @property
+    def label(self) -> pa.Array:
+        """Of each row: int64, float32 or binary."""
+        return self.rows.column(self.rows.num_columns - 1)
+
+    def values(self, name: str) -> pa.Array:
+        return self.rows.column(self.rows.schema.names.index(name))
+
+
+def take(config: SourceConfig) -> Look:
+    """Look at a source.
+
+    Raises:
+        ConfigError, DataError: it cannot be read.
+    """
+    names = spans(config)
+    by_span = [files(config, span) for span in names]
+    sample = open_source(config).prefix(by_span[0], PREFIX_ROWS)
+    if not sample.table.num_rows:
+        raise DataError("it holds no row", where=config.path, fix="name a file with rows")
+    return Look(config, tuple(names), tuple(file for files_ in by_span for file in files_), sample)
+
+
+def typed(look: Look, label: LabelConfig) -> Seen:
+    """The rows in the types that a run would infer, and the label of each.
+
+    Raises:
+        ConfigError: the label names a column that does not exist, or cannot be computed.
+    """
+    schema, notes = infer(
+        look.sample,
+        {},
+        only=False,
+        needed=label.columns(),
+        where=look.config.path,
+        typed=look.config.format != "csv",
+    )
+    columns = schema.columns
+    if look.config.format == "images":  # bytes of files say nothing here, and there may be many
+        columns = tuple(column for column in columns if column.name in label.columns())
+    parts, rejected, whole = _parts(look, columns)
+    if not parts:
+        raise DataError("no row could be read", where=look.config.path, fix="check the separator and the types")
+    table = pa.Table.from_batches(parts)
+    label.stored(schema.columns)  # refuses text that is compared with a number
+    most = max(1, min(MOST_ROWS, MOST_CELLS // max(1, table.num_columns)))
+    read = table.num_rows
+    if read > most:
+        table, whole = table.take(pa.array(np.linspace(0, read - 1, most).astype(np.int64))), False
+    batch = as_batch(table)
+    values = label.compute(batch)
+    known = values.is_valid()
+    batch, values = batch.filter(known), values.filter(known)
+    rows = pa.RecordBatch.from_arrays([*batch.columns, values], names=[*batch.schema.names, LABEL])
+    if not rows.num_rows:
+        raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
+    return Seen(schema, tuple(notes), rows, read + rejected, rejected, whole)
+
+
+def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:
+    """(batches in stored types, rows that were rejected, whether these are all rows)."""
+    source = open_source(look.config)
+    ranges = source.ranges(look.files)
+    size = sum(file.bytes for file in look.files)
+    most = max(1, len(ranges) * MOST_BYTES // max(size, 1))
+    chosen = ranges
+    if most < len(ranges):
+        chosen = [ranges[i] for i in np.unique(np.linspace(0, len(ranges) - 1, most).astype(int))]
+    parts, rejected = list[pa.RecordBatch](), 0
+    names = [column.name for column in columns]
+    for piece in chosen:
+        for chunk in source.read(piece, names, raw_types(columns)):
+            coerced = coerce(chunk.batch, columns)
+            rejected += len(chunk.malformed) + chunk.batch.num_rows - coerced.batch.num_rows
+            if coerced.batch.num_rows:
+                parts.append(coerced.batch)
+    return parts, rejected, len(chosen) == len(ranges)

@@ -1,0 +1,244 @@
+"""The split that fits: by time, by an entity whose rows come again, or by the hash of a row.
+
+choice = choose_split(look, seen, label, facts, choices)
+choice.config, choice.text                   # {"eval": 0.3}, "30% of the rows, by a hash of each row"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.first_pipeline.column_choices import Choice
+from headway.first_pipeline.label_choice import LabelFacts
+from headway.first_pipeline.look import Look, Seen
+from headway.leakage.time_range import time_text
+from headway.messages import counted
+from headway.schema.calendar_days import DAY, parts_of
+from headway.schema.columns import Column
+from headway.schema_inference.identifiers import words_of
+from headway.schema_inference.split_columns import row_columns
+from headway.sources.discovery.formats_table import open_source
+from headway.tabular.coerce import Coerced, coerce, raw_types
+from headway.tabular.label import LabelConfig
+from headway.tabular.row_split import RowSplit
+from headway.tabular.splits import SPLITS, SplitConfig
+
+FEW_ROWS, EVAL_OF_FEW = 1000, 0.3
+"""Of fewer rows a larger share judges, so that the gate has something to see."""
+LEAST_SPANS = 3
+LEAST_EVAL = 20
+"""Rows below which the gate compares nothing."""
+_LEAST_TIMES = 20
+_LEAST_ENTITIES, _ROWS_OF_AN_ENTITY = 50, 2.0
+_ENTITIES = frozenset(
+    {"user", "customer", "client", "member", "patient", "subject", "person", "passenger", "household", "account", "driver",
+     "student", "employee", "visitor", "device", "session", "participant", "respondent", "individual", "cust", "player", "donor"}
+)  # fmt: skip
+_BIRTHS = frozenset({"birth", "born", "dob", "birthday", "birthdate"})
+_TIME_WORDS = ("timestamp", "datetime", "date", "time", "day", "created", "event", "ds")
+_SALTS = 50
+_FEW_VALUES, _MOSTLY = 50, 0.5
+"""Integers of so few values are categories, which are worth nothing where most later ones are new."""
+
+
+@dataclass(frozen=True)
+class SplitChoice:
+    text: str
+    config: dict[str, Any] = field(default_factory=dict)
+    """What `split:` says; empty: the default."""
+    columns: dict[str, Choice] = field(default_factory=dict)
+    """Choices of columns that the split changes."""
+
+
+def choose_split(
+    look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
+) -> SplitChoice:
+    """The split that fits the data: whole spans, a time, an entity, else the row."""
+    if len(look.spans) >= LEAST_SPANS:
+        last = max(1, round(len(look.spans) * 0.15))
+        config = {"mode": "time"} | ({"eval_spans": last} if last > 1 else {})
+        return SplitChoice(
+            f"the last {'span judges' if last == 1 else f'{last} spans judge'}, of {len(look.spans)}", config
+        )
+    free = {choice.column: choice for choice in choices if choice.use == "feature"}
+    columns = {column.name: column for column in seen.schema.columns if column.name in free}
+    for name in _times(columns.values(), seen):
+        if (chosen := _by_time(columns[name], free, seen, facts)) is not None:
+            return chosen
+    entities = {choice.column for choice in choices if choice.use in ("feature", "left out")}
+    if (entity := _entity(seen, entities)) is not None:
+        values = seen.values(entity)
+        many = len(pc.unique(values))
+        why = f"{many:,} of them, in {counted(len(values), 'row')}: none is in two splits"
+        choice = next(choice for choice in choices if choice.column == entity)
+        key = Choice(entity, choice.type, "key", why)
+        return SplitChoice(f"by {entity}: {why}", {"key": entity} | _share(len(values)), {entity: key})
+    return _by_row(look, seen, label, facts)
+
+
+def _share(rows: int) -> dict[str, Any]:
+    return {"eval": EVAL_OF_FEW} if rows < FEW_ROWS else {}
+
+
+def _times(columns: Any, seen: Seen) -> list[str]:
+    """Columns that may say when a row came to be, the likeliest first."""
+    names = seen.rows.schema.names[:-1]
+    found = []
+    for column in columns:
+        words = words_of(column.name)
+        if column.temporal is None or column.shape or column.name not in names or {*words} & _BIRTHS:
+            continue
+        values = seen.values(column.name)
+        if values.null_count or len(pc.unique(values)) < _LEAST_TIMES:
+            continue
+        numbers = values.to_numpy()
+        rises = bool((np.diff(numbers) >= 0).all())
+        named = next((place for place, word in enumerate(_TIME_WORDS) if word in words), len(_TIME_WORDS))
+        found.append((not rises, named, column.name))
+    return [name for _, _, name in sorted(found, key=lambda item: item[:2])]
+
+
+def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: LabelFacts) -> SplitChoice | None:
+    """The later rows judge; None where they are too few, too many, or lack a class."""
+    values = seen.values(column.name).to_numpy()
+    unit = DAY if column.temporal == "timestamp" else 1
+    share = EVAL_OF_FEW if len(values) < FEW_ROWS else 0.2
+    bound = int(np.quantile(values, 1 - share, method="higher"))
+    if (int(values.max()) - int(values.min())) > 20 * unit:
+        bound -= bound % unit  # a day begins
+    later = values >= bound
+    part = later.mean()
+    if not 0.5 * share <= part <= 1.75 * share or later.sum() < LEAST_EVAL:
+        return None
+    if facts.kind != "regression":
+        label = seen.label.to_numpy(zero_copy_only=False)
+        classes, codes = np.unique(label, return_inverse=True)
+        before, after = (np.bincount(codes[rows], minlength=len(classes)) for rows in (~later, later))
+        if (
+            not before.all()
+            or not after.all()
+            or (len(classes) == 2 and after.min() < LEAST_EVAL and len(values) >= FEW_ROWS)
+        ):
+            return None
+    text = time_text(bound, column.temporal or "")
+    config = {"mode": "column", "column": column.name, "eval_from": text}
+    parts = _parts(values, column)
+    changed: Any = {"role": ["time", "feature"], "transform": {"date_parts": parts}} if parts else "time"
+    if column.parse is not None:
+        rule = column.parse.format or column.parse.as_
+        changed = ({"role": "time"} if changed == "time" else changed) | {"parse": rule}
+    learnt = f"; learnt from: its {', '.join(parts)}" if parts else ""
+    new = {name: _never_seen(choice, seen, later) for name, choice in free.items() if name != column.name}
+    time = Choice(column.name, free[column.name].type, "time", f"tells earlier rows from later ones{learnt}", changed)
+    return SplitChoice(
+        f"by time: the rows from {text} on judge, {part:.0%} of all",
+        config,
+        {column.name: time, **{name: choice for name, choice in new.items() if choice is not None}},
+    )
+
+
+def _never_seen(choice: Choice, seen: Seen, later: NDArray[np.bool_]) -> Choice | None:
+    """A column left out since its later values are unknown to the earlier rows, such as the month; None: it is no such."""
+    column = seen.schema.column(choice.column)
+    if column.shape or column.temporal or column.type == "float32" or choice.config is not None:
+        return None
+    values = seen.values(choice.column)
+    known = pc.unique(values.filter(pa.array(~later)))
+    if len(known) > _FEW_VALUES:
+        return None
+    unknown = 1 - (pc.mean(pc.is_in(values.filter(pa.array(later)), value_set=known).cast(pa.int8())).as_py() or 0.0)
+    if unknown < _MOSTLY:
+        return None
+    why = f"{unknown:.0%} of the later rows have a value that no earlier row has"
+    return Choice(choice.column, choice.type, "left out", why, "ignore")
+
+
+def _parts(values: Any, column: Column) -> list[str]:
+    """Parts of a time that come again, so that a model learns of the future from them."""
+    unit = DAY if column.temporal == "timestamp" else 1
+    days = np.floor_divide(values, unit)
+    spread = int(days.max() - days.min())
+    parts = ["month"] if spread > 730 else []
+    if spread >= 14 and len(np.unique(days % 7)) > 1:
+        parts.append("weekday")
+    if column.temporal == "timestamp" and len(np.unique(parts_of(values, "timestamp", "hour"))) > 1:
+        parts.append("hour")
+    return parts
+
+
+def _entity(seen: Seen, names: set[str]) -> str | None:
+    """The column that names whose row it is, where most of them have several rows."""
+    best: tuple[int, str] | None = None
+    for column in seen.schema.columns:
+        words = words_of(column.name)
+        if (
+            column.name not in names
+            or column.shape
+            or column.type == "float32"
+            or column.name not in seen.rows.schema.names[:-1]
+        ):
+            continue
+        named = {*words} & _ENTITIES or any(word.removesuffix("id") in _ENTITIES for word in words)
+        alone = len(words) == 1 or {*words} & {"id", "no", "number", "code", "key", "name"} or words[-1].endswith("id")
+        if not named or not alone:
+            continue
+        values = seen.values(column.name)
+        different = len(pc.unique(values))
+        if different < _LEAST_ENTITIES or len(values) < _ROWS_OF_AN_ENTITY * different or values.null_count:
+            continue
+        if best is None or different > best[0]:
+            best = different, column.name
+    return best[1] if best else None
+
+
+def _by_row(look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts) -> SplitChoice:
+    """By the hash of a row; of small tables with a salt that gives each class to both splits."""
+    config = _share(len(seen.label))
+    share = config.get("eval", 0.2)
+    text = f"{share:.0%} of the rows judge, drawn by a hash of each row"
+    if facts.kind == "regression" or not seen.whole or look.config.format == "images":
+        return SplitChoice(text, config)
+    counts = pc.struct_field(pc.value_counts(seen.label), 1).to_numpy()
+    if counts.min() * share >= LEAST_EVAL:
+        return SplitChoice(text, config)
+    classes = _Classes(look, seen, label)
+    for salt in range(_SALTS):
+        tried = config | ({"salt": salt} if salt else {})
+        if classes.least(SplitConfig.model_validate(tried)) >= max(1, int(counts.min() * share * 0.7)):
+            return SplitChoice(text + (", so that each class is in both splits" if salt else ""), tried)
+    return SplitChoice(text, config)
+
+
+class _Classes:
+    """The rows of a small table, to split them as ingest does."""
+
+    def __init__(self, look: Look, seen: Seen, label: LabelConfig):
+        self._columns = seen.schema.columns
+        self._hashed, _ = row_columns(look.sample, label.columns())
+        source, self._chunks = open_source(look.config), list[tuple[Coerced, pa.RecordBatch]]()
+        rows = RowSplit(SplitConfig(), self._columns, self._hashed)
+        types = rows.types(look.names, raw_types(self._columns))
+        names = dict.fromkeys([*(column.name for column in self._columns), *types])
+        for piece in source.ranges(look.files):
+            for chunk in source.read(piece, list(names), types):
+                self._chunks.append((coerce(chunk.batch, self._columns), chunk.batch))
+        labels = pa.chunked_array([label.compute(coerced.batch) for coerced, _ in self._chunks])
+        self._known = pc.is_in(labels, value_set=pc.unique(seen.label)).to_numpy()
+        kept = labels.filter(pa.array(self._known)).to_numpy()
+        self._classes = np.unique(kept, return_inverse=True)[1]
+
+    def least(self, split: SplitConfig) -> int:
+        """The rows of the class that has fewest in train or in eval."""
+        rows = RowSplit(split, self._columns, self._hashed)
+        codes = [rows.assigned(done.batch, raw, done.fitting_rows).codes for done, raw in self._chunks]
+        of = np.concatenate(codes)[self._known]
+        most = int(self._classes.max()) + 1
+        counts = [np.bincount(self._classes[of == SPLITS.index(part)], minlength=most) for part in ("train", "eval")]
+        return int(min(count.min() for count in counts))

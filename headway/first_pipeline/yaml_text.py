@@ -1,0 +1,156 @@
+"""The text of pipeline.yaml for a draft: what differs from the defaults, and comments that say why.
+
+text = pipeline_text(draft, path="wine.csv")
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from headway.first_pipeline.column_choices import Choice
+from headway.first_pipeline.draft import Draft
+from headway.messages import counted
+
+_PLAIN = re.compile(r"[A-Za-z_][\w .>=<+*/()-]*", re.ASCII)
+_COMMENT_AT = 34
+_WIDEST = 120
+_NAMED = 24
+"""Columns that auto leaves out by itself are named up to this many."""
+
+
+def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
+    """The text of pipeline.yaml.
+
+    Args:
+        path: of the data, as the file says it: relative to its folder, or absolute.
+        module: model, or loss: what model.py beside it holds.
+    """
+    source = {"format": draft.source["format"], "path": path} | {
+        key: value for key, value in draft.source.items() if key not in ("format", "path")
+    }
+    lines = [
+        f"# Drafted by headway init from {counted(draft.rows, 'row')}{'' if draft.whole else ', of which some were looked at'}.",
+        "# docs/pipeline.md has every key; what is not here has its default.",
+        f"name: {draft.name}",
+        "",
+        *_mapping("source", source),
+        "",
+        _commented(f"label: {scalar(draft.label.column or draft.label.expression)}", draft.facts.text),
+    ]
+    if draft.label.column is not None and not draft.label.column.isidentifier():
+        lines[-1] = _commented(f"label: {{column: {scalar(draft.label.column)}}}", draft.facts.text)
+    if draft.facts.task is not None:
+        lines.append(_commented(f"task: {draft.facts.task}", _task_reason(draft.facts.task)))
+    lines += ["", *_columns(draft), ""]
+    if draft.split.config:
+        lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
+    else:
+        lines.append(_comment(f"split: {draft.split.text}"))
+    if draft.model and module != "model":
+        lines.append(
+            _commented(f"model: {flow(draft.model)}", "words: hidden layers see them too, penalties are small")
+        )
+    if module == "model":
+        lines.append('model: {name: "model:build"}       # build in model.py')
+    if module == "loss":
+        lines.append(
+            'training: {loss: "model:loss"}     # loss in model.py; all else of training by the number of train rows'
+        )
+    else:
+        lines.append(_commented("training: auto", "steps, batch size, learning rate by the number of train rows"))
+    return "\n".join(lines) + "\n"
+
+
+def scalar(value: Any) -> str:
+    """A value as YAML on one line that means just this value."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and _means(value, value):
+        return value
+    style = '"' if isinstance(value, str) else None
+    text = yaml.safe_dump(value, default_style=style, allow_unicode=True, width=1 << 30)
+    return str(text).removesuffix("\n").removesuffix("...").strip()
+
+
+def flow(value: Any) -> str:
+    """A value as YAML on one line, mappings and lists in braces."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return scalar(value)
+
+
+def _means(text: str, value: str) -> bool:
+    try:
+        return yaml.safe_load(f"[{text}]") == [value] and yaml.safe_load(f"k: {text}") == {"k": value}
+    except yaml.YAMLError:
+        return False
+
+
+def _mapping(key: str, value: Mapping[str, Any]) -> list[str]:
+    line = f"{key}: {flow(value)}"
+    if len(line) <= 100:
+        return [line]
+    return [f"{key}:", *(f"  {scalar(name)}: {flow(item)}" for name, item in value.items())]
+
+
+def _task_reason(task: str) -> str:
+    return {
+        "count": "whole numbers from 0 up, most of them small",
+        "multiclass": "few different numbers: classes",
+        "regression": "whole numbers with few rows each: a quantity rather than classes",
+    }[task]
+
+
+def _columns(draft: Draft) -> list[str]:
+    if draft.only:
+        return [_commented(f"columns: {flow(draft.columns)}", "read in no other size")]
+    by_name = {choice.column: choice for choice in draft.choices}
+    said = {name: config for name, config in draft.columns.items() if not _auto_leaves_out(by_name[name])}
+    left = [choice for choice in draft.choices if _auto_leaves_out(choice)]
+    lines = []
+    for choice in left[:_NAMED]:
+        lines.append(_comment(f"{_named(choice.column)}: {choice.why}; auto leaves it out"))
+    if len(left) > _NAMED:
+        lines.append(_comment(f"and {len(left) - _NAMED:,} more that auto leaves out"))
+    if not said:
+        return [
+            *lines,
+            _commented("columns: auto", "numbers standardized, text and few integers as categories, dates in parts"),
+        ]
+    lines += [
+        "columns:",
+        _commented('  "*": auto', "all others: numbers standardized, text and few integers as categories"),
+    ]
+    lines += [_commented(f"  {scalar(name)}: {flow(config)}", by_name[name].why) for name, config in said.items()]
+    return lines
+
+
+def _auto_leaves_out(choice: Choice) -> bool:
+    """Whether a run leaves the column out by itself."""
+    return choice.use == "left out" and choice.why.startswith(("constant", "identifier", "holds nothing"))
+
+
+def _named(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else repr(name)
+
+
+def _comment(text: str) -> str:
+    return "# " + _one_line(text)
+
+
+def _commented(line: str, text: str) -> str:
+    """A line with a comment behind it, or before it where both are too long for one."""
+    if not text:
+        return line
+    both = f"{line.ljust(_COMMENT_AT)} # {_one_line(text)}"
+    indent = line[: len(line) - len(line.lstrip())]
+    return both if len(both) <= _WIDEST else f"{indent}# {_one_line(text)}\n{line}"
+
+
+def _one_line(text: str) -> str:
+    """Text that may stand in a comment: YAML allows no control characters in one."""
+    return "".join(c if c.isprintable() else " " for c in text)

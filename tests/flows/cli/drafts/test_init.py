@@ -1,0 +1,145 @@
+"""headway init, as it is typed, and a run of what it wrote."""
+
+import csv
+import importlib
+import inspect
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.config.pipeline import Pipeline
+from headway.config import load, read_value
+from headway.errors import ConfigError
+from headway.first_pipeline.column_choices import Choice
+from headway.first_pipeline.draft import WORDS_MODEL, Draft
+from headway.first_pipeline.label_choice import LabelFacts
+from headway.first_pipeline.module_files import module_files
+from headway.first_pipeline.split_choice import SplitChoice
+from headway.first_pipeline.yaml_text import flow, pipeline_text
+from headway.tabular.label import LabelConfig
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(
+    lambda name: "/" not in name and name != "*"
+)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(VALUES)
+def test_a_value_on_one_line_of_yaml_means_that_value(value):
+    text = flow(value)
+    assert "\n" not in text and yaml.safe_load(f"key: {text}") == {"key": value}
+
+
+@given(st.lists(NAMES, min_size=2, max_size=6, unique=True), NAMES, st.sampled_from([",", ";", "\t", "|", ":"]))
+def test_every_pipeline_that_is_written_is_loaded_as_it_was_meant(names, why, delimiter):
+    label, *others = names
+    configs = ["ignore", {"shape": "list", "separator": " "}, {"role": ["time", "feature"], "parse": "%d.%m.%Y"}, None]
+    choices = [Choice(name, "text", "feature", why, configs[i % 4]) for i, name in enumerate(others)]
+    draft = Draft(
+        name="t",
+        source={"format": "csv", "path": "t.csv", "csv": {"delimiter": delimiter}},
+        label=LabelConfig(column=label),
+        facts=LabelFacts("multiclass", None, why),
+        choices=(Choice(label, "text", "label"), *choices),
+        split=SplitChoice(why, {"mode": "column", "column": others[0], "eval_from": "2013-01-01"}),
+        rows=10,
+        whole=True,
+        columns={choice.column: choice.config for choice in choices if choice.config is not None},
+        model=WORDS_MODEL,
+    )
+    pipeline = load(Pipeline, read_value(pipeline_text(draft, path="t.csv")), where="test")
+    assert pipeline.label.column == label and pipeline.split.column == others[0]
+    assert pipeline.source.csv.delimiter == delimiter
+    assert pipeline.column_configs().keys() == draft.columns.keys()
+
+
+@pytest.fixture
+def data(tmp_path):
+    r = np.random.default_rng(0)
+    x = r.normal(size=300)
+    with (tmp_path / "Größe 1.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(["Unnamed: 0", "Größe (m)", "Tag", "Ort", "wieder"])
+        for i, value in enumerate(x):
+            day = f"{1 + i % 28:02d}.{1 + i // 28 % 12:02d}.2013"
+            late = "ja" if value + r.normal() > 0 else "nein"
+            writer.writerow([i, f"{value:.3f}".replace(".", ","), day, "abc"[i % 3], late if i else ""])
+    return tmp_path / "Größe 1.csv"
+
+
+def test_nothing_is_asked_or_overwritten_where_nobody_can_answer(typed, data):
+    told = typed("init", data, "--folder", data.parent / "p", check=2).stderr
+    assert "which column is to be predicted?" in told and "--label 'wieder'" in told
+    (data.parent / "pipeline.yaml").write_text("mine")
+    told = typed("init", data, "--label", "wieder", "--folder", data.parent, check=2).stderr
+    assert "--force" in told and (data.parent / "pipeline.yaml").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_two_commands_bring_a_csv_to_a_promoted_model(typed, headway, data):
+    folder = data.parent / "p"
+    facts = json.loads(typed("init", data, "--label", "wieder", "--folder", folder, "--json", check=0).stdout)
+    assert facts["split"]["column"] == "Tag" and facts["task"] == "binary"
+    assert {c["column"]: c["use"] for c in facts["columns"]}["Unnamed: 0"] == "left out"
+    done = headway("run", folder, "--json", "--set", "training.steps=50", check=0)
+    assert json.loads(done.stdout)["state"] == "promoted"
+    (proof,) = folder.glob("store/stages/splits/*/splits.json")
+    assert json.loads(proof.read_text())["says"][0].startswith("by Tag: train from 2013-01-02 to ")
+
+
+def test_a_terminal_is_asked_until_the_answer_is_a_label(monkeypatch, capsys, data):
+    from flows.cli.drafts.init import _label
+    from headway.first_pipeline.draft import look_at
+    from headway.first_pipeline.found_files import found_source
+
+    _, look = look_at(found_source(str(data)))
+    monkeypatch.setattr("sys.stdin", io.StringIO("weider\nGröße (m) > 0\n"))
+    assert _label(None, look, ask=True).columns() == {"Größe (m)"}
+    assert "did you mean 'wieder'?" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    assert _label(None, look, ask=True).column == "wieder"
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    with pytest.raises(ConfigError, match="no label was given"):
+        _label(None, look, ask=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "task"),
+    [("model", "multiclass"), ("loss", "binary"), ("loss", "multiclass"), ("loss", "regression"), ("loss", "count")],
+)
+def test_a_module_of_one_s_own_passes_the_test_that_comes_with_it(monkeypatch, tmp_path, module, task):
+    for name, text in module_files(module, task).items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("model", "test_model"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    tests = importlib.import_module("test_model")
+    for name, test in vars(tests).items():
+        if name.startswith("test_"):
+            for given_task in tests.TASKS if "task" in inspect.signature(test).parameters else [None]:
+                test() if given_task is None else test(given_task)
+    for name in ("model", "test_model"):
+        del sys.modules[name]
+
+
+@pytest.mark.slow
+def test_a_model_of_one_s_own_is_trained_and_promoted(typed, data):
+    folder = data.parent / "own"
+    typed("init", data, "--label", "wieder", "--folder", folder, "--module", "model", check=0)
+    assert (
+        "there is" in typed("init", data, "--label", "wieder", "--folder", folder, "--module", "model", check=2).stderr
+    )
+    told = typed("train", folder, "--set", "training={steps: 20}", check=0)
+    assert "20 steps" in told.stdout + told.stderr

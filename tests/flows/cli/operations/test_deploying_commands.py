@@ -1,0 +1,53 @@
+"""headway deploy and undeploy without a server: the plain form, and mistakes as sentences."""
+
+import pytest
+import yaml
+
+from beam_jobs.runners.job_server import free_port
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    folder = tmp_path / "churn"
+    folder.mkdir()
+    (folder / "pipeline.yaml").write_text(
+        'name: churn\nsource: {format: csv, path: "data/{span}.csv"}\nlabel: y\nschedule: "0 5 2 * *"\n'
+    )
+    return folder
+
+
+def test_without_a_server_the_fix_is_named(typed, pipeline, monkeypatch, tmp_path):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    for command in ("deploy", "undeploy"):
+        with temporary_settings(restore_defaults={PREFECT_API_URL}):
+            done = typed(command, pipeline, check=2)
+        assert "no Prefect server is named" in done.stderr and "export PREFECT_API_URL=" in done.stderr
+        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api"}):
+            done = typed(command, pipeline, check=2)
+        assert "does not answer" in done.stderr and "it ends in /api" in done.stderr
+
+
+def test_the_plain_form_is_a_prefect_yaml(typed, pipeline):
+    found = yaml.safe_load(typed("deploy", pipeline, "--yaml", "--schedule", "7 * * * *", check=0).stdout)
+    assert found["pull"] == []
+    entry = found["deployments"][0]
+    assert entry["name"] == "churn" and entry["entrypoint"] == "flows.retrain.retrain"
+    assert entry["schedules"][0]["cron"] == "7 * * * *"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--schedule", "hourly"], "--schedule: cron: 'hourly' is not a cron expression of five fields"),
+        (["--schedule", "0 5 2 * *", "--timezone", "Nowhere"], "'Nowhere' is not a time zone"),
+        (["--timezone", "Europe/Berlin"], "there is no schedule to be of this time zone"),
+    ],
+)
+def test_a_wrong_schedule_is_a_sentence(arguments, words, typed, pipeline):
+    assert words in typed("deploy", pipeline, *arguments, check=2).stderr
+
+
+def test_two_pipelines_of_one_name_are_refused(typed, pipeline):
+    done = typed("deploy", pipeline, pipeline, check=2)
+    assert "two of these pipelines are called 'churn'" in done.stderr

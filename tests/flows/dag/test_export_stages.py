@@ -1,0 +1,35 @@
+"""What a run says of the version that it finds promoted already."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flows.config.pipeline import EvaluationConfig
+from flows.dag.export_stages import ExportSteps
+from flows.dag.run_spec import RunResult
+from headway.registry.registry import Version
+
+F1 = {"config": EvaluationConfig(threshold="f1").threshold.model_dump(mode="json"), "value": 0.31}
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept", "note"),
+    [
+        (None, None, None),
+        ("f1", F1, None),
+        ("f1", None, "(none was chosen: 0.5)"),
+        (0.3, F1, "(0.31)"),
+        (None, F1, "(0.31)"),
+    ],
+)
+def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(rule, kept, note):
+    steps = SimpleNamespace(
+        run_result=RunResult(spans=[]), pipeline=SimpleNamespace(evaluation=EvaluationConfig(threshold=rule))
+    )
+    ExportSteps._already(steps, Version(number=4, path=Path(), created="", facts={"threshold": kept}))
+    assert steps.run_result.verdict["verdict"] == "already champion"
+    assert len(steps.run_result.notes) == (note is not None)
+    if note:
+        (said,) = steps.run_result.notes
+        assert "`classify` of version 4 keep the threshold" in said and note in said

@@ -1,0 +1,76 @@
+"""The search space: a point in it as overrides of the pipeline, and mistakes named by their key."""
+
+import pytest
+
+from flows.config.pipeline import read_pipeline
+from flows.config.tune_config import Range
+from flows.dag.run_spec import RunResult
+from flows.execution.studies.search_space import check_space, overrides_at, space_of
+from headway.errors import ConfigError
+from tfcore.train.settings.auto import Facts, resolve
+
+PIPELINE = "name: p\nsource: {format: csv, path: data.csv}\nlabel: y\n"
+
+
+@pytest.fixture
+def made(tmp_path):
+    """(loaded, load, base) of a pipeline with some more lines, of 5,000 train rows."""
+
+    def make(more=""):
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(PIPELINE + more)
+
+        def load(overrides):
+            return read_pipeline(file, dict(overrides))
+
+        loaded, size = load({}), Facts(rows=5_000, width=8, task="binary")
+        training, model = resolve(loaded.pipeline.training, loaded.pipeline.model, size)
+        base = RunResult(spans=[], size=size)
+        base.training = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+        return loaded, load, base
+
+    return make
+
+
+def test_a_key_within_a_chosen_schedule_keeps_the_rest_of_what_was_chosen_for_that_batch(made):
+    _, load, base = made("training: auto\n")
+    overrides = overrides_at(load, base, {"training.learning_rate.initial": 0.01, "training.batch_size": 512})
+    pipeline = load(overrides).pipeline
+    rate = pipeline.training.learning_rate
+    # 1,000 steps, of which a twentieth warms up
+    assert (rate.name, rate.initial, rate.warmup_steps, pipeline.training.batch_size) == ("cosine", 0.01, 50, 512)
+    # every key that the point does not name is chosen as before
+    assert pipeline.training.model_fields_set == {"learning_rate", "batch_size"}
+
+
+def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
+    loaded, load, base = made()
+    space = space_of(loaded, base)
+    assert set(space) == {
+        "training.learning_rate.initial",
+        "training.batch_size",
+        "model.hidden",
+        "model.dropout",
+        "model.l2",
+    }
+    rate = space["training.learning_rate.initial"]
+    assert isinstance(rate, Range) and rate.low < base.training["training"]["learning_rate"]["initial"] < rate.high
+    check_space(loaded, load, base, space)
+    tabm, load, base = made("model: {name: tabm}\n")
+    check_space(tabm, load, base, space_of(tabm, base))
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ({"training.lerning_rate": (0.1, 0.2)}, "training.lerning_rate: 0.1 does not fit"),
+        ({"training.batch_size": (64, "zwei")}, "training.batch_size: 'zwei' does not fit"),
+        ({"model.dropout": Range(low=0.1, high=1.5)}, "model.dropout: 1.5 does not fit"),
+        ({"training.early_stopping.patience": (2, 3)}, "training.early_stopping is None here, which has no patience"),
+    ],
+)
+def test_a_value_that_does_not_fit_the_pipeline_is_named_before_anything_is_trained(made, space, said):
+    loaded, load, base = made()
+    with pytest.raises(ConfigError) as raised:
+        check_space(loaded, load, base, space)
+    assert said in str(raised.value) and "tune.space" in raised.value.where

@@ -1,0 +1,205 @@
+"""Limits that stop the work, and retries of errors that pass."""
+
+import errno
+import os
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.config.production import StageLimit
+from flows.dag.step import Stage, Step
+from flows.execution.engine import Engine
+from flows.execution.limits import limited, memory_of, passing, tried
+from flows.execution.tensorflow_process import Child
+from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, LimitExceeded, StoreError
+from headway.monitor import Monitor
+from headway.storage.process_identity import alive
+from headway.storage.store import Store
+
+STAGES = """
+import os, time
+def slow(request, out, monitor):
+    while True:
+        try:
+            monitor.check()
+        except Exception:
+            (out / "checkpoint").write_text("saved")
+            raise
+        time.sleep(0.02)
+
+def stubborn(request, out, monitor):
+    while True: time.sleep(0.1)
+
+def hungry(request, out, monitor):
+    kept = []
+    while True:
+        kept.append(bytearray(os.urandom(1 << 20) * 20)); time.sleep(0.02)
+
+def echo(request, out, monitor):
+    return {"pid": os.getpid()}
+"""
+
+
+class Lines(Monitor):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def log(self, line):
+        self.lines.append(line)
+
+
+@pytest.fixture
+def child(tmp_path):
+    (tmp_path / "limit_stages.py").write_text(STAGES)
+    path = os.pathsep.join(p for p in (str(tmp_path), os.environ.get("PYTHONPATH", "")) if p)
+    with Child(on_line=lambda line: None, preload=(), environment={"PYTHONPATH": path}) as child:
+        yield child
+
+
+def _call(child, function, out, limit, grace=10.0):
+    pid = child.call("limit_stages:echo", {}, out)["pid"]
+    with pytest.raises(LimitExceeded) as raised, limited("train", limit, Monitor(), child, grace=grace) as monitor:
+        child.call(f"limit_stages:{function}", {}, out, monitor)
+    return pid, str(raised.value)
+
+
+def test_a_training_past_its_time_saves_first(child, tmp_path):
+    pid, said = _call(child, "slow", tmp_path, StageLimit(minutes=0.01))
+    assert said.startswith("limits.train.minutes: train ran for 0.0") and "the limit is 0.01" in said
+    assert "fix: raise limits.train.minutes" in said
+    assert (tmp_path / "checkpoint").read_text() == "saved"
+    assert child.call("limit_stages:echo", {}, tmp_path)["pid"] == pid  # it heeded, and lives
+
+
+def test_a_process_that_does_not_heed_its_time_is_killed(child, tmp_path):
+    pid, said = _call(child, "stubborn", tmp_path, StageLimit(minutes=0.01), grace=0.5)
+    assert "limits.train.minutes" in said and not alive(pid)
+    assert child.call("limit_stages:echo", {}, tmp_path)["pid"] != pid  # the next call has a new one
+
+
+def test_a_process_that_takes_too_much_memory_is_killed(child, tmp_path):
+    began = time.monotonic()
+    pid, said = _call(child, "hungry", tmp_path, StageLimit(memory_gb=0.4))
+    assert said.startswith("limits.train.memory_gb: train took 0.") and "the limit is 0.4" in said
+    assert not alive(pid) and time.monotonic() - began < 20
+
+
+def test_without_a_limit_or_below_it_nothing_happens(child, tmp_path):
+    monitor = Monitor()
+    with limited("train", None, monitor, child) as same:
+        assert same is monitor
+    with limited("train", StageLimit(minutes=1, memory_gb=50), monitor, child) as watched:
+        assert child.call("limit_stages:echo", {}, tmp_path, watched)
+    with (
+        pytest.raises(HeadwayError, match="no function 'missing'"),
+        limited("train", StageLimit(minutes=1), monitor, child) as watched,
+    ):
+        child.call("limit_stages:missing", {}, tmp_path, watched)
+
+
+def test_a_stage_of_this_process_is_told_to_stop():
+    with (
+        pytest.raises(LimitExceeded, match="ingest ran for"),
+        limited("ingest", StageLimit(minutes=0.01), Monitor(), None) as m,
+    ):
+        while True:
+            m.check()
+            time.sleep(0.02)
+
+
+def test_a_run_that_is_stopped_is_no_limit(tmp_path):
+    monitor = Monitor()
+    monitor.stop.set()
+    with pytest.raises(Cancelled), limited("ingest", StageLimit(minutes=1), monitor, None) as watched:
+        assert watched.cancelled()
+        watched.check()
+
+
+def test_memory_counts_what_a_process_started():
+    assert memory_of(os.getpid()) > 10_000_000 and memory_of(None) == 0 and memory_of(2**22 + 1) == 0
+
+
+def _caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (ConnectionResetError(), True),
+        (TimeoutError(), True),
+        (OSError(errno.EIO, "Input/output error"), True),
+        (
+            OSError("When reading information for key 'a': AWS Error NETWORK_CONNECTION during HeadObject operation"),
+            True,
+        ),
+        (StoreError("cannot be written: input/output error"), True),
+        (_caused(DataError("cannot be read"), OSError(errno.ESTALE, "Stale file handle")), True),
+        (OSError(errno.ENOSPC, "No space left on device"), False),
+        (FileNotFoundError(errno.ENOENT, "No such file"), False),
+        (PermissionError(errno.EACCES, "Permission denied"), False),
+        (DataError("column 'a' has 3 values that are no numbers"), False),
+        (ConfigError("training.learning_rate: 'timed out' is not a number"), False),
+        (ValueError("timed out"), False),
+        (KeyError("x"), False),
+    ],
+)
+def test_only_errors_of_the_network_and_the_disk_are_tried_again(error, passes):
+    assert passing(error) == passes
+
+
+@given(retries=st.integers(0, 6), failures=st.integers(0, 8), draw=st.floats(0, 1, exclude_max=True))
+def test_each_pause_is_twice_the_one_before_give_or_take_half(retries, failures, draw):
+    pauses, calls = [], []
+
+    def work():
+        calls.append(1)
+        if len(calls) <= failures:
+            raise ConnectionResetError("reset")
+        return "done"
+
+    def pause(seconds):
+        pauses.append(seconds)
+        return False
+
+    if failures > retries:
+        with pytest.raises(ConnectionResetError):
+            tried(work, retries, Lines, pause=pause, draw=lambda: draw)
+    else:
+        assert tried(work, retries, Lines, pause=pause, draw=lambda: draw) == "done"
+    assert len(calls) == min(failures, retries) + 1
+    assert pauses == [min(2.0 * 2**n, 60) * (0.5 + draw) for n in range(min(failures, retries))]
+
+
+def test_the_engine_tries_a_step_again_and_a_mistake_only_once(tmp_path, monkeypatch):
+    calls, lines = [], Lines()
+
+    def flaky(request: dict, out, monitor):
+        calls.append(1)
+        if len(calls) < 3:
+            raise OSError(errno.EIO, "Input/output error")
+        (out / "data").write_text("right")
+        return {}
+
+    def wrong(request: dict, out, monitor):
+        calls.append(1)
+        raise DataError("wrong")
+
+    monkeypatch.setitem(sys.modules, "flaky_stages", SimpleNamespace(flaky=flaky, wrong=wrong))
+    monkeypatch.setattr("flows.execution.limits.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("flows.execution.engine.validated", lambda function, request: request)
+    store = Store(tmp_path / "store")
+    store.create()
+    engine = Engine(store, child=None, monitor_for=lambda title: lines, retries=2)
+    engine.call_many([Step(Stage("one", "flaky_stages:flaky"), "one", {"n": 1}, dict)])
+    assert len(calls) == 3 and "trying again in" in lines.lines[0] and "(1 of 2)" in lines.lines[0]
+    calls.clear()
+    with pytest.raises(DataError):
+        engine.call_many([Step(Stage("two", "flaky_stages:wrong"), "two", {"n": 1}, dict)])
+    assert len(calls) == 1

@@ -1,0 +1,82 @@
+"""What a pipeline needs on a server, as plain values."""
+
+import uuid
+
+import pytest
+import yaml
+
+from flows.config.pipeline import read_pipeline
+from flows.config.production import FLOWS, Timing
+from flows.orchestration.deploying.plan import ENTRYPOINTS, automations, entries, load_flow, resource
+from headway.errors import ConfigError
+
+PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    def read(**sections):
+        (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(PIPELINE | sections))
+        return read_pipeline(tmp_path)
+
+    return read
+
+
+def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path):
+    found = entries(loaded(schedule={"retrain": "0 5 2 * *"}))
+    assert {entry["name"] for entry in found} == {"churn"} and len(found) == len(ENTRYPOINTS)
+    assert set(ENTRYPOINTS) <= set(FLOWS)
+    for entry in found:
+        assert entry["parameters"]["pipeline"] == str(tmp_path)
+        assert entry["tags"] == ["headway", "churn"] and entry["description"]
+        assert entry["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+    retrain = found[0]
+    assert retrain["schedules"] == [{"cron": "0 5 2 * *", "timezone": "UTC", "slug": "headway", "active": True}]
+    assert not any(entry["schedules"] for entry in found[1:])
+
+
+def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
+    schedule = {"retrain": {"cron": "0 5 2 * *", "parameters": {"window": 12}}}
+    found = entries(loaded(schedule=schedule), retrain=Timing(cron="1 1 1 * *", timezone="Europe/Berlin"))
+    assert found[0]["schedules"][0]["cron"] == "1 1 1 * *" and found[0]["parameters"]["window"] == 12
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"windw": 12}, "retrain has no parameter 'windw'\n  fix: did you mean 'window'?"),
+        ({"window": 0}, "window"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
+def test_parameters_of_a_schedule_are_checked(parameters, words, loaded):
+    schedule = {"retrain": {"cron": "0 5 2 * *", "parameters": parameters}}
+    with pytest.raises(ConfigError) as raised:
+        entries(loaded(schedule=schedule))
+    assert words in str(raised.value) and "schedule.retrain.parameters" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ENTRYPOINTS)
+def test_the_form_of_each_flow_checks_and_explains_every_parameter(name):
+    for parameter, field in load_flow(name).parameters.properties.items():
+        assert field.get("description"), f"{name}.{parameter} is not described"
+        assert {"type", "anyOf", "enum"} & set(field), f"{name}.{parameter} has no type"
+
+
+def test_alarms_are_automations_that_tell_each_block(loaded):
+    deployments = {name: uuid.uuid4() for name in ENTRYPOINTS}
+    blocks = {"slack-webhook/ops": uuid.uuid4(), "email/team": uuid.uuid4()}
+    found = {a.name: a for a in automations(loaded(), deployments=deployments, blocks=blocks)}
+    assert {f"headway churn: {alarm}" for alarm in ("failed", "held", "rejected", "late", "drifting")} <= set(found)
+    failed, held = found["headway churn: failed"], found["headway churn: held"]
+    assert {action.block_document_id for action in failed.actions} == set(blocks.values())
+    assert failed.trigger.match_related.model_dump()["prefect.resource.id"] == sorted(
+        f"prefect.deployment.{id}" for id in deployments.values()
+    )
+    assert held.trigger.match.model_dump() == {"prefect.resource.id": resource("churn")}
+    assert found["headway churn: late"].trigger.within.total_seconds() == 3600
+
+
+def test_without_a_block_nobody_is_told(loaded):
+    found = automations(loaded(), deployments={"retrain": uuid.uuid4()}, blocks={})
+    assert found == []

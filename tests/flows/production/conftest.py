@@ -1,0 +1,50 @@
+"""A small pipeline of a user's own, trained on three months of four; the fourth month has just landed."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+PIPELINE = """
+name: churn
+source: {format: parquet, path: "data/{span}.parquet"}
+label: y
+columns: {id: {role: key}, x: standardize, c: vocabulary}
+split: {mode: time}
+model: {hidden: [4]}
+training: {steps: 24, batch_size: 64, steps_per_call: 8, learning_rate: 0.01}
+evaluation: {slices: []}
+validation: {drift: {min_rows: 100}}
+gate: {baseline: false, tolerance: {auc: 0.3, loss: 0.5}}
+watch: {quiet_minutes: 0}
+store: store
+"""
+
+
+@pytest.fixture
+def months(tmp_path, land):
+    """The pipeline and its four months; nothing has been trained."""
+    folder = tmp_path / "churn"
+    folder.mkdir()
+    (folder / "pipeline.yaml").write_text(PIPELINE)
+    for name in ("2024-01", "2024-02", "2024-03", "2024-04"):
+        land(folder / "data", name)
+        os.utime(folder / "data" / f"{name}.parquet", (1e9, 1e9))
+    return folder
+
+
+@pytest.fixture
+def churn(made_once, tmp_path, land):
+    """The same after a run up to 2024-03."""
+
+    def make(folder):
+        (folder / "pipeline.yaml").write_text(PIPELINE)
+        for name in ("2024-01", "2024-02", "2024-03", "2024-04"):
+            land(folder / "data", name)
+        command = [sys.executable, "-P", "-m", "flows.cli", "run", str(folder), "--until", "2024-03", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+        assert done.returncode == 0, done.stderr
+
+    return shutil.copytree(made_once("churn", make), tmp_path / "churn")

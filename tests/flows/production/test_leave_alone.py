@@ -1,0 +1,114 @@
+"""The flows of production as they are typed: backfill, watch, predict-spans, monitor."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.config.pipeline import read_pipeline
+from flows.production.champion_watch import span_statistics
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_backfill_judges_each_window_and_promotes_nothing(typed, churn):
+    done = typed(
+        "backfill", churn, "--from", "2024-01", "--to", "2024-04", "--window", "2", "--parallel", "2", "--json", check=0
+    )
+    result = json.loads(done.stdout)
+    rows = {row["until"]: row for row in result["rows"]}
+    assert rows["2024-01"]["state"] == "too short" and rows["2024-02"]["spans"] == ["2024-01", "2024-02"]
+    # the champion was trained on 2024-01 and 2024-02, and judged on 2024-03
+    assert rows["2024-02"]["state"] == "not comparable"
+    assert rows["2024-04"]["state"] in ("promote", "keep champion", "reject") and rows["2024-04"]["metrics"]["auc"]
+    champion = json.loads((churn / "store" / "models" / "churn" / "champion.json").read_text())
+    assert champion["version"] == 1
+    # a second call finds all of it
+    again = typed("backfill", churn, "--from", "2024-02", "--to", "2024-04", "--window", "2", "--json", check=0)
+    assert all(row["cached"] for row in json.loads(again.stdout)["rows"])
+    text = typed("backfill", churn, "--from", "2024-02", "--to", "2024-02", "--window", "2", check=0).stdout
+    assert "not comparable" in text and "cached" in text
+
+
+def test_a_backfill_may_ingest_alone_and_one_span(typed, churn):
+    result = json.loads(typed("backfill", churn, "--from", "2024-04", "--upto", "ingest", "--json", check=0).stdout)
+    assert [(row["until"], row["state"]) for row in result["rows"]] == [("2024-04", "ingested")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--from", "2030-01"], "no span lies between '2030-01' and '2024-04'"),
+        (["--from", "2024-01", "--to", "2024-01"], "none of 1 window has enough spans"),
+        (["--from", "2024-01", "--upto", "train", "--promote"], "has nothing to promote"),
+        (["--from", "2024-01", "--parallel", "0"], "--parallel"),
+        (["--from", "2024-01", "--until", "2024-02"], "--from and --to name them"),
+        ([], "--from is required"),
+    ],
+)
+def test_a_backfill_that_cannot_be_says_why(arguments, words, typed, months):
+    assert words in typed("backfill", months, *arguments, check=2).stderr
+
+
+def test_a_watcher_retrains_once(typed, churn, land):
+    done = typed("watch", churn, "--once", "--json", check=0)
+    found = json.loads(done.stdout)
+    assert found["until"] == "2024-04" and found["run"]["spans"][-1] == "2024-04"
+    assert "nothing new after 2024-04" in typed("watch", churn, "--once", check=0).stdout
+    runs = len(list((churn / "store" / "runs").glob("*.json")))
+    land(churn / "data", "2024-05")
+    (churn / "data" / "2024-05.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")
+    assert typed("watch", churn, "--once", check=3).stderr
+    assert "nothing new" in typed("watch", churn, "--once", check=0).stdout  # and is not tried again
+    assert len(list((churn / "store" / "runs").glob("*.json"))) == runs + 1
+
+
+def test_each_span_is_predicted_once_and_appears_whole(typed, churn, land):
+    result = json.loads(typed("predict-spans", churn, "--since", "2024-03", "--json", check=0).stdout)
+    assert [row["span"] for row in result["spans"]] == ["2024-03", "2024-04"]
+    folder = churn / "predictions" / "span=2024-04"
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert pq.read_table(folder / "part-00000-of-00001.parquet").num_rows == 300
+    land(churn / "data", "2024-05", labels=False)  # of what is to be predicted nobody knows the label
+    result = json.loads(typed("predict-spans", churn, "--since", "2024-03", "--json", check=0).stdout)
+    assert [row["span"] for row in result["spans"]] == ["2024-05"] and result["there"] == 2
+    assert before == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert not list((churn / "predictions").glob(".span*"))
+    assert "nothing to predict: 3 spans" in typed("predict-spans", churn, "--since", "2024-03", check=0).stdout
+
+
+def test_drift_and_a_champion_that_became_worse_are_alarms(typed, churn, land):
+    assert "300 rows" in typed("monitor", churn, check=0).stdout
+    land(churn / "data", "2024-05", shift=3.0)
+    done = typed("monitor", churn, "--json", check=3)
+    (row,) = json.loads(done.stdout)["spans"]
+    assert row["span"] == "2024-05" and row["scored"] == 300
+    assert any("column 'x' has drifted from version 1" in text for text in row["drift"])
+    assert any("has become worse since it was promoted" in text for text in row["decay"])
+    assert "nothing new to check" in typed("monitor", churn, check=0).stdout
+
+
+def test_labels_that_come_later_are_scored_when_they_come(typed, churn, land):
+    config = churn / "pipeline.yaml"
+    config.write_text(config.read_text() + 'predictions: {path: "incoming/{span}.parquet"}\n')
+    land(churn / "incoming", "2024-05", labels=False)
+    typed("monitor", churn, check=0)  # 2024-04, which was trained on by nobody
+    known = json.loads((churn / "store" / "monitor" / "churn.json").read_text())["spans"]
+    assert known["2024-05"]["rows"] == 300 and "scored" not in known["2024-05"]
+    land(churn / "data", "2024-05")
+    (row,) = json.loads(typed("monitor", churn, "--json", check=0).stdout)["spans"]
+    assert row["span"] == "2024-05" and row["scored"] == 300
+
+
+def test_without_a_champion_there_is_nothing_to_watch_over(typed, months):
+    assert "has no champion to watch over" in typed("monitor", months, check=5).stderr
+
+
+def test_statistics_of_raw_files_need_no_label(months, land):
+    land(months / "data", "2024-09", labels=False)
+    columns = [Column(name="x", type="float32", nullable=False), Column(name="c", type="bytes", nullable=False)]
+    found = span_statistics(read_pipeline(months).pipeline.source, "2024-09", columns, Monitor())
+    assert found.rows == 300 and set(found.columns) == {"x", "c"}
+    assert found.columns["c"].values == 300

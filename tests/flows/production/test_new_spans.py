@@ -1,0 +1,162 @@
+"""New spans: when one is complete, and that each starts exactly one retrain."""
+
+import json
+import os
+import threading
+
+import pytest
+
+from flows.config.pipeline import read_pipeline
+from flows.config.production import WatchConfig
+from flows.dag.run_spec import RunSpec
+from flows.production.new_spans import MOST_ATTEMPTS, file_of, landed, look
+from headway.errors import ConfigError, DataError, Locked
+
+
+def _spec(folder):
+    loaded = read_pipeline(folder)
+    return RunSpec(loaded, loaded.open_store())
+
+
+def _ran(spec, *spans, state="promoted"):
+    """The record of a run over these spans."""
+    spec.store.create()
+    spec.store.save_run({"run": f"r-{spans[-1]}", "pipeline": "churn", "state": state, "last": None, "spans": [*spans]})
+
+
+class Retrains:
+    """Retrains as a server would start them; how they stand is what a test says."""
+
+    def __init__(self, stands="running", fail=None):
+        self.started, self.stands, self.fail = [], stands, fail
+
+    def start(self, until, attempt):
+        if self.fail is not None:
+            raise self.fail
+        self.started.append((until, attempt))
+        return f"id-{until}-{attempt}"
+
+    def outcome(self, id, until):
+        return "unknown" if id is None else self.stands
+
+    def look(self, spec):
+        return look(spec, start=self.start, outcome=self.outcome)
+
+
+def test_a_span_is_complete_once_its_files_are_quiet(months):
+    source, config = read_pipeline(months).pipeline.source, WatchConfig(quiet_minutes=10)
+    late = months / "data" / "2024-04.parquet"
+    os.utime(late, (5_000, 5_000))
+    for name in ("2024-01", "2024-02", "2024-03"):
+        os.utime(months / "data" / f"{name}.parquet", (1_000, 1_000))
+    found = landed(source, config, seen={}, now=5_300)
+    assert found.complete == ["2024-01", "2024-02", "2024-03"]
+    assert found.waiting["2024-04"].startswith("its files changed 5 min ago")
+    assert landed(source, config, seen={}, now=5_600).complete[-1] == "2024-04"
+
+
+def test_a_clock_that_is_ahead_does_not_keep_a_span_waiting_for_ever(months):
+    source, config = read_pipeline(months).pipeline.source, WatchConfig(quiet_minutes=10)
+    os.utime(months / "data" / "2024-04.parquet", (9e9, 9e9))  # of another machine
+    first = landed(source, config, seen={}, now=2e9)
+    assert "2024-04" in first.waiting
+    again = landed(source, config, seen=first.seen, now=2e9 + 300)
+    assert "2024-04" in again.waiting and again.seen["2024-04"]["since"] == 2e9
+    assert landed(source, config, seen=again.seen, now=2e9 + 601).complete[-1] == "2024-04"
+    (months / "data" / "2024-04.parquet").write_bytes(b"longer than before" * 1000)
+    os.utime(months / "data" / "2024-04.parquet", (9e9, 9e9))
+    assert "2024-04" in landed(source, config, seen=again.seen, now=2e9 + 601).waiting  # it changed meanwhile
+
+
+def test_a_done_file_says_so(months):
+    source = read_pipeline(months).pipeline.source
+    config = WatchConfig(done=str(months / "data" / "{span}.done"))
+    (months / "data" / "2024-01.done").touch()
+    found = landed(source, config, seen={}, now=0)
+    assert found.complete == ["2024-01"] and "2024-02.done is not there yet" in found.waiting["2024-02"]
+
+
+def test_each_new_span_starts_one_retrain(months):
+    spec, retrains = _spec(months), Retrains()
+    _ran(spec, "2024-01", "2024-02")
+    found = retrains.look(spec)
+    assert found["state"] == "started" and found["complete"] == ["2024-03", "2024-04"]
+    assert retrains.look(spec)["state"] == "running"
+    retrains.stands = "done"
+    assert retrains.look(spec)["state"] == "nothing new"
+    assert retrains.started == [("2024-04", 1)]
+
+
+def test_many_watchers_start_one_retrain(months):
+    retrains, results, gate = Retrains(), [], threading.Barrier(6)
+
+    def watcher():
+        spec = _spec(months)
+        gate.wait()
+        for _ in range(5):
+            results.append(retrains.look(spec)["state"])
+
+    threads = [threading.Thread(target=watcher) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert retrains.started == [("2024-04", 1)] and results.count("started") == 1
+    assert set(results) <= {"started", "running", "busy"}
+
+
+def test_a_watcher_that_died_is_followed_by_one_that_starts_the_same(months):
+    spec, retrains = _spec(months), Retrains(fail=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        retrains.look(spec)
+    assert json.loads(file_of(spec.store, "churn").read_text())["pending"]["id"] is None
+    retrains.fail = None
+    assert retrains.look(spec)["state"] == "started" and retrains.started == [("2024-04", 1)]
+
+
+def test_a_retrain_that_was_cancelled_is_started_again_and_not_for_ever(months):
+    spec, retrains = _spec(months), Retrains(stands="gone")
+    states = [retrains.look(spec)["state"] for _ in range(6)]
+    assert [attempt for _, attempt in retrains.started] == list(range(1, MOST_ATTEMPTS + 1))
+    assert states[:MOST_ATTEMPTS] == ["started"] * MOST_ATTEMPTS and states[-1] == "nothing new"
+
+
+def test_a_span_whose_data_are_broken_is_not_tried_for_ever(months, land):
+    spec, retrains = _spec(months), Retrains(fail=DataError("broken"))
+    with pytest.raises(DataError):
+        retrains.look(spec)
+    retrains.fail = None
+    assert retrains.look(spec)["state"] == "nothing new" and not retrains.started
+    land(months / "data", "2024-05")
+    assert retrains.look(spec)["until"] == "2024-05"
+
+
+def test_a_run_that_is_going_on_delays_the_retrain(months):
+    spec, retrains = _spec(months), Retrains(fail=Locked("held"))
+    with pytest.raises(Locked):
+        retrains.look(spec)
+    retrains.fail = None
+    assert retrains.look(spec)["state"] == "started"
+
+
+def test_a_span_that_waits_holds_back_the_later_ones(months):
+    config = months / "pipeline.yaml"
+    config.write_text(config.read_text().replace("{quiet_minutes: 0}", '{done: "data/{span}.done"}'))
+    spec, retrains = _spec(months), Retrains()
+    _ran(spec, "2024-01")
+    for name in ("2024-02", "2024-04"):
+        (months / "data" / f"{name}.done").touch()
+    assert retrains.look(spec)["until"] == "2024-02"
+
+
+def test_failed_and_partial_runs_are_no_retrain(months):
+    spec, retrains = _spec(months), Retrains()
+    _ran(spec, "2024-04", state="failed")
+    assert retrains.look(spec)["state"] == "started"
+
+
+def test_a_source_of_one_span_cannot_be_watched(months):
+    config = months / "pipeline.yaml"
+    config.write_text(config.read_text().replace("{span}", "2024-01").replace("{mode: time}", "{mode: hash}"))
+    with pytest.raises(ConfigError, match="all files are one span"):
+        Retrains().look(_spec(months))

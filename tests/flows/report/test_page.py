@@ -1,0 +1,157 @@
+"""The report of a run: what it says, that it stands alone, and that nothing in the data becomes markup."""
+
+import re
+import time
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from flows.report.headline import headline_of
+from flows.report.material import Material
+from flows.report.page import page, write
+from flows.report.window_data import usual_values
+from tests.flows.report.recorded import HOSTILE, LEVELS, recorded
+
+pytestmark = pytest.mark.slow  # matplotlib draws
+
+TASKS = ["binary", "multiclass", "regression", "count", LEVELS]
+
+
+def html_of(store, record):
+    return page(Material(store, record))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
+    html = html_of(*recorded(tmp_path, task))
+    h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
+    assert h1.startswith("Version 4 is the champion now: ") and "with version 3" in h1
+    parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
+    assert parts == [
+        "Evaluation",
+        "Data",
+        "Training",
+        "What ran",
+        "Where it comes from",
+        "How to make it again",
+        "Notes",
+    ]
+    charts = re.findall(r"<figcaption>(.*?)</figcaption>", html)
+    named = {
+        "binary": ["ROC curve", "Precision and recall", "Calibration", "Predictions by label"],
+        "multiclass": ["Calibration"],
+        LEVELS: ["Residuals", "Coverage of the quantiles"],
+    }
+    assert set(named.get(task, ["Residuals", "How far predictions are off"])) <= set(charts)
+    assert "Loss by step" in charts and "drifted from version 3" in html
+    assert "2 rejected" in html and "is not a number" in html
+    assert "headway run /data/homes/pipeline.yaml --window 2 --until 2026-02 --seed 3" in html
+
+
+def test_nothing_in_the_data_becomes_markup(tmp_path):
+    html = html_of(*recorded(tmp_path, "multiclass"))
+    assert "<script" not in html and "<i>2026" not in html and "gardens</b>" not in html
+    assert html.count("&lt;script&gt;") > 5
+    assert "$price_{x}$" in html, "no mathematics is made of a column's name"
+
+
+def test_a_figure_is_svg_with_colours_of_the_style_sheet_and_ids_of_its_own(tmp_path):
+    html = html_of(*recorded(tmp_path))
+    pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(pictures) > 30
+    for picture in pictures:
+        ElementTree.fromstring(picture.replace("<svg", '<svg xmlns:xlink="http://www.w3.org/1999/xlink"', 1))
+        assert not re.search("#[0-9a-f]{6}", picture)
+    ids = re.findall(r' id="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    names = set(re.findall(r'(?:url\(#|href="#)([\w-]+)', html))
+    assert names <= set(ids)
+
+
+def test_a_page_needs_nothing_from_elsewhere(tmp_path):
+    html = html_of(*recorded(tmp_path))
+    assert not re.search(r'(?:src|href)="(?!#|data:,)', html) and "@import" not in html and "url(http" not in html
+
+
+def test_a_run_that_failed_in_validation_shows_what_there_is(tmp_path):
+    html = html_of(*recorded(tmp_path, until="validate"))
+    assert "The run failed: validation found 1 error." in html
+    assert "Columns of the train rows" in html and "Evaluation" not in html
+
+
+def test_a_first_model_is_held_against_the_constant(tmp_path):
+    html = html_of(*recorded(tmp_path, champion=False))
+    assert "the first one: auc is" in html and "a constant prediction has 0.5" in html
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("reject", "The candidate is rejected: "),
+        ("keep champion", "The champion stays: "),
+        ("held", "The candidate is not promoted, held: "),
+        ("already champion", "this model is the champion already, version 4"),
+        ("cancelled", "The run was stopped"),
+        ("killed", "The process of this run died"),
+    ],
+)
+def test_every_end_of_a_run_has_its_sentence(tmp_path, state, words):
+    store, record = recorded(tmp_path, "regression", state=state)
+    assert words in html_of(store, record)
+
+
+def test_what_the_store_no_longer_has_is_left_out(tmp_path):
+    store, record = recorded(tmp_path)
+    for stage in ("statistics", "evaluate", "train", "ingest", "gate"):
+        for name in store.children(store.stages / stage):
+            store.discard(store.output(stage, name))
+    html = html_of(store, record)
+    assert "Metrics" in html and "Version 4 is the champion now" in html
+
+
+def test_a_record_of_an_early_run_is_enough(tmp_path):
+    store, _ = recorded(tmp_path)
+    early = {"run": "r1", "pipeline": "p", "state": "done", "started": "2026-01-01T00:00:00Z", "stages": []}
+    assert "r1" in html_of(store, early)
+
+
+def test_the_same_run_gives_the_same_page(tmp_path):
+    store, record = recorded(tmp_path)
+    once, again = (re.sub(r"Drawn by.*", "", html_of(store, record)) for _ in range(2))
+    assert once == again
+
+
+def test_a_report_lies_beside_the_record_and_replaces_the_one_before(tmp_path):
+    store, record = recorded(tmp_path)
+    place = write(store, record)
+    assert place == str(store.runs_folder / f"{record['run']}.html")
+    assert write(store, record) == place
+    assert store.children(store.runs_folder) == [f"{record['run']}.html", f"{record['run']}.json"]
+    assert [run["run"] for run in store.runs()] == [record["run"]]
+
+
+def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
+    store, record = recorded(tmp_path, rows=200, wide=1500)
+    html_of(store, record)  # imports, and the font cache
+    began = time.process_time()
+    html = html_of(store, record)
+    assert time.process_time() - began < 6, "2 s, measured alone: docs/report.md"
+    assert len(html) < 3_000_000
+    assert "The other 1,457 columns" in html and HOSTILE.replace("/", "") not in html
+
+
+def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
+    reason = (
+        "auc fell from 0.9 (version 3) to 0.8: -0.1, 95% interval -0.2 to -0.05, wholly beyond the tolerance of 0.01"
+    )
+    verdict = {"verdict": "reject", "reasons": [reason, "every threshold is met"]}
+    headline = headline_of({"state": "reject"}, verdict)
+    assert headline.sentence == "The candidate is rejected: auc fell from 0.9 (version 3) to 0.8: -0.1."
+    assert (headline.word, headline.tone) == ("rejected", "bad")
+    assert list(headline.reasons) == verdict["reasons"]
+
+
+def test_values_that_are_no_text_are_told_by_their_size():
+    column = {"type": "bytes", "rows": 400, "missing": 0, "distinct": 400, "shortest": 97, "longest": 4000}
+    assert usual_values(column | {"top": [["\\x89PNG\r\n\x1a", 1]]}) == "97 to 4,000 bytes"
+    assert usual_values(column | {"top": [["cat", 200], ["dog", 1]]}) == "cat 50%, dog under 1%"

@@ -1,0 +1,228 @@
+"""The decisions of a first pipeline, on small tables that are written for one of them each."""
+
+import csv
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from headway.errors import ConfigError, DataError
+from headway.first_pipeline.draft import WORDS_MODEL, draft_of, look_at
+from headway.first_pipeline.found_files import found_source, spans_of
+from headway.first_pipeline.label_choice import label_of, likely_labels, sole_label
+
+R = np.random.default_rng(5)
+ROWS = 400
+
+
+@pytest.fixture
+def drafted(tmp_path):
+    """Writes columns as CSV and drafts a pipeline."""
+
+    def draft(columns, label="y", delimiter=",", name="table.csv"):
+        with (tmp_path / name).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, delimiter=delimiter)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+        source, look = look_at(found_source(str(tmp_path / name)))
+        return draft_of(source, look, label_of(label, look.names))
+
+    return draft
+
+
+def uses(draft):
+    return {choice.column: choice.use for choice in draft.choices}
+
+
+def why(draft, column):
+    return next(choice.why for choice in draft.choices if choice.column == column)
+
+
+def table(**more):
+    x = R.normal(size=ROWS)
+    return {"x": x.round(3), "z": R.normal(size=ROWS).round(3), **more, "y": (x + R.normal(size=ROWS) > 0).astype(int)}
+
+
+def test_columns_that_teach_nothing_are_left_out_with_the_reason(drafted):
+    columns = table(id=range(1, ROWS + 1), same=["k"] * ROWS, nothing=[""] * ROWS, kind=list("abcd") * (ROWS // 4))
+    columns |= {"copy": columns["x"], "answer": ["yes" if y else "no" for y in columns["y"]]}
+    columns["remark"] = [f"{R.integers(10**9)} x" for _ in range(ROWS)]
+    draft = drafted(columns)
+    assert uses(draft) == {
+        "x": "feature", "z": "feature", "kind": "feature", "y": "label", "id": "left out", "same": "left out",
+        "copy": "left out", "answer": "left out", "remark": "left out",
+    }  # fmt: skip
+    assert why(draft, "same") == "constant" and why(draft, "copy") == "repeats column 'x'"
+    assert "identifier" in why(draft, "id") and "copy of the label" in why(draft, "answer")
+    assert any("'nothing' is left out" in doubt for doubt in draft.doubts)
+
+
+def test_the_label_in_other_words_is_found_in_a_small_table_too(drafted):
+    y = [i % 3 for i in range(60)]
+    draft = drafted({"x": R.normal(size=60), "word": ["abc"[i] for i in y], "y": y})
+    assert uses(draft)["word"] == "left out" and "in other words" in why(draft, "word")
+
+
+def test_rows_with_a_time_are_split_by_it(drafted):
+    days = [datetime.date(2013, 1, 1) + datetime.timedelta(days=i // 2) for i in range(ROWS)]
+    draft = drafted(table(day=[f"{day:%d.%m.%Y}" for day in days], month=[day.month for day in days]))
+    assert draft.split.config == {"mode": "column", "column": "day", "eval_from": "2013-05-21"}
+    assert draft.columns["day"]["parse"] == "%d.%m.%Y"
+    assert draft.columns["month"] == "ignore" and "no earlier row has" in why(draft, "month")
+
+
+def test_a_time_that_would_leave_a_class_out_of_eval_does_not_split(drafted):
+    days = [datetime.date(2013, 1, 1) + datetime.timedelta(days=i) for i in range(ROWS)]
+    draft = drafted(table(day=days) | {"y": [0] * 200 + [1] * 200})
+    assert draft.split.config == {"eval": 0.3}
+
+
+def test_a_day_of_birth_does_not_split(drafted):
+    days = [datetime.date(1960, 1, 1) + datetime.timedelta(days=i * 7) for i in range(ROWS)]
+    assert drafted(table(birth_date=days)).split.config == {"eval": 0.3}
+
+
+def test_rows_of_one_person_stay_together(drafted):
+    draft = drafted(table(user_id=R.integers(10_000, 10_080, ROWS)))
+    assert draft.split.config == {"key": "user_id", "eval": 0.3} and uses(draft)["user_id"] == "key"
+    assert drafted(table(user_id=R.integers(0, 5, ROWS))).split.config == {"eval": 0.3}  # too few to tell
+    assert drafted(table(airline_code=R.integers(0, 80, ROWS))).split.config == {"eval": 0.3}  # no person
+
+
+def test_classes_of_few_rows_are_filtered_or_in_both_splits(drafted):
+    draft = drafted(table() | {"y": ["a"] * 380 + ["b"] * 18 + ["c'd"] * 2})
+    assert draft.source["where"] == """not (y in ["c'd"])"""
+    assert any("2 rows of 1 class" in doubt for doubt in draft.doubts)
+    rare = drafted(table() | {"y": ["a"] * 392 + ["b"] * 8})
+    assert rare.split.config["eval"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "task"),
+    [
+        ([f"{i % 2}" for i in range(ROWS)], "binary", None),
+        (["no", "yes", "", "yes"] * (ROWS // 4), "binary", None),
+        ([i % 3 for i in range(ROWS)], "multiclass", None),
+        ([f"{i % 3}.0" if i else "" for i in range(ROWS)], "multiclass", "multiclass"),
+        ([0, 40, *R.poisson(8.0, ROWS - 2).tolist()], "regression", "count"),
+        ((R.normal(size=ROWS) * 100).round(2).tolist(), "regression", None),
+        ([100 + i % 19 for i in range(ROWS - 100)] + [100] * 100, "multiclass", None),
+    ],
+)
+def test_the_label_s_values_say_the_task(drafted, values, kind, task):
+    draft = drafted(table() | {"y": values})
+    assert (draft.facts.kind, draft.facts.task) == (kind, task)
+
+
+def test_text_becomes_words_or_lists_where_they_come_again(drafted):
+    words = ["good", "bad", "film", "plot", "story", "actor", "scene", "music", "end", "start"]
+    sentences = [" ".join(R.choice(words, 12)) for _ in range(ROWS)]
+    kinds = ["|".join(R.choice(["Comedy", "Drama", "War", "Horror", "Crime", "Music"], 3, False)) for _ in range(ROWS)]
+    draft = drafted(table(review=sentences, genres=kinds))
+    assert draft.columns["review"]["separator"] == " " and draft.columns["genres"]["separator"] == "|"
+    assert draft.model == WORDS_MODEL and drafted(table(genres=kinds)).model == {}
+
+
+def test_names_and_values_that_yaml_or_a_record_cannot_take(drafted):
+    columns = {"price/kg": R.normal(size=ROWS), " kind": ["a", "?"] * (ROWS // 2), "label": R.normal(size=ROWS)}
+    draft = drafted(table(**columns), delimiter=";")
+    assert draft.source["rename"] == {"price/kg": "price_per_kg", " kind": "kind", "label": "label_column"}
+    assert draft.source["csv"] == {"delimiter": ";", "null_values": ["", "NA", "?"]}
+    assert {"price_per_kg", "kind", "label_column"} <= uses(draft).keys()
+
+
+def test_a_label_that_is_nothing_to_learn(drafted):
+    with pytest.raises(DataError, match="one value only"):
+        drafted(table() | {"y": [1] * ROWS})
+    with pytest.raises(DataError, match="a name, not a class"):
+        drafted(table() | {"y": [f"n{i}" for i in range(ROWS)]})
+    with pytest.raises(ConfigError, match="there is no column 'q'"):
+        drafted(table(), label="q > 15")
+
+
+def test_which_column_is_the_label():
+    assert sole_label(["a", "Target"]) == "Target"
+    assert sole_label(["class", "target"]) is None and sole_label(["a", "b"]) is None
+    assert likely_labels(["id", "a", "price", "b"]) == ["price", "b", "a"]
+    assert label_of("arr delay", ["arr delay"]).column == "arr delay"
+    assert label_of("a > 1", ["a"]).columns() == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        (["/2013-01.csv", "/2013-02.csv"], "data/{span}.csv"),
+        (["/sales_20130101.csv", "/sales_20130102.csv"], "data/sales_{span}.csv"),
+        (["/day=2013-01-01/a.csv", "/day=2013-01-02/b.csv"], "data/day={span}"),
+        (["/2013/01/05/x.csv", "/2013/01/06/x.csv"], "data/{year}/{month}/{day}/x.csv"),
+        (["/2013/1/x.csv", "/2013/2/x.csv"], "data/{year}/{month}/x.csv"),
+        (["/part-0001.csv", "/part-0002.csv"], None),
+        (["/a_2013-01.csv", "/b_2013-02.csv"], None),
+    ],
+)
+def test_dates_in_names_are_spans(names, path):
+    assert spans_of("data", [f"data{name}" for name in names]) == path
+
+
+def test_what_is_no_data_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        found_source(str(tmp_path / "gone.csv"))
+    with pytest.raises(ConfigError, match="it is empty"):
+        found_source(str(tmp_path))
+    (tmp_path / "book.xlsx").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(ConfigError, match="xlsx files are not read"):
+        found_source(str(tmp_path / "book.xlsx"))
+    (tmp_path / "none").write_text("")
+    with pytest.raises(DataError, match="empty"):
+        found_source(str(tmp_path / "none"))
+
+
+def test_a_name_with_blanks_stands_in_an_expression_as_it_is():
+    label = label_of("arr delay (min) > 15 and 'arr delay (min)' == 'x'", ["arr delay (min)", "min"])
+    assert label.expression == "col(\"arr delay (min)\") > 15 and 'arr delay (min)' == 'x'"
+
+
+def test_images_in_folders_and_in_a_column(tmp_path):
+    for i in range(40):
+        (tmp_path / "images" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.new("L", (12, 8), i).save(tmp_path / "images" / "ab"[i % 2] / f"{i}.png")
+    source, look = look_at(found_source(str(tmp_path / "images")))
+    draft = draft_of(source, look, label_of("label", look.names))
+    assert draft.columns == {"image": {"image": {"height": 8, "width": 12, "channels": 1}}} and draft.only
+    pixels = [bytes(R.integers(0, 255, 12 * 12 * 3).astype(np.uint8)) for _ in range(40)]
+    pq.write_table(pa.table({"pixels": pixels, "y": [0, 1] * 20}), tmp_path / "pixels.parquet")
+    source, look = look_at(found_source(str(tmp_path / "pixels.parquet")))
+    draft = draft_of(source, look, label_of("y", look.names))
+    assert draft.columns == {"pixels": {"image": {"height": 12, "width": 12, "channels": 3}}}
+
+
+def test_the_label_of_images_may_be_an_expression(tmp_path):
+    for kind in ("cat", "dog"):
+        (tmp_path / kind).mkdir()
+        for number in range(30):
+            Image.fromarray(R.integers(0, 255, (8, 8, 3), np.uint8)).save(tmp_path / kind / f"{number}.png")
+    source, look = look_at(found_source(str(tmp_path)))
+    draft = draft_of(source, look, label_of('label == "cat"', look.names))
+    assert draft.source["rename"] == {"label": "label_column"} and draft.facts.kind == "binary"
+    assert uses(draft) == {"image": "feature", "path": "left out", "label_column": "label"}
+
+
+def test_data_without_anything_to_learn_from_or_enough_of_it(drafted):
+    with pytest.raises(DataError, match="no column is left to learn from"):
+        drafted({"id": range(1, 61), "y": [0, 1] * 30})
+    with pytest.raises(DataError, match="fewer than two of the 4 classes"):
+        drafted({"x": R.normal(size=12), "y": list("abcd") * 3})
+
+
+def test_spans_are_judged_on_the_last(tmp_path):
+    for month in range(1, 9):
+        rows = [f"{x:.2f},{int(x > 0)}" for x in R.normal(size=30)]
+        (tmp_path / f"sales-2013-{month:02d}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    source, look = look_at(found_source(str(tmp_path)))
+    assert source["path"] == f"{tmp_path}/sales-{{span}}.csv"
+    assert draft_of(source, look, label_of("y", look.names)).split.config == {"mode": "time"}
+    (tmp_path / "sales-2013-03.csv").unlink()
+    assert found_source(str(tmp_path))["gaps"] == "allow"

@@ -1,0 +1,88 @@
+"""What infra/ hands to Docker, Kubernetes and systemd: read by a checker of each, and true to the code that it names."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+INFRA = Path(__file__).parents[2] / "infra"
+MANIFESTS = sorted(path for path in (INFRA / "kubernetes").glob("*.yaml") if path.name != "kustomization.yaml")
+UNITS = sorted((INFRA / "systemd").glob("*.service"))
+VARIABLES = {"HEADWAY_DATA": "/srv/headway", "HEADWAY_AUTH": "user:password", "POSTGRES_PASSWORD": "secret"}
+
+
+def _passes(*command):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _tool(name):
+    return Path(sys.executable).with_name(name)
+
+
+@pytest.mark.parametrize("path", sorted((INFRA / "images").iterdir()), ids=lambda path: path.name)
+def test_images_pass_hadolint(path):
+    _passes(_tool("hadolint"), "--failure-threshold", "warning", path)
+
+
+def test_the_compose_file_follows_the_compose_specification():
+    _passes(_tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", INFRA / "compose" / "compose.yaml")
+
+
+def test_docker_compose_itself_reads_the_compose_file(monkeypatch):
+    if subprocess.run(["sh", "-c", "docker compose version"], capture_output=True, check=False).returncode:
+        pytest.skip("there is no docker compose here")
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    profiles = [f"--profile={name}" for name in ("gpu", "serving", "flink")]
+    _passes("docker", "compose", "-f", INFRA / "compose" / "compose.yaml", *profiles, "config", "--quiet")
+
+
+def test_every_variable_of_the_compose_file_stands_in_the_example():
+    used = set(re.findall(r"\$\{(\w+)", (INFRA / "compose" / "compose.yaml").read_text()))
+    assert used == set(re.findall(r"^(\w+)=", (INFRA / "compose" / ".env.example").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_manifests_follow_the_schema_of_kubernetes(path):
+    _passes(_tool("kubernetes-validate"), "--strict", path)
+
+
+def test_kustomize_names_every_manifest():
+    resources = yaml.safe_load((INFRA / "kubernetes" / "kustomization.yaml").read_text())["resources"]
+    assert sorted(resources) == [path.name for path in MANIFESTS]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_units_pass_systemd(path, tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    # the interpreter that a machine with Headway has; here it is this one
+    unit = tmp_path / path.name
+    unit.write_text(path.read_text().replace("/opt/headway/bin/python", sys.executable))
+    _passes("systemd-analyze", "verify", "--recursive-errors=no", unit)
+
+
+@pytest.mark.parametrize("path", [p for p in sorted(INFRA.rglob("*")) if p.is_file() and p.suffix != ".pyc"], ids=str)
+def test_modules_that_are_named_exist(path):
+    # Dockerfiles, compose, manifests and units start Headway by `python -m module`
+    text = re.sub(r"[\[\],\"]", " ", path.read_text())
+    for module in re.findall(r"-m\s+((?:flows|beam_jobs|tfcore)[\w.]+)", text):
+        assert importlib.util.find_spec(module.rstrip(".")), module
+
+
+def test_supervisors_wait_longer_than_a_worker_waits_for_its_runs():
+    from flows.orchestration.worker import GRACE_SECONDS
+
+    compose = yaml.safe_load((INFRA / "compose" / "compose.yaml").read_text())
+    assert int(compose["x-worker"]["stop_grace_period"].removesuffix("s")) > GRACE_SECONDS
+    for name in ("worker", "worker-gpu"):
+        pod = yaml.safe_load((INFRA / "kubernetes" / f"{name}.yaml").read_text())["spec"]["template"]["spec"]
+        assert pod["terminationGracePeriodSeconds"] > GRACE_SECONDS
+    unit = (INFRA / "systemd" / "headway-worker@.service").read_text()
+    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[1]) > GRACE_SECONDS

@@ -1,0 +1,87 @@
+"""The topology on one host: PostgreSQL, server, watch and two workers come up, come up once, and go."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from beam_jobs.runners.job_server import free_port
+from headway.storage.process_identity import alive
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "infra" / "one_host.py"
+_SPEC = importlib.util.spec_from_file_location("infra_postgres", ROOT / "infra" / "postgres.py")
+postgres = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(postgres)
+
+needs_postgres = pytest.mark.skipif(
+    not (shutil.which("initdb") or [*Path("/usr/lib/postgresql").glob("*/bin/initdb")]),
+    reason="PostgreSQL is not installed",
+)
+
+
+def _type(folder, *arguments):
+    command = [sys.executable, "-P", str(SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+
+
+def test_without_postgresql_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(postgres, "_VERSIONS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(postgres.ConfigError, match=r"there is no initdb(?s:.*)apt-get install postgresql") as error:
+        postgres._program("initdb")
+    assert error.value.exit_code == 2
+
+
+@needs_postgres
+@pytest.mark.slow
+@pytest.mark.prefect_server
+@pytest.mark.timeout(600)
+def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
+    port = free_port()
+    home = tmp_path / ".headway" / "prefect"
+    shutil.copy(ROOT / "prefect.yaml", tmp_path)
+    database = postgres.Postgres(home)
+
+    def ask(path):
+        login = tuple((home / "auth").read_text().strip().split(":", 1))
+        answer = httpx.get(f"http://127.0.0.1:{port}/api{path}", auth=login, timeout=10, trust_env=False)
+        return answer.raise_for_status().json()
+
+    def pids():
+        return {path.stem: json.loads(path.read_text())["pid"] for path in home.glob("*.pid")}
+
+    try:
+        done = _type(tmp_path, "up", "--port", port)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Prefect is up" in done.stdout and "one_host.py down" in done.stdout
+        before = pids()
+        assert before.keys() == {"server", "watch", "worker", "worker-2"}
+        assert ask("/deployments/name/retrain/flights")["name"] == "flights"
+        assert not [*home.rglob("*.db")], "the server keeps nothing in SQLite"
+        assert database.file.stat().st_mode & 0o077 == 0
+
+        assert _type(tmp_path, "up", "--port", port).returncode == 0
+        assert pids() == before
+
+        database.stop()
+        database.start()
+        until = time.monotonic() + 60
+        while True:
+            try:
+                assert ask("/deployments/name/retrain/flights")["name"] == "flights"
+                break
+            except httpx.HTTPError:
+                assert time.monotonic() < until
+                time.sleep(0.5)
+    finally:
+        done = _type(tmp_path, "down", "--remove")
+    assert done.returncode == 0 and "worker-2" in done.stdout and "postgres" in done.stdout, done.stdout + done.stderr
+    assert not database.data.exists() and not database.file.exists()
+    assert not [pid for pid in before.values() if alive(pid)]

@@ -1,0 +1,114 @@
+"""The parameters of labels: what is predicted, fitted on train statistics; TensorFlow-free.
+
+label = fit_label(statistics.columns["label"], "auto")
+label.task, label.classes, label.mean                # "multiclass", ("a", "b", "c"), None
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from headway.config import Grown
+from headway.errors import ConfigError, DataError
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.tasks.builtin import Count, Quantiles
+from headway.tasks.table import TaskName, task_of
+
+AUTO_MOST_CLASSES = 100
+
+
+class LabelParameters(Grown):
+    """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
+
+    newer: ClassVar[tuple[str, ...]] = ("quantiles", "file", "further")
+
+    task: TaskName
+    type: Literal["int64", "float32", "bytes"]
+    classes: tuple[str, ...] | tuple[int, ...] | None = None
+    counts: tuple[int, ...] | None = None
+    """Train rows of each class (binary: negative, positive)."""
+    base_rate: float | None = None
+    mean: float | None = None
+    std: float | None = None
+    quantiles: tuple[float, ...] = ()
+    """Of a task that predicts quantiles: the train labels' at its levels."""
+    file: Path | None = None
+    """The Python file of a task of the user's own; a request's to say, not stored."""
+    further: tuple[FurtherLabel, ...] = ()
+    """The other labels of a model of several heads."""
+
+
+class FurtherLabel(LabelParameters):
+    """A further label of a model, which has a head of its own."""
+
+    newer = (*LabelParameters.newer, "weight")
+
+    name: str
+    weight: float = 1.0
+    """Of its loss beside the main label's; a request's to say, not stored."""
+
+
+def fit_label(stats: ColumnStatistics, task: str, where: str = "label") -> LabelParameters:
+    """What a label's task needs of its train statistics; `where` is its key in the config."""
+    key = "task" if where == "label" else f"{where}.task"
+    if not stats.present:
+        raise DataError("no train row has a label", where=where)
+    if stats.distinct < 2:
+        value = stats.top(1)[0][0] if stats.complete else stats.minimum
+        raise DataError(f"every train row has the label {value!r}: there is nothing to learn", where=where)
+    if task == "auto":
+        task = _infer_task(stats, where)
+    kind = task_of(task)
+    if not kind.has_classes:
+        if stats.type == "bytes":
+            problem = f"{kind.name} needs a number, and the label is text"
+            raise ConfigError(problem, where=key, fix="task: multiclass")
+        if isinstance(kind, Count) and stats.finite and float(stats.minimum or 0) < 0:
+            raise ConfigError(
+                f"a count is not negative, and the smallest train label is {stats.minimum:g}",
+                where=key,
+                fix="task: regression",
+            )
+        levels = kind.levels if isinstance(kind, Quantiles) else ()
+        quantiles = tuple(float(value) for value in stats.quantile(levels)) if levels else ()
+        return LabelParameters(
+            task=kind.name, type=stats.type, mean=stats.mean, std=stats.std or 1.0, quantiles=quantiles
+        )
+    if not stats.complete:
+        raise ConfigError(
+            f"the label has about {stats.distinct:,} values, too many for classes", where=key, fix="task: regression"
+        )
+    pairs = sorted(stats.top())
+    values, counts = [value for value, _ in pairs], tuple(count for _, count in pairs)
+    if not kind.per_class:
+        if len(values) != 2:
+            raise ConfigError(
+                f"{kind.name} needs two label values, and there are {len(values)}", where=key, fix="task: multiclass"
+            )
+        classes, base_rate = None if values == [0, 1] else _classes(stats, values, where), counts[1] / sum(counts)
+        return LabelParameters(task=task, type=stats.type, classes=classes, counts=counts, base_rate=base_rate)
+    return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values, where), counts=counts)
+
+
+def _infer_task(stats: ColumnStatistics, where: str) -> str:
+    if stats.complete and stats.distinct == 2:
+        return "binary"
+    if stats.type == "bytes" or (stats.type == "int64" and stats.complete and stats.distinct <= 20):
+        if stats.distinct > AUTO_MOST_CLASSES:
+            raise ConfigError(
+                f"the label is text with {stats.distinct:,} values",
+                where=where,
+                fix="say task: multiclass if that is meant",
+            )
+        return "multiclass"
+    return "regression"
+
+
+def _classes(stats: ColumnStatistics, values: Sequence[Any], where: str) -> tuple[str, ...] | tuple[int, ...]:
+    if stats.type == "bytes":
+        return tuple(value.decode("utf-8", "backslashreplace") for value in values)
+    if stats.type == "float32" and any(value != int(value) for value in values):
+        raise ConfigError("a label with fractions cannot be a class", where=where, fix="task: regression")
+    return tuple(int(value) for value in values)

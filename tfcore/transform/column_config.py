@@ -1,0 +1,146 @@
+"""One column's settings, as `columns:` of pipeline.yaml gives them, and the column with them applied; TensorFlow-free.
+
+load(ColumnConfig, spelled_out({"carrier": "vocabulary"})["carrier"], where="columns")
+configured(column, config, role="feature")
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from headway.errors import ConfigError
+from headway.schema import columns
+from headway.schema.columns import LABEL, STORED, Column, Role, column_yaml
+from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ColumnTransform, ImputeConfig, PoolConfig, TransformConfig
+
+STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
+_WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
+"""Roles besides which a column may be learnt from: a transform says that it is."""
+
+
+class ColumnConfig(columns.ColumnConfig):
+    """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
+
+    transform: TransformConfig = "auto"
+    impute: ImputeConfig = Field(default_factory=ImputeConfig)
+    max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
+    pool: PoolConfig = POOL
+
+    def column_transform(self) -> ColumnTransform:
+        """Return the part that configures the model's inputs."""
+        return ColumnTransform(**{key: getattr(self, key) for key in ColumnTransform.model_fields})
+
+    @model_validator(mode="after")
+    def _transforms_features(self) -> ColumnConfig:
+        if self.transform != "auto" and (self.role in ("ignore", "passthrough") or self.feature is False):
+            role = (
+                f"a column with the role {self.role} is" if self.feature is None else "with feature: false a column is"
+            )
+            raise ValueError(f"{role} not a feature, and its transform would do nothing: leave out one of them")
+        return self
+
+
+def spelled_out(value: Any) -> Any:
+    """Expand the shorthands `carrier: vocabulary`, `delay: [clip, standardize]`, `fare: ignore` and a bare name, which means
+    auto."""
+    if isinstance(value, list):
+        value = dict.fromkeys(value)
+    return {name: _column(entry) for name, entry in value.items()} if isinstance(value, dict) else value
+
+
+def configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
+    """The inferred column with its role and what its config says."""
+    config = config or ColumnConfig()
+    changes: dict[str, object] = {"role": role}
+    if config.feature or (role in _WITH_FEATURE and config.transform != "auto"):
+        changes["feature"] = role != "feature"
+    own = {"nullable": config.nullable, "shape": config.stored_shape(), "separator": config.separator}
+    changes |= {name: value for name, value in own.items() if value is not None}
+    if config.type is not None and STORED[config.type] != column.type:
+        kind = STORED[config.type]
+        changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
+        changes |= {"parse": None, "temporal": None} if kind == "bytes" else {}
+    if config.parse is not None:
+        temporal = config.parse.temporal
+        kind = "int64" if temporal else STORED[config.type] if config.type else column.type
+        kind = "float32" if kind == "bytes" else kind
+        changes |= {"parse": config.parse, "temporal": temporal, "type": kind, "encoding": "plain"}
+    return Column.model_validate(column.model_dump() | changes)
+
+
+def is_stored(column: Column) -> bool:
+    """Whether records hold the column."""
+    return column.role in STORED_ROLES or column.feature
+
+
+def check_columns(
+    read: Sequence[Column], *, where: str, notes: Sequence[str], only_named: bool, labels: Sequence[str] = ()
+) -> None:
+    """Check that roles and columns go together, and that there is something to learn from.
+
+    Args:
+        notes: why columns were left out, for the error that none is left.
+        only_named: whether the config takes only the columns that it names.
+        labels: the names under which further labels are stored.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    for role in ("weight", "group", "time"):
+        named = [column.name for column in read if column.role == role]
+        if len(named) > 1:
+            raise ConfigError(
+                f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
+            )
+    for column in read:
+        if column.shape and column.role not in ("feature", "passthrough", "ignore"):
+            raise ConfigError(
+                f"column {column.name!r} holds {'lists' if column.is_list else 'vectors'}, and a {column.role} is one value",
+                where=where,
+            )
+        if column.role == "weight" and column.type == "bytes":
+            raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
+        if column.name in (LABEL, *labels) and column.role in STORED_ROLES:
+            ignored = column_yaml(column.name, "ignore", auto=not only_named)
+            raise ConfigError(
+                f"a column is called {column.name!r}, the name that a label is stored under",
+                where=where,
+                fix=f"leave it out: {ignored}; or rename it in the source",
+            )
+    if not any(column.is_feature for column in read):
+        raise ConfigError(
+            "; ".join(["there is no feature column", *notes]),
+            where=where,
+            fix="list the columns to learn from; '\"*\": auto' among them takes all others too"
+            if only_named
+            else "bring columns of numbers, texts, or lists of them, beside the label and the keys",
+        )
+
+
+_ROLES = ("key", "time", "group", "weight", "passthrough", "ignore")
+
+
+def _column(entry: Any) -> Any:
+    if entry is None:
+        return {}
+    if isinstance(entry, str) and (entry in _ROLES or _nearly(entry, _ROLES)):
+        return {"role": entry}
+    if isinstance(entry, dict) and (
+        not entry
+        or set(entry) & set(ColumnConfig.model_fields)
+        or any(_nearly(k, ColumnConfig.model_fields) for k in entry)
+    ):
+        return entry
+    return {"transform": entry} if isinstance(entry, str | list | dict) else entry
+
+
+def _nearly(word: Any, words: Iterable[str]) -> bool:
+    """Whether a word is closer to one of these than to an operation, so that the error names the likely intent."""
+    if not isinstance(word, str) or word in ("auto", *OPS):
+        return False
+    close = difflib.get_close_matches(word, [*words, *OPS], 1, 0.7)
+    return bool(close) and close[0] not in OPS
