@@ -36,7 +36,7 @@ def pairwise_sums(
     """
     labels = tf.stop_gradient(labels)
     weights = tf.ones_like(scores) if weights is None else tf.stop_gradient(weights)
-    scores, labels, weights = _checked(scores, labels, weights, row_splits, kind)
+    scores, labels, weights, row_splits = _checked(scores, labels, weights, row_splits, kind)
     rows, groups = tf.shape(scores)[0], tf.shape(row_splits)[0] - 1
     group = row_groups(row_splits, rows)
 
@@ -78,7 +78,7 @@ def pairwise_sums(
 
 def _checked(
     scores: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, splits: tf.Tensor, kind: str
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, ...]:
     checks = [
         tf.debugging.assert_equal(splits[:1], tf.zeros([1], splits.dtype), "row_splits begins with 0"),
         tf.debugging.assert_equal(
@@ -91,7 +91,8 @@ def _checked(
         below = tf.reduce_any((labels < 0) & (weights != 0))
         checks.append(tf.debugging.Assert(~below, ["labels of lambdarank are not negative, a gain is 2^label - 1"]))
     with tf.control_dependencies([check for check in checks if check is not None]):
-        return tf.identity(scores), tf.identity(labels), tf.identity(weights)
+        # the splits too: a step that reads them may run before the checks otherwise, and fail in words of its own
+        return tuple(tf.identity(vector) for vector in (scores, labels, weights, splits))
 
 
 def _ndcg(
