@@ -49,7 +49,7 @@ def blocks(page):
     found = [(text.count("\n", 0, m.start()) + 1, m[1], m[2], m.start(), m.end()) for m in BLOCK.finditer(text)]
     made = []
     for i, (line, kind, code, _, end) in enumerate(found):
-        if kind != "python":
+        if kind != "python" or text[: found[i][3]].endswith(" -->\n"):  # <!-- not run: why -->
             continue
         after = found[i + 1] if i + 1 < len(found) else None
         follows = after is not None and after[1] == "text" and not text[end : after[3]].strip()
