@@ -19,9 +19,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
-from flows.cli.history import LATEST, find, runs_of
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
+from flows.execution.history import LATEST, find, runs_of
 from flows.past_run import Run, Version
 from flows.progress.from_python import Progress, reporting
 from flows.progress.result_table import Table, html_table

@@ -24,7 +24,7 @@ def runs(
     limit: Annotated[Count, Parameter(help="runs to show")] = 20,
     options: Options = Options(),
 ) -> int:
-    from flows.cli.history import runs_of
+    from flows.execution.history import runs_of
     from flows.progress.tables import text_table
 
     _, store = store_of(pipeline, options)
@@ -53,8 +53,8 @@ def show(
     options: Options = Options(),
 ) -> int:
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
-    from flows.cli.history import find
     from flows.dag.step import find_output
+    from flows.execution.history import find
     from flows.progress.rerun_reasons import why_it_ran
 
     if RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):

@@ -37,7 +37,7 @@ def why(
     options: Options = Options(),
 ) -> int:
     """Why steps of a run ran or were reused; the pipeline may come first or last."""
-    from flows.cli.history import LATEST, find
+    from flows.execution.history import LATEST, find
     from flows.progress.rerun_reasons import steps_explained
 
     if stage is not None and (Path(stage).is_file() or (Path(stage) / "pipeline.yaml").is_file()):
@@ -104,7 +104,7 @@ def logs(
     options: Options = Options(),
 ) -> int:
     """What a run reported while it ran; the pipeline may come first or last."""
-    from flows.cli.history import find
+    from flows.execution.history import find
     from flows.progress.log_file import path_of, read_log
 
     run, pipeline = arranged_run(run, pipeline)

@@ -10,9 +10,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, store_of
-from flows.cli.history import KILLED, LATEST, find
 from flows.cli.options import Options, PipelinePath
 from flows.cli.runs.reasons import arranged_run
+from flows.execution.history import KILLED, LATEST, find
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 

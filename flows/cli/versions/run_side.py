@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flows.cli.history import find
+from flows.execution.history import find
 from headway.errors import ConfigError
 from headway.registry.registry import Registry
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from flows.cli.app import main
-from flows.cli.history import find, runs_of, settled
+from flows.execution.history import find, runs_of, settled
 from flows.progress.rerun_reasons import in_words
 from flows.progress.terminal import Pace
 from headway.errors import StoreError
