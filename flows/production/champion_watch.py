@@ -32,6 +32,7 @@ from flows.scoring.request_skew import request_skew
 from headway.errors import ConfigError, DataError, StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
 from headway.messages import counted, metrics_line
+from headway.messages import now as now_text
 from headway.monitor import Monitor
 from headway.registry.gc import running
 from headway.registry.registry import Version
@@ -42,11 +43,13 @@ from headway.sources.discovery.spans import files
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expressions import parse
-from headway.validation.drift import drift
+from headway.validation.drift import drift, drift_distance
 from headway.validation.request_rows import FOLDER
 from tfcore.export.metadata import describe_model
 
 Wrap = Callable[[Executor], Executor]
+_MOST_KEPT, _MOST_DISTANCES = 20, 12
+"""Champions whose findings are kept after they went; columns of a span whose distances are."""
 
 
 def check_champion(
@@ -59,8 +62,9 @@ def check_champion(
     """Check what has landed since the champion was trained; see the module.
 
     Returns:
-        champion (its version), spans (of those checked now: span, rows, drift, scored (rows with a label, None: none yet),
-        metrics, decay), skew (what requests differ in; None: not compared), waiting, notes, alarms (sentences).
+        champion (its version), spans (of those checked now: span, rows, drift, distances (by column), checked, scored (rows with
+        a label, None: none yet), metrics, decay), skew (what requests differ in; None: not compared), waiting, notes, alarms
+        (sentences).
 
     Raises:
         StoreError: there is no champion.
@@ -92,9 +96,11 @@ class _Check:
         self._pipeline = run_spec.loaded.pipeline
         self._file = run_spec.store.root / "monitor" / f"{self._pipeline.name}.json"
         kept = read_state(run_spec.store, self._file)
-        self._known: dict[str, dict[str, Any]] = (
-            kept.get("spans", {}) if kept.get("champion") == champion.number else {}
-        )
+        found = [*kept.get("earlier", []), {"champion": kept.get("champion"), "spans": kept.get("spans", {})}]
+        self._known: dict[str, dict[str, Any]] = {}
+        for past in found:  # of a champion that came back too
+            self._known |= past["spans"] if past["champion"] == champion.number else {}
+        self._earlier = [past for past in found if past["spans"] and past["champion"] != champion.number][-_MOST_KEPT:]
         self._notes: list[str] = []
 
     def result(self, now: float) -> dict[str, Any]:
@@ -114,6 +120,7 @@ class _Check:
             if span in labelled.complete and before.get("scored") is None:
                 row |= self._score(span)
             if row != before:
+                row["checked"] = now_text()
                 rows.append({"span": span} | row)
                 self._known[span] = row
                 self._save()
@@ -125,7 +132,7 @@ class _Check:
         return found | {"waiting": waiting, "notes": list(dict.fromkeys(self._notes)), "alarms": alarms}
 
     def _save(self) -> None:
-        value = {"champion": self._champion.number, "spans": self._known}
+        value = {"champion": self._champion.number, "spans": self._known, "earlier": self._earlier}
         self._spec.store.replace(self._file, json.dumps(value, indent=1) + "\n")
 
     def _drift(self, source: SourceConfig, span: str) -> dict[str, Any]:
@@ -152,7 +159,7 @@ class _Check:
             elif settled is not None:
                 found.append(message)
         self._report.note(f"  drift {span:<16} {counted(ours.rows, 'row')}, {counted(len(found), 'finding')}")
-        return {"rows": ours.rows, "drift": found}
+        return {"rows": ours.rows, "drift": found, "distances": _distances(ours, theirs)}
 
     def _score(self, span: str) -> dict[str, Any]:
         """Hold the champion's metrics on a span against those of its promotion; nothing where no row has a label yet."""
@@ -217,6 +224,14 @@ class _Check:
             self._notes.append(f"requests were not compared: {error.problem}")
             return None
         return [finding["message"] for finding in found["findings"]]
+
+
+def _distances(ours: SplitStatistics, theirs: SplitStatistics) -> dict[str, float]:
+    """The columns that have moved furthest from the champion's train rows, furthest first."""
+    both = {name: (column, theirs.columns[name]) for name, column in ours.columns.items() if name in theirs.columns}
+    apart = {name: drift_distance(*pair) for name, pair in both.items()}
+    known = sorted(((value, name) for name, value in apart.items() if value is not None), reverse=True)
+    return {name: round(value, 4) for value, name in known[:_MOST_DISTANCES]}
 
 
 def span_statistics(source: SourceConfig, span: str, columns: list[Column], monitor: Monitor) -> SplitStatistics:

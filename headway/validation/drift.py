@@ -83,6 +83,16 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
     return shift / float(wide) if wide else 1.0
 
 
+def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
+    """How far two columns are apart, 0 to 1: the greatest change of a value's share for text, the Jensen-Shannon divergence
+    in bits for numbers; None where that cannot be told."""
+    if theirs.type != ours.type or not _flat(ours) or not _flat(theirs) or _absent(ours) == 1 or _absent(theirs) == 1:
+        return None
+    if ours.type == "bytes":
+        return None if ours.text is None or theirs.text is None else l_infinity(ours, theirs)[0]
+    return jensen_shannon(ours, theirs)
+
+
 def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig) -> Iterator[Anomaly]:
     """An anomaly for each common column that differs by more than its limits; `whose` names the champion."""
     if min(ours.rows, theirs.rows) < config.drift.min_rows:

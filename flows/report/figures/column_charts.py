@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from flows.report.figures.drawing import FIRST, SECOND, Strips
 from headway.messages import number
 from headway.statistics.column_statistics import ColumnStatistics
-from headway.validation.drift import jensen_shannon, l_infinity
+from headway.validation.drift import drift_distance
 
 BINS, FEW, _OUTER = 20, 20, (0.01, 0.99)
 """Numbers of few different values have a bar for each; of others the outermost bins hold all that lies beyond."""
@@ -41,11 +41,10 @@ def histograms(pairs: Sequence[Pair], *, name: str) -> list[Markup]:
 
 def distance(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> str:
     """How far a column is from the champion's, as validation measures it; empty where it cannot be told."""
-    if theirs is None or theirs.type != ours.type or ours.shape or not ours.finite or not theirs.finite:
+    if theirs is None or (ours.type == "bytes" and not (_countable(ours) and _countable(theirs))):
         return ""
-    if ours.type == "bytes":
-        return "" if not _countable(ours) or not _countable(theirs) else number(l_infinity(ours, theirs)[0])
-    return number(jensen_shannon(ours, theirs))
+    apart = drift_distance(ours, theirs)
+    return "" if apart is None else number(apart)
 
 
 def _shares(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> tuple[Shares, Shares | None] | None:

@@ -8,7 +8,9 @@ import pytest
 from flows.config.pipeline import read_pipeline
 from flows.production.champion_watch import span_statistics
 from headway.monitor import Monitor
+from headway.registry.registry import Registry
 from headway.schema.columns import Column
+from headway.storage.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +89,16 @@ def test_drift_and_a_champion_that_became_worse_are_alarms(typed, churn, land):
     assert row["span"] == "2024-05" and row["scored"] == 300
     assert any("column 'x' has drifted from version 1" in text for text in row["drift"])
     assert any("has become worse since it was promoted" in text for text in row["decay"])
+    assert row["distances"]["x"] > row["distances"]["c"] and next(iter(row["distances"])) == "x"
+    assert "nothing new to check" in typed("monitor", churn, check=0).stdout
+    # what was found of a champion is kept when another comes, and counts again when it comes back
+    registry = Registry(Store(churn / "store"), "churn")
+    other = registry.publish(registry.version(1).saved_model, registry.version(1).facts)
+    registry.promote(other.number, reason="another")
+    typed("monitor", churn, check=3)
+    kept = json.loads((churn / "store" / "monitor" / "churn.json").read_text())
+    assert kept["champion"] == 2 and [past["champion"] for past in kept["earlier"]] == [1]
+    registry.rollback()
     assert "nothing new to check" in typed("monitor", churn, check=0).stdout
 
 
