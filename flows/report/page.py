@@ -6,28 +6,23 @@ place = write(store, record)               # <store>/runs/<run>.html, whole or n
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from flows.progress.evaluation_tables import interval_text
 from flows.report.curves import training
 from flows.report.headline import headline_of
 from flows.report.material import Material
 from flows.report.origin import again, origin
+from flows.report.rendering import environment, style
 from flows.report.scores import evaluation
 from flows.report.stage_times import what_ran
-from flows.report.view import anchor
 from flows.report.window_data import data
 from headway.messages import counted, duration, number, window_text
 from headway.redaction import redact
 from headway.storage.store import Store
-
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def path_of(store: Store, run: str) -> Path:
@@ -64,28 +59,19 @@ def page(material: Material) -> str:
         origin(material),
         again(material),
     ]
-    html = _template().render(
-        record=record,
-        headline=headline_of(record, verdict),
-        facts=_facts(material, verdict),
-        parts=[part for part in parts if part is not None],
-        style=(_TEMPLATES / "style.css").read_text(encoding="utf-8"),
-        drawn=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    html = (
+        environment()
+        .get_template("report.html")
+        .render(
+            record=record,
+            headline=headline_of(record, verdict),
+            facts=_facts(material, verdict),
+            parts=[part for part in parts if part is not None],
+            style=style(),
+            drawn=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        )
     )
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {"anchor": anchor}
-    return environment.get_template("report.html")
 
 
 def _facts(material: Material, verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
