@@ -29,9 +29,9 @@ from headway.leakage.keys import canonical, key_hashes, key_text
 from headway.leakage.proof import prove as prove_splits
 from headway.leakage.window_proof import IndexedSpan
 from headway.monitor import Monitor
-from headway.sources.base import Chunk
+from headway.sources.base import Chunk, Range
 from headway.sources.discovery.formats_table import open_source
-from headway.tabular.splits import Part, SplitConfig
+from headway.tabular.splits import SPLITS, Part, SplitConfig
 from headway.tabular.stacked import Mask
 
 VERSION = 2
@@ -94,9 +94,10 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
     """The raw files of the window, each with the split of all its rows, if they are in one."""
     for part in request.spans:
-        splits_of_span = {*splits.get(part.request.span, {}).values()}
-        split = next(iter(splits_of_span)) if len(splits_of_span) == 1 else None
-        for name, file in zip(file_names(part.request.files), part.request.files, strict=True):
+        names = splits.get(part.request.span, {})
+        whole = next(iter(names.values())) if len({*names.values()}) == 1 else None
+        of = [names.get(SPLITS[code]) for code in part.request.file_splits()] or [whole] * len(part.request.files)
+        for name, file, split in zip(file_names(part.request.files), part.request.files, of, strict=True):
             yield File(part.request.span, name, file.bytes, file.crc32c, split)
 
 
@@ -111,7 +112,7 @@ def _look(
     for piece in source.ranges(request.files):
         if piece.file != file:
             file, before = piece.file, 0
-        reader = _Finder(request, columns, sorted_hashes)
+        reader = _Finder(request, piece, columns, sorted_hashes)
         types = reader.types(piece)
         for chunk in source.read(piece, reader.names(types), types):
             reader.add(chunk)
@@ -129,8 +130,8 @@ def _look(
 class _Finder(RangeWork):
     """Collects the rows of a range that have a wanted key."""
 
-    def __init__(self, request: IngestRequest, columns: Sequence[str], hashes: Hashes):
-        super().__init__(request, Path())
+    def __init__(self, request: IngestRequest, piece: Range, columns: Sequence[str], hashes: Hashes):
+        super().__init__(request, Path(), piece)
         self.occurrences: list[tuple[tuple[Any, ...], int, str, int, int]] = []
         self._key, self._hashes = columns, hashes
 

@@ -64,7 +64,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         DataError, ConfigError: the range cannot be read, or the request does not fit it.
         OSError, StoreError: `folder` cannot be written.
     """
-    work = RangeWork(request, folder)
+    work = RangeWork(request, folder, piece)
     types = work.types(piece)
     names = work.names(types)
     try:
@@ -114,7 +114,7 @@ class RangeRows:
 
 
 class RangeWork(RangeRows):
-    def __init__(self, request: IngestRequest, folder: Path):
+    def __init__(self, request: IngestRequest, folder: Path, piece: Range):
         super().__init__()
         self._filtered = 0
         self._request, self._folder = request, folder
@@ -125,6 +125,9 @@ class RangeWork(RangeRows):
         """Of the last batch of a wide table: those of the next one are often the same."""
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
+        of = np.array(request.file_splits()[piece.file :], np.int8)
+        self._of_files = of if piece.row_per_file or not len(of) else of[:1]
+        """split.mode: path: the split of each file of the range, which is one, or one for each row."""
         self._notes = KeyIndex(request.split, request.read, request.row_columns())
 
     def types(self, piece: Range) -> dict[str, pa.DataType]:
@@ -147,6 +150,8 @@ class RangeWork(RangeRows):
 
     def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> Assigned:
         """The splits of the rows of a chunk that passed the filters."""
+        if len(self._of_files):
+            return Assigned(self._of_files[at] if len(self._of_files) > 1 else np.repeat(self._of_files, len(at)))
         rows = None
         if self._rows.looks_at_raw and batch.num_rows != chunk.batch.num_rows:
             rows = np.searchsorted(chunk.positions(), at)

@@ -19,9 +19,10 @@ from headway.records.spec import RecordsConfig
 from headway.schema.columns import FURTHER, LABEL, Column, column_yaml, no_column
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
+from headway.sources.discovery.spans import split_name
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
-from headway.tabular.splits import SplitConfig
+from headway.tabular.splits import SplitConfig, split_code
 
 VERSION = 11
 """Raised by whoever changes a byte of what ingest writes for the same request."""
@@ -58,6 +59,17 @@ class IngestRequest(Frozen):
         label = self.label.columns().union(*(config.columns() for config in self.labels.values()))
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
+    def file_splits(self) -> list[int]:
+        """For each file the place of its split in `SPLITS`, with split.mode: path; none with another split.
+
+        Raises:
+            DataError: a path names a split that split.values does not have.
+        """
+        if self.split.mode != "path":
+            return []
+        names = [split_name(self.source, file.path) for file in self.files]
+        return [split_code(self.split, name, where=file.path) for name, file in zip(names, self.files, strict=True)]
+
     def filter_columns(self) -> tuple[Column, ...]:
         """The columns of `read` that `source.where` uses."""
         names = parse(self.source.where).columns if self.source.where is not None else frozenset()
@@ -86,6 +98,7 @@ class IngestRequest(Frozen):
     def key(self) -> dict[str, Any]:
         """The values that the output depends on: checksums, not paths, and the parts of configs that ingest reads."""
         hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
+        splits = self.file_splits()
         return {
             "stage": "ingest",
             "version": VERSION,
@@ -95,7 +108,7 @@ class IngestRequest(Frozen):
             "columns": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in self.read},
             "stored": list(self.stored),
             "label": self.label.model_dump(mode="json"),
-            "split": self.split.at_ingest() | self.split.noted(),
+            "split": self.split.at_ingest() | self.split.noted() | ({"files": splits} if splits else {}),
             "records": self.records.model_dump(mode="json"),
             **({"hashed": hashed} if hashed else {}),
             # in the order in which they are stored

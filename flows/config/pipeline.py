@@ -273,6 +273,10 @@ class Pipeline(Frozen):
             raise ValueError("columns is empty; list some, or say 'columns: auto'")
         if self.split.mode == "time" and not self.source.has_spans:
             raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
+        if self.split.mode == "path" and not self.source.has_splits:
+            raise ValueError("split.mode: path needs {split} in source.path, such as data/{split}/*.csv")
+        if self.source.has_splits and self.split.mode != "path":
+            raise ValueError("{split} in source.path says each file's split: write split: {mode: path}")
         if self.evaluation.item is not None and self.ndcg_at is None:
             raise ValueError(
                 "evaluation.item names what is ranked, and nothing is: set evaluation.ndcg_at or training.ranking"

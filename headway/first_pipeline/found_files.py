@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
-from headway.sources.config import CONVERT, FORMATS, Format, SourceConfig, by_ending
-from headway.sources.discovery.spans import spans
+from headway.sources.config import CONVERT, FORMATS, NAMED, Format, SourceConfig, by_ending
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import ONE_SPAN, spans
+from headway.sources.discovery.spans import files as files_of
 from headway.sources.discovery.window import select_window
 from headway.sources.sniff import format_of
 from headway.sources.text_files import BOM, TextFile
@@ -30,6 +32,13 @@ _DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]))?)?(?!\d)"
 )
 _FOLDERS = re.compile(r"(?<=/)(?:19|20)\d\d/(?:0?[1-9]|1[0-2])(/(?:0?[1-9]|[12]\d|3[01]))?(?=/)")
+SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("eval", "evaluation", "valid", "validation", "val", "dev"), "eval"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""What folders of a ready-made split are called."""
+_READY = re.compile(rf"(?i)(?<=/)({'|'.join(SPLIT_WORDS)})(?=/)")
 _IMAGE = re.compile(FORMATS["images"].pattern)
 
 
@@ -83,6 +92,8 @@ def _of_folder(folder: str) -> dict[str, Any]:
             f"the folder holds no file of a known format; {what}", where=folder, fix="name the file, or a glob of files"
         )
     if 2 * len(by_format.get("images", [])) > len(inside):
+        if (ready := _ready_splits(folder, by_format["images"])) is not None:
+            return {"format": "images", "path": ready}
         tables = [path for format in ("csv", "parquet") for path in by_format.get(format, [])]
         return {"format": "images", "path": _literal(folder), **_image_table(folder, by_format["images"], tables)}
     format, files = max(by_format.items(), key=lambda item: len(item[1]))
@@ -94,9 +105,35 @@ def _of_folder(folder: str) -> dict[str, Any]:
         )
     if len(files) == 1:
         return _described(_literal(files[0]), files[0])
-    path = spans_of(folder, files) or _together(folder, files)
+    ready = _ready_splits(folder, files)
+    if ready is not None and len({tuple(_columns(format, path)) for path in _first_of_each(files)}) > 1:
+        ready = None  # such as a test set whose labels are kept back
+    path = ready or spans_of(folder, files) or _together(folder, files)
     source = _described(path, files[0])
     return source | _gaps(source)
+
+
+def _ready_splits(folder: str, files: list[str]) -> str | None:
+    """The path of files that lie in folders called train, valid, test or the like; None where they do not."""
+    found = [[*_READY.finditer(path[len(folder) :])] for path in files]
+    if any(len(matches) != 1 for matches in found):
+        return None
+    before = {path[len(folder) :][: matches[0].start()] for path, matches in zip(files, found, strict=True)}
+    splits = {SPLIT_WORDS[matches[0][0].lower()] for matches in found}
+    return f"{_literal(folder)}{before.pop()}{{split}}" if len(before) == 1 and {"train"} < splits else None
+
+
+def _first_of_each(files: list[str]) -> list[str]:
+    """The first file of each folder."""
+    return list({path.rpartition("/")[0]: path for path in reversed(files)}.values())
+
+
+def _columns(format: Format, path: str) -> list[str]:
+    """The names of a file's columns; none of a format that does not name them."""
+    if format not in NAMED:
+        return []
+    config = SourceConfig.model_validate(_described(_literal(path), path))
+    return open_source(config).names(files_of(config, ONE_SPAN)[0])
 
 
 def _together(folder: str, files: list[str]) -> str:

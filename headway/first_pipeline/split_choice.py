@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.first_pipeline.column_choices import Choice
+from headway.first_pipeline.found_files import SPLIT_WORDS
 from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Look, Seen
 from headway.leakage.time_range import time_text
@@ -25,6 +26,7 @@ from headway.schema.columns import Column
 from headway.schema_inference.identifiers import words_of
 from headway.schema_inference.split_columns import row_columns
 from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import split_name
 from headway.tabular.coerce import Coerced, coerce, raw_types
 from headway.tabular.label import LabelConfig
 from headway.tabular.row_split import RowSplit
@@ -60,7 +62,9 @@ class SplitChoice:
 def choose_split(
     look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
 ) -> SplitChoice:
-    """The split that fits the data: whole spans, a time, an entity, else the row."""
+    """The split that fits the data: the one that stands ready, whole spans, a time, an entity, else the row."""
+    if look.config.has_splits:
+        return _ready(look)
     if len(look.spans) >= LEAST_SPANS:
         last = max(1, round(len(look.spans) * 0.15))
         config = {"mode": "time"} | ({"eval_spans": last} if last > 1 else {})
@@ -81,6 +85,19 @@ def choose_split(
         key = Choice(entity, choice.type, "key", why)
         return SplitChoice(f"by {entity}: {why}", {"key": entity} | _share(len(values)), {entity: key})
     return _by_row(look, seen, label, facts)
+
+
+def _ready(look: Look) -> SplitChoice:
+    """The split that the folders of the files say. Where nothing is called eval, test judges."""
+    names = sorted({split_name(look.config, file.path) for file in look.files})
+    values = {name: SPLIT_WORDS.get(name.lower(), name) for name in names}
+    if "eval" not in values.values():
+        values = {name: "eval" if split == "test" else split for name, split in values.items()}
+    config: dict[str, Any] = {"mode": "path"}
+    if "test" not in values.values() or any(name != split for name, split in values.items()):
+        config["values"] = values
+    judges = " and ".join(name for name, split in values.items() if split == "eval")
+    return SplitChoice(f"as the files lie in folders: {judges} judges", config)
 
 
 def _share(rows: int) -> dict[str, Any]:

@@ -43,10 +43,10 @@ def copies(files: Sequence[File]) -> Iterator[Anomaly]:
         else:
             within.append(f"{file} of {before}")
     if across:
-        # a header without rows is like any other: a whole span is not an accident
-        spans = {file.span for _, file in across}
+        # a header without rows is like any other: a whole span, or its whole split, is not an accident
         copied = {file for _, file in across}
-        whole = any(all(file in copied for file in files if file.span == span) for span in spans)
+        parts = {(file.span, file.split) for file in copied}
+        whole = any(all(file in copied for file in files if (file.span, file.split) == part) for part in parts)
         message = f"{counted(len(across), 'file')} of one split "
         message += f"{agree(len(across), 'is a byte copy', 'are byte copies')} of "
         message += f"{agree(len(across), 'one', 'files')} of another: "

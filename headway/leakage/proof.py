@@ -75,9 +75,9 @@ class _Prover:
         elif self.config.eval_from is not None:
             self._from_value()
         else:
+            by = f"column {self.config.column!r}" if self.config.column else "the paths of their files"
             self.window.say(
-                f"rows are split by column {self.config.column!r}; keys in two splits were not checked for, because split.key "
-                "is not set"
+                f"rows are split by {by}; keys in two splits were not checked for, because split.key is not set"
             )
         if "group" in self.spans[0].index.keys:
             self._keys("group")
@@ -132,13 +132,17 @@ class _Prover:
         keys = ", ".join(self.config.key)
         if key == "group":
             keep = f"give all rows of a group the same split in {self.config.column!r}"
+            keep = "put all rows of a group into files of one split" if self.config.mode == "path" else keep
             message = f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in "
             message += f"{b}, so their order is scored on groups that the model was trained on{again}"
             fix = f"split by the group: split: {{key: {name}}}"
-            fix += f", or {keep}" if self.config.mode == "column" else ""
+            fix += f", or {keep}" if self.config.mode in ("column", "path") else ""
             self.window.find("warning", "group overlap", f"{a}, {b}", message, fix)
             return
-        if self.config.mode == "column":
+        if self.config.mode == "path":
+            fix = "put all rows of a key into files of one split, or leave {split} out of source.path and use split: "
+            fix += f"{{mode: hash, key: [{keys}]}}"
+        elif self.config.mode == "column":
             fix = f"give all rows of a key the same split in {self.config.column!r}, or use split: {{mode: hash, key: [{keys}]}}"
         elif variants:
             fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"

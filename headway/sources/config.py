@@ -20,6 +20,7 @@ from headway.schema.columns import suggest
 from headway.tabular.expressions import parse
 
 SPAN = "{span}"
+SPLIT = "{split}"
 DATE_PARTS = ("{year}", "{month}", "{day}", "{hour}")
 MAX_CELL_BYTES = 16 << 20
 
@@ -200,7 +201,7 @@ class SourceConfig(Frozen):
     format: Format
     path: str = Field(
         description="a file, a folder or a glob, on a disk or in a bucket (s3://, gs://); {span} stands for the span's "
-        "name, {year}, {month}, {day} and {hour} for the parts of a date"
+        "name, {year}, {month}, {day} and {hour} for the parts of a date, {split} for train, eval or test (split.mode: path)"
     )
     rename: dict[str, str] = Field(
         default_factory=dict, description="{name in the files: name in the pipeline}, such as {price/kg: price_per_kg}"
@@ -250,11 +251,12 @@ class SourceConfig(Frozen):
     @classmethod
     def _one_span(cls, value: str) -> str:
         for part in re.findall(r"\{[^{}]*\}", value):
-            if part not in (SPAN, *DATE_PARTS):
-                hint = suggest(part.lower(), [SPAN, *DATE_PARTS], 0.75)
+            if part not in (SPAN, *DATE_PARTS, SPLIT):
+                hint = suggest(part.lower(), [SPAN, *DATE_PARTS, SPLIT], 0.75)
                 raise ValueError(f"has the placeholder {part}, which is not known; {hint}")
-        if value.count(SPAN) > 1:
-            raise ValueError("has {span} more than once")
+        for part in (SPAN, SPLIT):
+            if value.count(part) > 1:
+                raise ValueError(f"has {part} more than once")
         dated = [part for part in DATE_PARTS if part in value]
         if dated and SPAN in value:
             raise ValueError(f"has both {SPAN} and {dated[0]}")
@@ -267,6 +269,19 @@ class SourceConfig(Frozen):
     def has_spans(self) -> bool:
         """Whether the path has placeholders for spans."""
         return SPAN in self.path or DATE_PARTS[0] in self.path
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether the path says the split of each file."""
+        return SPLIT in self.path
+
+    @model_validator(mode="after")
+    def _one_table(self) -> SourceConfig:
+        if self.has_splits and self.images.table is not None:
+            raise ValueError(
+                "images.table is one for all images, and {split} in path tells files apart: leave out one of them"
+            )
+        return self
 
     def at_ingest(self) -> dict[str, Any]:
         """The part of the config that changes what ingest writes; the location of files does not."""

@@ -3,7 +3,8 @@
     assigned(SplitConfig(key="customer", eval=0.2), batch).codes            # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
 
-Three ways: by hash of a key (the default), by a column (what it says, or from a value of it on), by whole spans. With `mode:
+Four ways: by hash of a key (the default), by a column (what it says, or from a value of it on), by whole spans, or as the
+path of each file says. With `mode:
 time` ingest writes a span unsplit, as "all", and the window decides, so that moving the window ingests nothing again. That no
 key and no time ends up on both sides is not taken on trust: `headway.leakage` proves it on what was written.
 """
@@ -38,12 +39,12 @@ _SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features
 class SplitConfig(Frozen):
     """The config of the split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
 
-    mode: Literal["hash", "time", "column"] = "hash"
+    mode: Literal["hash", "time", "column", "path"] = "hash"
     key: tuple[str, ...] = Field(
         default=(),
         description="mode hash: hash these columns; none: the column with role group, and where there is none the raw "
         "columns that schema.pbtxt lists, without the label's and identifiers, so duplicates stay together. "
-        "mode column: a key in two splits is an error",
+        "mode column and path: a key in two splits is an error",
     )
     unique: bool | tuple[str, ...] = Field(
         default=False, description="columns that no two rows of the window may agree in; true: those of key"
@@ -55,7 +56,9 @@ class SplitConfig(Frozen):
     test_spans: int = Field(default=0, ge=0)
     column: str | None = Field(default=None, description="mode column: holds train, eval or test")
     values: dict[str, Literal["train", "eval", "test"]] | None = Field(
-        default=None, description="mode column: what its values mean, when they are not train, eval and test"
+        default=None,
+        description="mode column and path: what its values, or the names in the place of {split}, mean, when they are not "
+        "train, eval and test",
     )
 
     eval_from: str | None = Field(
@@ -89,14 +92,14 @@ class SplitConfig(Frozen):
                 else f"column: {self.column} needs mode: column"
             )
             raise ValueError(f"{problem}; write split: {{mode: column, column: {self.column or 'NAME'}}}")
-        if self.values is not None and self.mode != "column":
-            raise ValueError("values only mean something with mode: column")
+        if self.values is not None and self.mode not in ("column", "path"):
+            raise ValueError("values only mean something with mode: column or mode: path")
         if self.eval_from is not None and (self.mode != "column" or self.values is not None):
             raise ValueError("eval_from is for mode: column, in place of values")
         if self.test_from is not None and self.eval_from is None:
             raise ValueError("test_from needs eval_from, a lesser value")
         if self.key and self.mode == "time":
-            raise ValueError("a key is for mode: hash or mode: column, and mode is time")
+            raise ValueError("a key is for mode: hash, column or path, and mode is time")
         for what, names in (("key", self.key), ("unique", self.unique if isinstance(self.unique, tuple) else ())):
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"{what} names {', '.join(twice)} twice")
@@ -117,6 +120,8 @@ class SplitConfig(Frozen):
         """The part of the config that decides each row's split."""
         if self.mode == "time":
             return {"mode": "time"}
+        if self.mode == "path":  # what it makes of each file stands beside the file
+            return {"mode": "path"}
         if self.mode == "column":
             begins = {name: value for name in ("eval_from", "test_from") if (value := getattr(self, name)) is not None}
             return {"mode": "column", "column": self.column, "values": self.values, **begins}
@@ -170,6 +175,7 @@ def assigned(
     Raises:
         DataError: mode column, and a value that is not train, eval or test.
     """
+    assert config.mode != "path", "the files say it"
     if config.mode == "time":
         return Assigned(np.zeros(batch.num_rows, np.int8))
     if config.mode == "column":
@@ -186,22 +192,30 @@ def assigned(
 
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     assert config.column is not None
-    meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
     texts = decoded(batch.column(config.column))
     if not pa.types.is_binary(texts.type):
         texts = texts.cast(pa.string()).cast(pa.binary())
     encoded = texts.dictionary_encode()
-    lookup = []
-    for value in (raw.decode("utf-8", "backslashreplace") for raw in encoded.dictionary.to_pylist()):
-        if value not in meaning:
-            raise DataError(
-                f"{value!r} is not train, eval or test",
-                where=f"split column {config.column!r}",
-                fix=f"add it to split.values; known: {', '.join(meaning)}",
-            )
-        lookup.append(SPLITS.index(meaning[value]))
+    values = (raw.decode("utf-8", "backslashreplace") for raw in encoded.dictionary.to_pylist())
+    lookup = [split_code(config, value, where=f"split column {config.column!r}") for value in values]
     _refuse_nulls(config, encoded)
     return np.array(lookup, np.int8)[encoded.indices.to_numpy()] if lookup else np.zeros(batch.num_rows, np.int8)
+
+
+def split_code(config: SplitConfig, name: str, *, where: str) -> int:
+    """The place in `SPLITS` of what a column, or a path, calls a split.
+
+    Raises:
+        DataError: it is none.
+    """
+    meaning: dict[str, Any] = dict(config.values) if config.values else {split: split for split in SPLITS}
+    if name not in meaning:
+        raise DataError(
+            f"{name!r} is not train, eval or test",
+            where=where,
+            fix=f"add it to split.values; known: {', '.join(meaning)}",
+        )
+    return SPLITS.index(meaning[name])
 
 
 def _refuse_nulls(config: SplitConfig, values: pa.Array) -> None:
@@ -320,7 +334,9 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
     """
     if config.mode != "time":
         parts: dict[str, list[Part]] = {name: [(span, name) for span in spans] for name in SPLITS}
-        if (config.mode == "hash" and config.test == 0.0) or (config.eval_from and config.test_from is None):
+        by_hash = config.mode == "hash" and config.test == 0.0
+        by_value = config.values is not None and "test" not in config.values.values()
+        if by_hash or by_value or (config.eval_from and config.test_from is None):
             parts["test"] = []
         return parts
     holdout_spans = config.eval_spans + config.test_spans

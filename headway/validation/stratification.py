@@ -227,6 +227,8 @@ def _differs(
     fix = "nothing to do, unless metrics on such an eval split do not tell about future data"
     if split.mode == "column":
         fix = f"check how column {split.column!r} was filled"
+    elif split.mode == "path":
+        fix = "check how the rows were divided into files"
     elif not by_time:
         fix = "check keys with very many rows; another split.salt assigns them to other splits"
     message = f"the label of {name} is distributed differently than in train: {what} {theirs} in {name} and {ours} in "

@@ -41,8 +41,9 @@ def window(tmp_path):
             (tmp_path / "raw" / span).mkdir(parents=True, exist_ok=True)
             for name, content in found.items():
                 (tmp_path / "raw" / span / name).write_text("\n".join(["k,t,x,y", *content]) + "\n")
+            name = "{span}/{split}.csv" if split.mode == "path" else "{span}"
             source = SourceConfig(
-                format="csv", path=str(tmp_path / "raw" / "{span}"), where=where, csv=CsvConfig(range_bytes=range_bytes)
+                format="csv", path=str(tmp_path / "raw" / name), where=where, csv=CsvConfig(range_bytes=range_bytes)
             )
             request = IngestRequest(
                 span=span,
@@ -317,6 +318,17 @@ def test_an_eval_month_that_is_a_byte_copy_of_train_is_an_error_by_time(window):
     result = window(by, columns=columns, d=same, e={"x.csv": same})
     [found] = result["anomalies"]
     assert (found["severity"], found["kind"]) == ("error", "duplicate rows") and "leave it out" in found["fix"]
+
+
+def test_a_key_in_files_of_two_splits_and_a_split_that_is_a_copy_are_errors(window):
+    by = SplitConfig(mode="path", key="k")
+    result = window(by, a={"train.csv": rows(range(30)), "eval.csv": rows(range(29, 40))})
+    [found] = apart(result)
+    assert found["kind"] == "key overlap" and "train.csv row 30" in found["message"] and "{split}" in found["fix"]
+    result = window(SplitConfig(mode="path"), b={"train.csv": rows(range(30)), "eval.csv": rows(range(30))})
+    assert "rows are split by the paths of their files" in result["says"][0]
+    copied = [found for found in result["anomalies"] if found["kind"] == "duplicate rows"]
+    assert [(found["severity"], found["where"]) for found in copied] == [("error", "eval, train")]
 
 
 def test_copies_within_one_split_count_twice_and_that_is_reported(window):

@@ -85,8 +85,9 @@ def fit(
     config, builder = _model(model)
     settings = load(TrainingConfig, {} if training == "auto" else training, where="training")
     given = None if split is None else load(SplitConfig, split, where="split")
-    if given is not None and given.mode == "time":
-        raise ConfigError("rows of one table have no spans", where="split.mode", fix="split by hash, or by a column")
+    if given is not None and given.mode in ("time", "path"):
+        what = "spans" if given.mode == "time" else "files of their own"
+        raise ConfigError(f"rows of one table have no {what}", where="split.mode", fix="split by hash, or by a column")
     if ":" in task or (settings.loss is not None and ":" in settings.loss):
         problem = "a task or a loss of your own is a file beside a pipeline"
         raise ConfigError(problem, where="task" if ":" in task else "training.loss", fix="headway run trains with it")

@@ -4,7 +4,8 @@
     found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
 
 In a path, {span} stands for any name; {year}, {month}, {day} and {hour} for the parts of a date, and the span is then
-called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. What a placeholder,
+called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. {split} stands for
+any name too, and tells no spans apart: `split_name` says what it is in a file's path. What a placeholder,
 a wildcard or a folder stands for is hidden when it begins with "." or "_", at any depth; what the path itself names is not.
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 from headway.errors import ConfigError, DataError
 from headway.messages import some
 from headway.sources.base import InputFile
-from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
+from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SPLIT, SourceConfig
 from headway.sources.discovery.window import parse_date
 from headway.sources.text_files import Quotes
 from headway.storage import filesystem as storage
@@ -31,7 +32,7 @@ ONE_SPAN = "all"
 """The span of a source whose path tells none apart."""
 _FAR_BYTES, _NEAR_BYTES = 4 << 20, 512 << 10
 """Read at a time for a checksum: a request to a bucket, or what stays in the processor's cache."""
-_PLACE = re.compile(r"\{(span|year|month|day|hour)\}")
+_PLACE = re.compile(r"\{(span|year|month|day|hour|split)\}")
 _DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
 _SEPARATORS = ("", "-", "-", "T")
 _MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
@@ -78,6 +79,13 @@ def _name(match: re.Match[str]) -> str | None:
     return None if parse_date(name) is None else name
 
 
+def split_name(config: SourceConfig, path: str) -> str:
+    """What {split} of the source's path stands for in the path of one of its files."""
+    match = re.match(_regex(config.path) + r"(?:/.*)?$", path)
+    assert match is not None, path
+    return match["split"]
+
+
 def _regex(text: str) -> str:
     """A regular expression for a path's pattern, with a group for each placeholder."""
     parts, names = [], set[str]()
@@ -112,15 +120,16 @@ def _regex_of_glob(text: str) -> str:
 
 def patterns(config: SourceConfig, span: str) -> Iterator[str]:
     """The globs of a span's files. A month may be written 1 or 01 in a path."""
+    path = config.path.replace(SPLIT, "*")
     if not config.has_spans:
-        yield config.path
-    elif SPAN in config.path:
-        yield config.path.replace(SPAN, glob.escape(span))
+        yield path
+    elif SPAN in path:
+        yield path.replace(SPAN, glob.escape(span))
     else:
         values = re.split("[-T]", span)
-        if len(values) != sum(part in config.path for part in DATE_PARTS):
+        if len(values) != sum(part in path for part in DATE_PARTS):
             return
-        padded = short = config.path
+        padded = short = path
         for part, value in zip(DATE_PARTS, values, strict=False):
             padded = padded.replace(part, value)
             short = short.replace(part, value if part == DATE_PARTS[0] else str(int(value)))

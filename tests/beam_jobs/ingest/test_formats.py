@@ -12,6 +12,7 @@ from PIL import Image
 
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.ingest.stage import ingest
+from beam_jobs.runners.config import RunnerConfig
 from headway.monitor import Monitor
 from headway.records import wire
 from headway.records.spec import RecordsConfig
@@ -165,3 +166,33 @@ def test_a_bad_line_and_a_bad_cell_of_json_lines_stand_in_the_quarantine(tmp_pat
         (8, "id", "x"),
     ]
     assert "at byte" in rejected[0]["reason"] and "at byte" in rejected[1]["reason"]
+
+
+def test_files_keep_the_split_that_their_path_says(request_for, write_csv, rows_of, tmp_path):
+    write_csv(30, "train/a.csv")
+    root = write_csv(20, "eval/b.csv", first=30).parents[1]
+    request = request_for(root / "{split}" / "*.csv", split=SplitConfig(mode="path"), range_bytes=1024)
+    result = ingest(request, tmp_path / "out", Monitor(), runner=RunnerConfig(workers=1))
+    assert {row["id"] for row in rows_of(tmp_path / "out", result, "train")} == set(range(30))
+    assert {row["id"] for row in rows_of(tmp_path / "out", result, "eval")} == set(range(30, 50))
+
+
+def test_images_keep_the_split_and_the_label_of_their_folders(tmp_path, rows_of):
+    for split, kind, grey in (("train", "a", 1), ("train", "b", 2), ("test", "a", 3)):
+        folder = tmp_path / "images" / split / kind
+        folder.mkdir(parents=True)
+        Image.new("L", (2, 2), grey).save(folder / f"{grey}.png")
+    source = SourceConfig(format="images", path=str(tmp_path / "images" / "{split}"))
+    request = IngestRequest(
+        span="all",
+        files=files(source, "all"),
+        source=source,
+        read=(Column(name="label", type="bytes", nullable=True), Column(name="path", type="bytes", nullable=True)),
+        stored=("path",),
+        label=LabelConfig(column="label"),
+        split=SplitConfig(mode="path"),
+    )
+    result = ingest(request, tmp_path / "out", Monitor(), runner=RunnerConfig(workers=1))
+    for split, rows in (("train", [b"a/1.png", b"b/2.png"]), ("test", [b"a/3.png"])):
+        found = rows_of(tmp_path / "out", result, split)
+        assert [row["path"] for row in found] == rows and [row["label"] for row in found] == [p[:1] for p in rows]

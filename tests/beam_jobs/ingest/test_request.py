@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
 
@@ -50,3 +50,15 @@ def test_the_key_rests_on_content_not_on_places(request_for, write_csv, tmp_path
     assert request_for(path).key() != request_for(write_csv(6)).key()
     assert request_for(path).key() != request_for(path, where="x > 1").key()
     assert request_for(path).key() != request_for(path, range_bytes=2048).key()
+
+
+def test_the_path_of_a_file_says_its_split(request_for, write_csv):
+    write_csv(3, "2013/train/a.csv")
+    root = write_csv(2, "2013/valid/b.csv").parents[2]
+    split = SplitConfig(mode="path", values={"train": "train", "valid": "eval"})
+    request = request_for(root / "{span}" / "{split}" / "*.csv", split=split)
+    assert request.span == "2013" and request.file_splits() == [0, 1]
+    swapped = SplitConfig(mode="path", values={"train": "eval", "valid": "train"})
+    assert request.key() != request_for(root / "{span}" / "{split}" / "*.csv", split=swapped).key()
+    with pytest.raises(DataError, match=r"b\.csv: 'valid' is not train, eval or test"):
+        request_for(root / "{span}" / "{split}" / "*.csv", split=SplitConfig(mode="path")).key()

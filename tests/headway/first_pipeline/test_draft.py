@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -226,3 +227,22 @@ def test_spans_are_judged_on_the_last(tmp_path):
     assert draft_of(source, look, label_of("y", look.names)).split.config == {"mode": "time"}
     (tmp_path / "sales-2013-03.csv").unlink()
     assert found_source(str(tmp_path))["gaps"] == "allow"
+
+
+def test_folders_called_train_and_test_are_the_split_unless_the_test_labels_are_kept_back(tmp_path):
+    for split, header in (("Train", "x,y"), ("val", "x,y"), ("test", "x,y")):
+        (tmp_path / "d" / split).mkdir(parents=True)
+        (tmp_path / "d" / split / "a.csv").write_text("\n".join([header, *(f"{i}.5,{i % 2}" for i in range(50))]))
+    source, look = look_at(found_source(str(tmp_path / "d")))
+    draft = draft_of(source, look, label_of("y", look.names))
+    assert source["path"] == str(tmp_path / "d" / "{split}") and draft.rows == 150
+    values = {"Train": "train", "test": "test", "val": "eval"}
+    assert draft.split.config == {"mode": "path", "values": values} and "val judges" in draft.split.text
+    shutil.rmtree(tmp_path / "d" / "val")
+    source, look = look_at(found_source(str(tmp_path / "d")))
+    assert draft_of(source, look, label_of("y", look.names)).split.config["values"] == {
+        "Train": "train",
+        "test": "eval",
+    }
+    (tmp_path / "d" / "test" / "a.csv").write_text("x\n1.5\n")
+    assert "{split}" not in found_source(str(tmp_path / "d"))["path"]
