@@ -132,7 +132,7 @@ class _Unbounded(ValueError):
 def _loaded(text: str) -> Any:
     """Load a YAML text, unless it is nested too deeply or its aliases expand to too many values."""
     try:
-        value = yaml.load(text, Loader=_UniqueKeyLoader)
+        value = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
     except RecursionError:
         raise _Unbounded("nested too deeply") from None
     stack, values = [(value, 0)], 0

@@ -6,24 +6,32 @@
 
 What is hidden:
 
-    user and password in a URL               shown as ***
-    ${NAME}, where NAME looks like a secret  (KEY, SECRET, TOKEN, PASS, PWD, CRED, AUTH, SAS) from 4 characters on
-    any other ${NAME}                        from 8 characters on, as a word of its own, unless it is a number or a date
+    user and password in a URL                    shown as ***, as is what follows `Authorization:` and `Bearer`
+    a parameter or field of a secret's name       ?sig=..., &X-Amz-Signature=..., ;AccountKey=..., password=...: shown as ***
+    ${NAME}, where NAME looks like a secret       (KEY, SECRET, TOKEN, PASS, PWD, CRED, AUTH, SAS) from 4 characters on
+    any other ${NAME}                             from 8 characters on, as a word of its own, unless it is a number or a date
+    variables of the environment, used or not,    from 8 characters on, unless it is a path, a number or a date
+      whose NAME ends as a secret's does,
+      and passwords in URLs that others hold
 
-A value is shown as the ${NAME} that it stood for, also where it stands percent-encoded or escaped. Shorter values are
-shown: a text without every "1" would say nothing.
+A value is shown as the ${NAME} that it stood for, also where it stands percent-encoded, escaped, or in base64. Shorter values
+are shown: a text without every "1" would say nothing. `protect` begins it, first thing in every process of Headway's.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import html
 import json
 import logging
+import os
 import re
 import sys
 import threading
 import traceback
 import urllib.parse
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import TracebackType
 from typing import Any, TypeVar
@@ -31,30 +39,83 @@ from typing import Any, TypeVar
 Error = TypeVar("Error", bound=BaseException)
 
 _SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASS|PWD|CRED|AUTH|(^|_)SAS(_|$)", re.IGNORECASE)
+_NAMED_SECRET = re.compile(
+    r"(KEY|SECRET|TOKEN|PASS|PASSWORD|PASSWD|PASSPHRASE|PWD|CREDENTIAL|CRED|AUTH|(^|_)SAS|(^|_)PAT)S?"
+    r"(_(ID|STRING|VALUE|JSON|BASE64|\d+))*",
+    re.IGNORECASE,
+)
+"""How the name of a variable ends that holds a secret: PGPASSWORD, AWS_ACCESS_KEY_ID; not GIT_AUTHOR_NAME, AUTH_MODE."""
 _SECRET_LENGTH, _LENGTH = 4, 8
 _HARMLESS = re.compile(r"[\d\s.,:/_+TZ-]*")
 """Numbers, dates and times."""
 # a password may hold a slash; what stands before the first one may be a host and a port
 USERINFO = re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/@:'\"]+:(?!\d+/)[^\s@'\"]*|[^\s/@'\"]*)@")
+_PARAMETER = re.compile(
+    r"""((?:^|[?&;,\s"'({\[])[\w.-]*(?:password|passwd|pwd|secret|token|api_?key|access_?key|account_?key)"""
+    r"""|[?&;](?:sig|key|auth|code|sas|x-\w+-signature|x-\w+-credential))(=)(?!\*\*\*)[^\s&;,"'(){}\[\]<>]{4,}""",
+    re.IGNORECASE,
+)
+"""A parameter of a query, or a field of a connection string, whose name says that its value is a secret."""
+_HEADER = re.compile(
+    r"""(\bauthorization["']?\s*[:=,]\s*["']?(?:(?:basic|bearer|digest|token)\s+)?|\bbearer\s+)(?!\*\*\*)[A-Za-z0-9+/._~=:-]{8,}""",
+    re.IGNORECASE,
+)
 _hidden: dict[str, re.Pattern[str]] = {}
 """By ${NAME}: how its value looks in a text; the longest value first."""
 _values: dict[str, str] = {}
+_secrets: set[str] = set()
+"""The names of those that are hidden wherever they stand, and in answers that programs work with too."""
 
 
-def remember(name: str, value: str) -> None:
-    """Hide the value of the environment variable `name` from now on, if it is long enough to be recognized."""
-    secret = _SECRET_NAME.search(name) is not None
+def remember(name: str, value: str, *, secret: bool | None = None) -> None:
+    """Hide the value of the environment variable `name` from now on, if it is long enough to be recognized.
+
+    Args:
+        secret: whether it is one; None: as the name says.
+    """
+    secret = _SECRET_NAME.search(name) is not None if secret is None else secret
     if len(value) < (_SECRET_LENGTH if secret else _LENGTH) or (not secret and _HARMLESS.fullmatch(value)):
         return
     if _values.get(name) == value:
         return
     _values[name] = value
-    forms = {value, urllib.parse.quote(value, safe=""), urllib.parse.quote(value), urllib.parse.unquote(value)}
-    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+    (_secrets.add if secret else _secrets.discard)(name)
+    whole = [value, *(part for part in _passwords(value) if len(part) >= _LENGTH)] if secret else [value]
+    forms = set[str]()
+    for part in whole:
+        forms |= {part, urllib.parse.quote(part, safe=""), urllib.parse.quote(part), urllib.parse.unquote(part)}
+        forms |= {json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1], repr(part)[1:-1]}
+        forms |= {html.escape(part), html.escape(part).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")}
+    if secret and len(value) >= _LENGTH:
+        forms.add(base64.b64encode(value.encode("utf-8", "surrogateescape")).decode().rstrip("="))
     pattern = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True) if form)
     _hidden[name] = re.compile(pattern if secret else rf"(?<!\w)(?:{pattern})(?!\w)")
     for earlier in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
         _hidden[earlier] = _hidden.pop(earlier)
+
+
+def _passwords(value: str) -> Iterator[str]:
+    """The secrets within a value: the password of a URL or of user:password, the keys of a connection string."""
+    if match := USERINFO.search(value):
+        yield match[0][len(match[1]) : -1].partition(":")[2]
+    elif re.fullmatch(r"[\w.@-]+:[^/\s]\S*", value):
+        yield value.partition(":")[2]
+    for match in _PARAMETER.finditer(value):
+        yield match[0][match.end(2) - match.start() :]
+
+
+def _remember_environment(environ: Mapping[str, str]) -> None:
+    """Hide the secrets of the environment, whether or not a pipeline names them."""
+    for name, value in environ.items():
+        if len(value) < _LENGTH or _HARMLESS.fullmatch(value):
+            continue
+        if re.search(rf"(?:{_NAMED_SECRET.pattern})$", name, re.IGNORECASE):
+            if value[0] not in "/~.{[":  # a path, as in SSH_AUTH_SOCK, or a structure
+                remember(name, value, secret=True)
+            continue
+        for number, password in enumerate(part for part in _passwords(value) if len(part) >= _LENGTH):
+            if "://" in value or "=" in value:  # host:port and the like are no secrets
+                remember(name if not number else f"{name}_{number}", password, secret=True)
 
 
 def redact(text: str, *, secrets_only: bool = False) -> str:
@@ -65,10 +126,14 @@ def redact(text: str, *, secrets_only: bool = False) -> str:
             whose paths have to be the real ones.
     """
     for name, pattern in list(_hidden.items()):
-        if secrets_only and not _SECRET_NAME.search(name):
+        if secrets_only and name not in _secrets:
             continue
         text = pattern.sub(lambda _, name=name: f"${{{name}}}", text)  # type: ignore[misc]
-    return USERINFO.sub(r"\1***@", text) if "@" in text else text
+    if "@" in text:
+        text = USERINFO.sub(r"\1***@", text)
+    if "=" in text:
+        text = _PARAMETER.sub(r"\1\2***", text)
+    return _HEADER.sub(r"\1***", text)
 
 
 def redacted(value: Any, *, secrets_only: bool = False) -> Any:
@@ -104,11 +169,17 @@ def forget() -> None:
     """Hide only what is in URLs from now on; for tests."""
     _hidden.clear()
     _values.clear()
+    _secrets.clear()
+
+
+def protect() -> None:
+    """Hide the secrets that stand in the environment now; redact the log records, and what Python prints of an uncaught error."""
+    _remember_environment(os.environ)
+    _install()
 
 
 @cache
-def protect() -> None:
-    """Redact the log records, and what Python prints of an uncaught error."""
+def _install() -> None:
     before, before_threads, make = sys.excepthook, threading.excepthook, logging.getLogRecordFactory()
 
     def printed(kind: Any, error: BaseException | None, trace: TracebackType | None) -> bool:

@@ -109,6 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from headway.errors import HeadwayError
     from headway.process import own, quiet_libraries
+    from headway.redaction import protect
+
+    protect()
 
     if arguments is None:  # this process is ours
         own()

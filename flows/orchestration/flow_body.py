@@ -39,12 +39,11 @@ from prefect.states import Completed, Failed, State
 from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
-from flows.orchestration import access
 from flows.orchestration.deploying.plan import resource
 from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.run_log import RunLog, without_tracebacks
 from headway.errors import Cancelled, ConfigError, HeadwayError
-from headway.redaction import protect, redact, remember, scrub
+from headway.redaction import protect, redact, redacted, scrub
 
 PipelinePath = Annotated[str, Field(min_length=1)]
 Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^\d+[hdwmy]$")] | None
@@ -86,7 +85,6 @@ def flow_body(
         failed: told of an error, before the state is made of it.
     """
     protect()
-    remember(access.CLIENT, os.environ.get(access.CLIENT, ""))
     stops = StopRequests(str(flow_run.id), threading.Event())
     report: RunLog | None = None
     name = Path(pipeline).stem
@@ -123,7 +121,7 @@ def tell(event: str, pipeline: str, facts: Mapping[str, Any]) -> None:
     emit_event(
         event,
         {"prefect.resource.id": resource(pipeline), "prefect.resource.name": pipeline},
-        payload=dict(facts),
+        payload=redacted(dict(facts)),
     )
 
 

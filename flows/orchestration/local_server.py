@@ -27,6 +27,7 @@ from flows.orchestration import access
 from flows.orchestration.processes import FOLDER_VARIABLE, Daemon, Processes, end
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
+from headway.redaction import protect, redact
 
 POOL = "headway"
 DEPLOYMENT = "retrain/flights"
@@ -157,7 +158,7 @@ def _deploy(place: Place, env: dict[str, str]) -> None:
     command = [*_PYTHON, "flows.launcher", *deploy]
     done = subprocess.run(command, env=env, cwd=place.root, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = "".join(f"\n  | {line}" for line in (done.stdout + done.stderr).splitlines()[-15:])
+        last = "".join(f"\n  | {line}" for line in redact(done.stdout + done.stderr).splitlines()[-15:])
         raise HeadwayError(f"the deployments were refused:{last}", where=str(place.root / "prefect.yaml"))
 
 
@@ -198,6 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("what", choices=["start", "stop"])
     parser.add_argument("--port", type=int, help=f"of the server (default: ${PORT_VARIABLE}, or 4200)")
     options = parser.parse_args(arguments)
+    protect()
     try:
         port = options.port or _port(os.environ.get(PORT_VARIABLE) or "4200")
         place = Place(Path.cwd(), port)

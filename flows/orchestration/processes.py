@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headway.errors import StoreError
+from headway.redaction import redact
 from headway.storage.atomic_io import replace_text
 from headway.storage.process_identity import alive, place, started
 
@@ -90,7 +91,7 @@ def enlist(environ: Mapping[str, str]) -> None:
 
 
 class Outliving:
-    """A text stream whose writes do not fail once its reader is gone: the text is dropped.
+    """A text stream whose writes hide secrets, and do not fail once its reader is gone: the text is dropped.
 
     A flow run prints into a pipe that its worker reads. When the worker dies the pipe breaks, and the next line printed
     would end the run: rich, which Prefect prints with, raises SystemExit. The log on Prefect's server still gets every line.
@@ -101,7 +102,7 @@ class Outliving:
 
     def write(self, text: str) -> int:
         try:
-            return self._inner.write(text)
+            self._inner.write(redact(text))
         except BrokenPipeError:
             self._let_go()
         return len(text)

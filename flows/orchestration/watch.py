@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flows.orchestration.processes import FOLDER_VARIABLE, Processes
+from headway.redaction import protect
 
 WITHIN_SECONDS = 90.0
 PENDING_SECONDS = 120.0
@@ -163,6 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--within", type=float, default=WITHIN_SECONDS, help="seconds without a heartbeat (90)")
     parser.add_argument("--pending", type=float, default=PENDING_SECONDS, help="seconds Pending (120)")
     options = parser.parse_args(arguments)
+    protect()
     os.environ["PREFECT_CLIENT_MAX_RETRIES"] = "1"  # an outage is to be seen, not waited out inside of a request
 
     import httpx

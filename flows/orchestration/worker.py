@@ -30,6 +30,7 @@ from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from flows.orchestration.deployments import workers
 from headway.messages import counted
+from headway.redaction import protect
 
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
@@ -154,6 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
     options = parser.parse_args(arguments)
+    protect()
     name = options.name or free_name(_workers(options.pool), socket.gethostname())
     worker = Worker(work_pool_name=options.pool, name=name, limit=options.limit)
     asyncio.run(serve(worker, options.grace))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import google_crc32c
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import DataError, StoreError
@@ -29,11 +30,23 @@ TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 _BLOCK = 4 << 20
 
 
+def is_inside(path: str) -> bool:
+    """Whether a relative path with forward slashes stays in its folder, on every system: no part is empty, "." or ".."."""
+    return not any(part in ("", ".", "..") for part in path.split("/")) and not re.search(r"[\\\x00]|^[A-Za-z]:", path)
+
+
 class FileEntry(Frozen):
     path: str
     """Relative to the manifest, with forward slashes."""
     bytes: int
     crc32c: str
+
+    @field_validator("path")
+    @classmethod
+    def _stays_inside(cls, value: str) -> str:
+        if not is_inside(value):
+            raise ValueError(f"{value!r} leads out of the output's folder")
+        return value
 
 
 class Counts(Frozen):

@@ -173,7 +173,12 @@ class Bucket:
 
         Args:
             check: looks at its bytes and crc32c; it is read again where this raises an OSError.
+
+        Raises:
+            StoreError: its name leads out of the bucket's folder on a disk.
         """
+        if not manifest.is_inside(key):
+            raise StoreError("the name of this object leads out of the store", where=self.name(key), fix="delete it")
 
         def action() -> bool:
             with path.open("wb") as out:

@@ -66,7 +66,14 @@ class Store:
                     ) from None
 
     def output(self, stage: str, fingerprint: str) -> Path:
-        """The folder of an output, made or not."""
+        """The folder of an output, made or not.
+
+        Raises:
+            StoreError: a name, from a record that was changed by hand, leads out of the store.
+        """
+        for name in (stage, fingerprint):
+            if "/" in name or not manifests.is_inside(name):
+                raise StoreError(f"{name!r} is not the name of an output", where=self.name, fix="headway verify")
         return self.stages / stage / fingerprint
 
     def find(self, stage: str, fingerprint: str) -> Manifest | None:

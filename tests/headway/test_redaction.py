@@ -48,6 +48,60 @@ def test_userinfo_of_urls_is_hidden(url, shown):
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://a.blob/x?sv=2020&sig=ab%2Fcd&se=1", "https://a.blob/x?sv=2020&sig=***&se=1"),
+        ("?X-Amz-Credential=AKIA%2F1&X-Amz-Signature=0123456789", "?X-Amz-Credential=***&X-Amz-Signature=***"),
+        ("AccountName=a;AccountKey=Zm9vYmFy==;x", "AccountName=a;AccountKey=***;x"),
+        ("{'Authorization': 'Basic aGVhZHdheTphYmM='}", "{'Authorization': 'Basic ***'}"),
+        ("authorization: Bearer ey.Jhb-Gci.x", "authorization: Bearer ***"),
+        ("host=h password=hunter22 user=u", "host=h password=*** user=u"),
+        ("loss=0.1234 monkey=banana key=value tokens=12345", "loss=0.1234 monkey=banana key=value tokens=12345"),
+        ("a bearer of news, label: token == 'abcdef'", "a bearer of news, label: token == 'abcdef'"),
+    ],
+)
+def test_secrets_that_no_variable_holds_are_known_by_what_stands_before_them(text, shown):
+    assert redact(text) == shown
+    assert redact(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("PGPASSWORD", "a-long-password", "a-long-password"),
+        ("AWS_SECRET_ACCESS_KEY", "a-long/key+x", urllib.parse.quote("a-long/key+x", safe="")),
+        ("PREFECT_API_AUTH_STRING", "headway:a-long-password", "a-long-password"),
+        ("PREFECT_API_AUTH_STRING", "headway:a-long-password", "aGVhZHdheTphLWxvbmctcGFzc3dvcmQ="),
+        ("DATABASE", "postgresql://me:a-long-password@db/x", "a-long-password"),
+        ("STORAGE", "AccountName=a;AccountKey=a-long-password;x", "a-long-password"),
+        ("API_KEY", "a<long>'key'", "a&lt;long&gt;&#39;key&#39;"),
+    ],
+)
+def test_secrets_of_the_environment_are_hidden_whether_or_not_a_pipeline_names_them(monkeypatch, name, value, part):
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # it holds the values
+    monkeypatch.setenv(name, value)
+    redaction.protect()
+    assert redact(f"what {part} says", secrets_only=True).replace("}=", "}") == f"what ${{{name}}} says"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PWD", "/home/somebody"),
+        ("SSH_AUTH_SOCK", "/run/agent/1"),
+        ("GIT_AUTHOR_NAME", "Somebody Else"),
+        ("AUTH_MODE", "production"),
+        ("ONE_TIME_KEY", "20130101-10"),
+        ("PROXY", "127.0.0.1:8080"),
+    ],
+)
+def test_other_variables_of_the_environment_are_left_alone(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    redaction.protect()
+    assert redact(f"what {value} says") == f"what {value} says"
+
+
+@pytest.mark.parametrize(
     ("name", "value", "hidden"),
     [
         ("TOKEN", "abcd", True),
