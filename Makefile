@@ -48,7 +48,7 @@ test: $(STAMP) ## the tests
 	$(PYTEST) -n 3 --dist loadfile -m "not chaos and not flink and not browser"
 
 chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
-	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos
+	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos -p tests.chaos.table
 
 $(STAMP)-browser: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'

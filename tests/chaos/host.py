@@ -1,0 +1,208 @@
+"""The topology of infra/one_host.py for the tests of faults: PostgreSQL, a Prefect server on it, the watch and workers.
+
+    host = Host(folder)
+    host.up()                                 # again: starts what was killed
+    run = host.start("retrain/churn")         # a flow run of a deployment
+    host.kill("server")
+    host.ended(run)                           # the flow run as the server has it, once it has ended
+    host.down()
+
+It belongs to a test session: its folder, its ports and its PREFECT_HOME are its own, and it ends nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from beam_jobs.runners.job_server import free_port
+from flows.orchestration.processes import Daemon, Processes
+from headway.storage.process_identity import alive
+
+ROOT = Path(__file__).parents[2]
+FINAL = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
+TRUE_WITHIN = 120.0
+"""Seconds after a fault within which the server has to say what is true of a run."""
+
+
+def _script(path: str) -> Any:
+    """A script of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def until(true: Callable[[], Any], seconds: float = TRUE_WITHIN, about: Callable[[], Any] = lambda: None) -> Any:
+    """Wait until `true()` is, and return its value; fails with `about()` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := true()):
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {about()}"
+        time.sleep(0.1)
+    return value
+
+
+class Host:
+    """See the module.
+
+    Args:
+        folder: an empty folder, which holds everything but the database's files.
+        workers: how many workers poll the pool `headway`.
+    """
+
+    def __init__(self, folder: Path, workers: int = 1):
+        self.folder, self._workers, self.port = folder, workers, free_port()
+        self.home = folder / ".headway" / "prefect"
+        self.database = _script("infra/postgres.py").Postgres(self.home)
+        self.processes = Processes(self.home / "flow-runs")
+        self._client, self._csrf = uuid.uuid4().hex, ""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (folder / "prefect.yaml").write_text("deployments: []\n")
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+        self._bare = ours | {
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "NO_PROXY": "127.0.0.1",
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        }
+
+    def up(self) -> None:
+        """Start what does not run."""
+        self._typed_script("up", "--port", self.port, "--workers", self._workers)
+
+    def down(self) -> None:
+        """Stop everything, and remove the database."""
+        self._typed_script("down", "--remove")
+
+    def _typed_script(self, *arguments: object) -> None:
+        command = [sys.executable, "-P", str(ROOT / "infra" / "one_host.py"), *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self._bare, capture_output=True, text=True, timeout=280, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which somebody types commands."""
+        return self._bare | {
+            "PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api",
+            "PREFECT_API_AUTH_STRING": self._login(),
+            "PREFECT_HOME": str(self.folder / "client"),
+        }
+
+    def headway(self, *arguments: object, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Type a headway command."""
+        command = [sys.executable, "-P", "-m", "flows.cli", *map(str, arguments)]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=250, check=False)
+        assert check is None or done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    # --- processes
+
+    def daemon(self, name: str) -> Daemon:
+        """server, watch, worker, worker-2, ..."""
+        return Daemon(self.home, name)
+
+    def pid(self, name: str) -> int | None:
+        """The pid of a daemon; None while it is dead."""
+        return self.daemon(name).pid()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a daemon: to all of the server's processes, to the worker's own alone."""
+        daemon = self.daemon(name)
+        pid = daemon.pid()
+        assert pid is not None, f"{name} is dead already"
+        for member in daemon._members() if name == "server" else [pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, number)
+        if number == signal.SIGKILL:
+            until(lambda: not alive(pid), 10)
+
+    def kill_database(self) -> None:
+        """SIGKILL to PostgreSQL's first process; the others end when they see it."""
+        pid = int((self.database.data / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid), 10)
+
+    def engine(self, run: str) -> int | None:
+        """The flow run's process, while it lives."""
+        return self.processes.pids().get(run)
+
+    # --- the API
+
+    def _login(self) -> str:
+        return (self.home / "auth").read_text().strip()
+
+    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        """One request, answered in JSON; an httpx.HTTPError where the server is away or refuses."""
+        method = method or ("GET" if body is None else "POST")
+        user, _, password = self._login().partition(":")
+        address = f"http://127.0.0.1:{self.port}/api"
+        with httpx.Client(auth=(user, password), timeout=30, trust_env=False) as client:
+            headers = {}
+            if method != "GET":
+                token = client.get(f"{address}/csrf-token", params={"client": self._client}).raise_for_status().json()
+                headers = {"Prefect-Csrf-Client": self._client, "Prefect-Csrf-Token": token["token"]}
+            answer = client.request(method, address + path, json=body, headers=headers).raise_for_status()
+        return answer.json() if answer.content else None
+
+    def healthy(self) -> bool:
+        """Whether the server answers."""
+        with contextlib.suppress(httpx.HTTPError):
+            return bool(self.ask("/health"))
+        return False
+
+    def start(self, deployment: str, **parameters: Any) -> str:
+        """Start a flow run of a deployment (retrain/churn); its id."""
+        id = self.ask(f"/deployments/name/{deployment}")["id"]
+        body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        return str(self.ask(f"/deployments/{id}/create_flow_run", body)["id"])
+
+    def flow_run(self, run: str) -> dict[str, Any]:
+        """A flow run as the server has it: name, state, parameters."""
+        found: dict[str, Any] = self.ask(f"/flow_runs/{run}")
+        return found
+
+    def state(self, run: str) -> str:
+        """The type of a flow run's state: RUNNING, CRASHED; "" while the server is away."""
+        with contextlib.suppress(httpx.HTTPError):
+            return str(self.flow_run(run)["state"]["type"])
+        return ""
+
+    def ended(self, run: str, seconds: float = TRUE_WITHIN) -> dict[str, Any]:
+        """Wait until the server says that a flow run has ended, and its process has; the flow run."""
+        until(
+            lambda: self.state(run) in FINAL and self.engine(run) is None,
+            seconds,
+            lambda: (self.state(run), self.engine(run), self.logs(run)),
+        )
+        return self.flow_run(run)
+
+    def flow_runs(self, pipeline: str, flow: str = "retrain") -> list[dict[str, Any]]:
+        """The flow runs of a pipeline's deployment, the oldest first."""
+        query = {"deployments": {"name": {"any_": [pipeline]}}, "flows": {"name": {"any_": [flow]}}, "limit": 200}
+        found: list[dict[str, Any]] = self.ask("/flow_runs/filter", query | {"sort": "START_TIME_ASC"})
+        return found
+
+    def logs(self, run: str) -> list[str]:
+        """What a flow run logged."""
+        with contextlib.suppress(httpx.HTTPError):
+            query = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"}
+            return [line["message"] for line in self.ask("/logs/filter", query)]
+        return []
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
