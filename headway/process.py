@@ -132,10 +132,10 @@ class ChildProcess:
             self._stdin.close()
 
     def close(self, seconds: float) -> None:
-        """Close stdin, and kill the process if it does not end within so many seconds."""
+        """Close stdin; kill the process and what it started if it does not end within so many seconds."""
         self.let_go()
         if self.exit_code(seconds) is None:  # frozen, or stuck in native code
-            self._process.kill()
+            os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
         self._printer.join(1.0)
 

@@ -143,7 +143,8 @@ class _Stored:
             return step.output(out, None)
         out.mkdir(parents=True)
         began = time.perf_counter()
-        result = run_stage(step, step.request(), out, self.report.monitor(step.title), self.store, self.child)
+        child = self.child if step.stage.tensorflow else None
+        result = run_stage(step, step.request(), out, self.report.monitor(step.title), self.store, child)
         output = step.output(out, result, seconds=time.perf_counter() - began)
         self.report.output(output)
         return output

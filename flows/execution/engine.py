@@ -136,20 +136,27 @@ class Engine:
         with contextlib.ExitStack() as stack:
             stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
             outs = [staging.path for staging in stagings]
-            child = self.child if stage.tensorflow else None
-            monitor = stack.enter_context(limited(stage.name, self._limits.get(stage.name), monitor, child))
+            limit = self._limits.get(stage.name)
+            # a limit has to be able to end the work, native code too: then every stage runs in a process that can be killed
+            child = self.child if stage.tensorflow else self.child.plain if limit is not None else None
+            if limit is not None and child is not None:
+                monitor = stack.enter_context(limited(stage.name, limit, monitor, child))
             if stage.many:
                 requests = [step.request() for step in steps]
                 for each in requests:
                     self.store.localize(each)
-                results = resolve_name(stage.many)(requests, outs, monitor, **steps[0].runtime)
+                if child is None:
+                    results = resolve_name(stage.many)(requests, outs, monitor, **steps[0].runtime)
+                else:
+                    results = child.call(stage.many, requests, outs, monitor, **steps[0].runtime)
             else:
                 request: Any = steps[0].request()
                 if stage.name == "train":
                     keep = request["training"].get("keep_best", 0)
                     stack.enter_context(self.store.checkpointing(steps[0].fingerprint, keep_best=keep))
-                settings = self._runtime.get(stage.name, {})
-                results = [run_stage(steps[0], request, outs[0], monitor, self.store, self.child, **settings)]
+                # what lives in this process stays in it
+                settings = self._runtime.get(stage.name, {}) if child in (None, self.child) else {}
+                results = [run_stage(steps[0], request, outs[0], monitor, self.store, child, **settings)]
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
             manifests = [
@@ -190,14 +197,15 @@ class Planner:
 
 
 def run_stage(
-    step: Step, request: Any, out: Path, monitor: Monitor, store: Store, child: Child, **runtime: Any
+    step: Step, request: Any, out: Path, monitor: Monitor, store: Store, child: Child | None, **runtime: Any
 ) -> dict[str, Any]:
-    """Call the stage of a step, in the TensorFlow process if it needs that; returns its result."""
+    """Call the stage of a step, in a child if one is given; returns its result."""
     # fetches what the store has in a bucket only, but for the shards of a stage that streams them
     remote = store.localize(request, later=step.stage.streams)
     runtime = step.runtime | runtime | ({"remote": remote} if remote else {})
-    if step.stage.tensorflow:
-        return child.call(step.stage.function, request, out, monitor, **runtime)
+    if child is not None:
+        result: dict[str, Any] = child.call(step.stage.function, request, out, monitor, **runtime)
+        return result
     function = resolve_name(step.stage.function)
     return function(validated(function, request), out, monitor, **runtime)
 

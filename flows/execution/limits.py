@@ -5,8 +5,9 @@
 
     tried(lambda: run(steps), pipeline.retries, lambda: monitor)
 
-At the limit of time the stage is told to stop, as by Ctrl-C, so that a training writes a checkpoint; a TensorFlow process that
-is still there ten seconds later is killed. At the limit of memory it is killed at once. A stage of this process is told to stop.
+At the limit of time the stage is told to stop, as by Ctrl-C, so that a training writes a checkpoint; a process that is still in
+it ten seconds later is killed, with all that it started. At the limit of memory it is killed at once. A stage that has a limit
+never runs in the flow's own process, so what hangs in native code ends too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from headway.monitor import Monitor
 
 LOOK_SECONDS = 0.25
 GRACE_SECONDS = 10.0
-"""How long a TensorFlow process that is past its time gets to write a checkpoint."""
+"""How long a stage that is past its time gets to write a checkpoint."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
 Result = TypeVar("Result")
 
@@ -67,17 +68,17 @@ class _Watched(Monitor):
 
 @contextlib.contextmanager
 def limited(
-    stage: str, limit: StageLimit | None, monitor: Monitor, child: Child | None, *, grace: float = GRACE_SECONDS
+    stage: str, limit: StageLimit, monitor: Monitor, child: Child, *, grace: float = GRACE_SECONDS
 ) -> Iterator[Monitor]:
     """Yield the monitor that the stage is to be called with.
 
     Args:
-        child: the TensorFlow process that the stage runs in; None: it runs in this process.
+        child: the process that the stage runs in.
 
     Raises:
         LimitExceeded: the block took longer, or more memory, than the limit.
     """
-    if limit is None or (limit.minutes is None and limit.memory_gb is None):
+    if limit.minutes is None and limit.memory_gb is None:
         yield monitor
         return
     watched, over, reason = _Watched(monitor), threading.Event(), list[LimitExceeded]()
@@ -87,7 +88,7 @@ def limited(
         while not over.wait(LOOK_SECONDS):
             seconds = time.monotonic() - began
             # a walk through /proc, so only where somebody asks for it
-            used = 0 if limit.memory_gb is None else memory_of(os.getpid() if child is None else child.pid)
+            used = 0 if limit.memory_gb is None else memory_of(child.pid)
             if limit.memory_gb is not None and used > limit.memory_gb * 1e9:
                 reason.append(_exceeded(stage, "memory_gb", f"took {used / 1e9:.2f} GB of memory", limit.memory_gb))
             elif limit.minutes is not None and seconds > limit.minutes * 60:
@@ -96,7 +97,7 @@ def limited(
                 continue
             watched.past.set()
             waits = 0.0 if reason[0].where == f"limits.{stage}.memory_gb" else grace
-            if child is not None and not over.wait(waits):
+            if not over.wait(waits):
                 child.close(timeout=0.0)
             return
 

@@ -7,6 +7,9 @@
 TensorFlow never gives memory back and does not survive a fork, so it lives in a spawned process of its own
 (`tfcore.runtime.worker`), tied to this one by a pipe (`headway.process.ChildProcess`).
 A stage's HeadwayError is raised here as the same kind; any other exception as a ChildError with its traceback.
+
+A stage without TensorFlow that has a limit runs in `child.plain`, a second process of the same kind that imports nothing
+beforehand: a thread that hangs in native code ends with its process only.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ class Child:
         on_line: called with each line the child prints (stdout and stderr), from a thread of its own.
         preload: modules the child imports right after its start.
         environment: variables set for the child on top of this process's.
+        title: what errors call it.
     """
 
     def __init__(
@@ -63,7 +67,10 @@ class Child:
         on_line: Callable[[str], None] | None = None,
         preload: Sequence[str] = ("tensorflow", "keras"),
         environment: Mapping[str, str] | None = None,
+        title: str = "the TensorFlow process",
     ):
+        self._title = title
+        self._plain: Child | None = None
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
         self._quiet = {**os.environ, **self._environment}.get(LOG_LEVEL, "2") not in ("0", "1")
@@ -90,7 +97,7 @@ class Child:
         with self._state:
             if self.alive():
                 return
-            self.close()
+            self._end(5.0)
             self._answers = queue.Queue()
             self._process = ChildProcess(
                 # -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive at once
@@ -101,18 +108,29 @@ class Child:
                 environment=self._environment,
             )
 
+    @property
+    def plain(self) -> Child:
+        """A process for stages without TensorFlow; started by its first call, and closed with this one."""
+        with self._state:
+            if self._plain is None:
+                self._plain = Child(
+                    on_line=self._on_line, preload=(), environment=self._environment, title="the stage's process"
+                )
+            return self._plain
+
     def call(
         self,
         function: str,
-        request: BaseModel | Mapping[str, Any],
-        out: Path,
+        request: BaseModel | Mapping[str, Any] | Sequence[BaseModel | Mapping[str, Any]],
+        out: Path | Sequence[Path],
         monitor: Monitor | None = None,
         **runtime: Any,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Run "module:function"(request, out, monitor, **runtime) in the child and return its result.
 
         `request` crosses as JSON and is validated there into the type the function's first parameter is annotated
-        with. Once `monitor` is cancelled the child is told to stop; the stage then raises Cancelled in its own time.
+        with; a function of several requests and folders gets both as lists. Once `monitor` is cancelled the child is
+        told to stop; the stage then raises Cancelled in its own time.
         """
         monitor = monitor or Monitor()
         with self._one_call:
@@ -120,10 +138,11 @@ class Child:
             self.spawn()
             process = self._process
             if process is None:  # another thread has closed it since
-                raise ChildError("the TensorFlow process was closed before this call", where=_dotted(function))
-            value = request.model_dump(mode="json", by_alias=True) if isinstance(request, BaseModel) else dict(request)
+                raise ChildError(f"{self._title} was closed before this call", where=_dotted(function))
+            value = [_json(each) for each in request] if isinstance(request, Sequence) else _json(request)
             number = next(self._calls)
-            message = {"id": number, "call": function, "request": value, "out": str(out), "runtime": runtime}
+            outs = str(out) if isinstance(out, Path) else [str(folder) for folder in out]
+            message = {"id": number, "call": function, "request": value, "out": outs, "runtime": runtime}
             process.send(message, default=_plain)
             stopping = False
             while True:
@@ -141,14 +160,21 @@ class Child:
                 if "result" in answer:
                     return answer["result"]
                 if "error" in answer:
-                    raise _error(answer["error"], function)
+                    raise _error(answer["error"], function, self._title)
                 if answer["event"] == "progress":
                     monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
                 elif answer["event"] == "log":
                     monitor.log(answer["line"])
 
     def close(self, timeout: float = 5.0) -> None:
-        """Let the child go, and kill it when that does not end it in `timeout` seconds."""
+        """Let the child and `plain` go, and kill what that does not end in `timeout` seconds."""
+        with self._state:
+            plain, self._plain = self._plain, None
+        if plain is not None:
+            plain.close(timeout)
+        self._end(timeout)
+
+    def _end(self, timeout: float) -> None:
         with self._state:
             process, self._process = self._process, None
         if process is not None:
@@ -159,14 +185,18 @@ class Child:
         how, fix = process.fate(), None
         if process.exit_code() == -signal.SIGKILL:
             fix = "the system kills a process when memory runs out: look in the kernel's log, lower the batch size"
-        what = f"the TensorFlow process (pid {process.pid}) {how} during this call{process.last_lines()}"
-        self.close(timeout=0.1)
+        what = f"{self._title} (pid {process.pid}) {how} during this call{process.last_lines()}"
+        self._end(0.1)
         return ChildError(what, where=_dotted(function), fix=fix)
 
 
 def _dotted(function: str) -> str:
     """A function for people: consoles show the :train: of module:train: as an emoji."""
     return function.replace(":", ".")
+
+
+def _json(request: Any) -> dict[str, Any]:
+    return request.model_dump(mode="json", by_alias=True) if isinstance(request, BaseModel) else dict(request)
 
 
 def _plain(value: Any) -> Any:
@@ -178,13 +208,16 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the TensorFlow process")
 
 
-def _error(error: dict[str, Any], function: str) -> HeadwayError:
+def _error(error: dict[str, Any], function: str, title: str) -> HeadwayError:
     kind = error["kind"]
     if kind is not None:
         where = _dotted(function) if error["where"] == function else error["where"]
-        return KINDS.get(kind, HeadwayError)(error["problem"], where=where, fix=error["fix"])
+        known = KINDS.get(kind, HeadwayError)(error["problem"], where=where, fix=error["fix"])
+        if error.get("cause"):
+            known.__cause__ = OSError(*error["cause"])  # what may be tried again is told by it
+        return known
     unexpected = ChildError(error["problem"], where=error["where"] or _dotted(function), fix=error["fix"])
     unexpected.traceback = error["traceback"]
     if unexpected.traceback:
-        unexpected.add_note("In the TensorFlow process:\n" + unexpected.traceback)
+        unexpected.add_note(f"In {title}:\n{unexpected.traceback}")
     return unexpected

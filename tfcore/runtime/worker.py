@@ -1,10 +1,11 @@
-"""The one process that imports TensorFlow: it runs stage functions for a parent process that does not.
+"""A process that runs stage functions for its parent: the one that imports TensorFlow, and one that need not.
 
     python -P -u -m tfcore.runtime.worker tensorflow keras      # the modules to import before the first request
 
 Requests come on stdin and answers go to stdout, JSON lines both; whatever else prints to stdout goes to stderr. In:
 
     {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}}
+    {"id": 2, "call": "beam_jobs.ingest.stage:ingest_many", "request": [{...}, {...}], "out": ["/a", "/b"]}
     {"stop": true}                          the running call's monitor.check() raises Cancelled
 
 Out: {"event": "ready"} once everything is imported, then for each call any number of
@@ -140,14 +141,16 @@ def run(request: dict[str, Any], monitor: Monitor) -> Any:
     function = resolve(request["call"])
     hints = typing.get_type_hints(function)
     first = next(iter(inspect.signature(function).parameters))
-    model, value = hints.get(first), request.get("request")
+    model, value, out = hints.get(first), request.get("request"), request["out"]
     if isinstance(model, type) and issubclass(model, BaseModel):
         value = load(model, value, where=request["call"])
+    elif isinstance(value, list) and model is not None:
+        value = TypeAdapter(model).validate_python(value)
     runtime = {
         name: TypeAdapter(hints[name]).validate_python(argument) if name in hints else argument
         for name, argument in (request.get("runtime") or {}).items()
     }
-    return function(value, Path(request["out"]), monitor, **runtime)
+    return function(value, [Path(each) for each in out] if isinstance(out, list) else Path(out), monitor, **runtime)
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -162,10 +165,20 @@ def describe(error: BaseException) -> dict[str, Any]:
         error = explained(error) or error
     if isinstance(error, HeadwayError):
         kind = next(c.__name__ for c in type(error).__mro__ if c.__name__ in KINDS)
-        return {"kind": kind, "problem": error.problem, "where": error.where, "fix": error.fix, "traceback": None}
+        facts = {"problem": error.problem, "where": error.where, "fix": error.fix, "cause": _system_error(error)}
+        return {"kind": kind, **facts, "traceback": None}
     first = failed_op or (str(error).strip().splitlines() or ["no message"])[0]
     text = "".join(traceback.format_exception(error))
     return {"kind": None, "problem": f"{type(error).__name__}: {first}", "where": None, "fix": None, "traceback": text}
+
+
+def _system_error(error: BaseException | None) -> tuple[int | None, str] | None:
+    """(errno, words) of the system's error that an error came of; None when there is none."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return error.errno, error.strerror or str(error)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def preload(modules: list[str]) -> dict[str, Any] | None:

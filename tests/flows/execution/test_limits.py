@@ -1,7 +1,9 @@
 """Limits that stop the work, and retries of errors that pass."""
 
 import errno
+import json
 import os
+import shutil
 import sys
 import time
 from types import SimpleNamespace
@@ -21,7 +23,8 @@ from headway.storage.process_identity import alive
 from headway.storage.store import Store
 
 STAGES = """
-import os, time
+import ctypes, errno, os, pathlib, subprocess, time
+from headway.errors import DataError
 def slow(request, out, monitor):
     while True:
         try:
@@ -41,6 +44,20 @@ def hungry(request, out, monitor):
 
 def echo(request, out, monitor):
     return {"pid": os.getpid()}
+
+def echo_many(requests, outs, monitor):
+    return [{"pid": os.getpid(), "folder": out.is_dir(), **request} for request, out in zip(requests, outs)]
+
+def native(request, out, monitor):
+    other = subprocess.Popen(["sleep", "600"])
+    pathlib.Path(request["pids"], "pids").write_text(f"{os.getpid()} {other.pid}")
+    ctypes.PyDLL(None).sleep(600)  # holds the interpreter's lock: no thread of this process runs
+
+def away(request, out, monitor):
+    try:
+        raise OSError(errno.ESTALE, "Stale file handle")
+    except OSError as error:
+        raise DataError("the file cannot be read") from error
 """
 
 
@@ -91,7 +108,7 @@ def test_a_process_that_takes_too_much_memory_is_killed(child, tmp_path):
 
 def test_without_a_limit_or_below_it_nothing_happens(child, tmp_path):
     monitor = Monitor()
-    with limited("train", None, monitor, child) as same:
+    with limited("train", StageLimit(), monitor, child) as same:
         assert same is monitor
     with limited("train", StageLimit(minutes=1, memory_gb=50), monitor, child) as watched:
         assert child.call("limit_stages:echo", {}, tmp_path, watched)
@@ -102,20 +119,60 @@ def test_without_a_limit_or_below_it_nothing_happens(child, tmp_path):
         child.call("limit_stages:missing", {}, tmp_path, watched)
 
 
-def test_a_stage_of_this_process_is_told_to_stop():
-    with (
-        pytest.raises(LimitExceeded, match="ingest ran for"),
-        limited("ingest", StageLimit(minutes=0.01), Monitor(), None) as m,
-    ):
-        while True:
-            m.check()
-            time.sleep(0.02)
+def test_a_stage_without_tensorflow_that_hangs_in_native_code_is_ended_with_all_that_it_started(
+    child, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(limited.__wrapped__.__kwdefaults__, "grace", 0.3)
+    store = Store(tmp_path / "store")
+    store.create()
+    engine = Engine(
+        store, child=child, monitor_for=lambda title: Monitor(), limits={"ingest": StageLimit(minutes=0.02)}
+    )
+    with pytest.raises(LimitExceeded, match=r"ingest ran for 0\.0.* min, and the limit is 0\.02"):
+        engine.call_many(
+            [Step(Stage("ingest", "limit_stages:native"), "ingest", {"n": 1}, lambda: {"pids": str(tmp_path)})]
+        )
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2 and os.getpid() not in pids and not any(map(alive, pids))
+    assert not list(store.staging.iterdir()) and not child.alive()
+    # the next stage has a new process, and several requests go as one
+    several = Stage("ingest", "limit_stages:echo", many="limit_stages:echo_many")
+    steps = [Step(several, "ingest", {"n": n}, lambda n=n: {"number": n}) for n in (2, 3)]
+    results = [output.result for output in engine.call_many(steps)]
+    assert [result["number"] for result in results] == [2, 3] and results[0]["pid"] != os.getpid()
+    assert [result["folder"] for result in results] == [True, True]
 
 
-def test_a_run_that_is_stopped_is_no_limit(tmp_path):
+@pytest.mark.slow
+def test_a_limit_changes_no_byte_of_what_the_stages_without_tensorflow_write(exported, typed):
+    def written():
+        manifests = (exported / "store" / "stages").glob("*/*/manifest.json")
+        return {file.parent: json.loads(file.read_text())["files"] for file in manifests}
+
+    before, ran = written(), ("ingest", "statistics", "splits", "validate", "transform", "measure", "replay")
+    for stage in ran:
+        shutil.rmtree(exported / "store" / "stages" / stage, ignore_errors=True)
+    limits = {stage: {"minutes": 10, "memory_gb": 20} for stage in ran}
+    with (exported / "pipeline.yaml").open("a") as file:
+        file.write(f"limits: {json.dumps(limits)}\n")
+    stages = json.loads(typed("export", exported, "--json", check=0).stdout)["stages"]
+    assert {s["stage"] for s in stages if not s["cached"]} == {s["stage"] for s in stages} & set(ran)
+    after = written()
+    measured = {folder for folder in before if folder.parent.name == "replay"}  # it has latencies
+    assert after.keys() == before.keys()
+    assert {folder for folder in before if before[folder] != after[folder]} <= measured
+
+
+def test_an_error_that_passes_still_passes_when_it_comes_from_a_stage_of_another_process(child, tmp_path):
+    with pytest.raises(DataError, match="cannot be read") as raised:
+        child.plain.call("limit_stages:away", {}, tmp_path)
+    assert passing(raised.value)
+
+
+def test_a_run_that_is_stopped_is_no_limit(child):
     monitor = Monitor()
     monitor.stop.set()
-    with pytest.raises(Cancelled), limited("ingest", StageLimit(minutes=1), monitor, None) as watched:
+    with pytest.raises(Cancelled), limited("ingest", StageLimit(minutes=1), monitor, child) as watched:
         assert watched.cancelled()
         watched.check()
 
