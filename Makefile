@@ -14,7 +14,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo digits own-step quick test chaos browser gpu flink check format bench dist versions ops up down golden clean
+.PHONY: help setup demo digits own-step quick test chaos browser gpu flink check format bench docs dist versions ops up down golden clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -102,6 +102,13 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/gate_trained.py
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py
+
+$(STAMP)-docs: $(STAMP)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(STAMP)-docs ## the documentation as a site in build/site; warnings are errors
+	$(PYTHON) infra/site/build.py
 
 $(STAMP)-dist: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dist]'

@@ -1,0 +1,151 @@
+"""The reference of the Python API, from the sources' signatures and docstrings; nothing is imported, TensorFlow neither.
+
+Griffe reads Google's form of docstrings: Args, Returns, Raises.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = {
+    "headway": ("flows.api", "flows.past_run", "flows.progress.result_table", "headway.api", "headway.errors"),
+    "tfcore": ("tfcore",),
+    "tfcore.graph": tuple(
+        f"tfcore.graph.{name}"
+        for name in ("function", "retrace", "python_op", "python_errors", "knobs", "shared_state", "signature")
+    ),
+    "tfcore.testing": ("tfcore.testing",),
+}
+"""What a person imports, and the modules whose `__all__` it is."""
+
+
+def page() -> str:
+    """Markdown: a section for each package, an entry for each public name."""
+    loader = griffe.GriffeLoader(search_paths=[ROOT], docstring_parser="google")
+    parts = []
+    for title, modules in MODULES.items():
+        parts.append(f"## {title}")
+        seen = set()
+        for path in modules:
+            module = loader.load(path)
+            parts += [f"### Module {path}", _module_text(module)] if title == "tfcore.graph" else []
+            for name in _public(module):
+                entry = module[name]
+                entry = entry.final_target if entry.is_alias else entry
+                if entry.path not in seen and (entry.is_function or entry.is_class):
+                    seen.add(entry.path)
+                    parts.append(_entry(entry, f"{path if title == 'tfcore.graph' else _shown(title, entry)}.{name}"))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _shown(title: str, entry: Any) -> str:
+    return "headway.errors" if entry.path.startswith("headway.errors") else title
+
+
+def _public(module: Any) -> list[str]:
+    exported = [str(name) for name in module.exports or ()]
+    own = {name: member for name, member in module.members.items() if not member.is_alias and not name.startswith("_")}
+    return exported or [name for name, member in own.items() if member.is_class]
+
+
+def _entry(entry: Any, name: str) -> str:
+    if entry.is_function:
+        return f"#### {name}\n\n{_signature(entry, name)}\n\n{_docstring(entry)}"
+    own = (
+        None if name.startswith("headway.") and "errors" not in name else entry.members.get("__init__")
+    )  # open() makes them
+    parts = [f"#### {name}\n\n{_signature(own, name) if own is not None else ''}\n\n{_docstring(entry)}"]
+    for member_name, member in entry.members.items():
+        if member_name.startswith("_") or member.is_alias or not member.docstring:
+            continue
+        if member.is_function:
+            parts.append(f"{_signature(member, f'{entry.name}.{member_name}')}\n\n{_docstring(member)}")
+        else:
+            kind = f": `{member.annotation}`" if member.annotation is not None else ""
+            parts.append(f"`{entry.name}.{member_name}`{kind}\n\n{_docstring(member)}")
+    return "\n\n".join(parts)
+
+
+def _signature(function: Any, name: str) -> str:
+    """A function's signature as Python writes it, one parameter a line where it is long."""
+    words, keyword_only = [], False
+    for parameter in function.parameters:
+        if parameter.name in ("self", "cls"):
+            continue
+        kind = parameter.kind.name
+        if kind == "keyword_only" and not keyword_only and not any(word.startswith("*") for word in words):
+            words.append("*")
+        keyword_only |= kind == "keyword_only"
+        star = {"var_positional": "*", "var_keyword": "**"}.get(kind, "")
+        word = f"{star}{parameter.name}" + (f": {parameter.annotation}" if parameter.annotation is not None else "")
+        if parameter.default is not None and not star:
+            word += f" = {parameter.default}" if parameter.annotation is not None else f"={parameter.default}"
+        words.append(word)
+    returns = f" -> {function.returns}" if function.returns is not None and function.name != "__init__" else ""
+    line = f"{name}({', '.join(words)}){returns}"
+    if len(line) > 100:
+        line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){returns}"
+    return f"```python\n{line}\n```"
+
+
+def _module_text(module: Any) -> str:
+    return _markdown(module.docstring.value) if module.docstring else ""
+
+
+def _docstring(entry: Any) -> str:
+    if not entry.docstring:
+        return ""
+    parts = []
+    for section in entry.docstring.parse("google", warnings=False):
+        match section.kind.value:
+            case "text":
+                parts.append(_markdown(section.value))
+            case "parameters" | "raises" | "returns" | "attributes" as kind:
+                title = {
+                    "parameters": "Arguments",
+                    "raises": "Raises",
+                    "returns": "Returns",
+                    "attributes": "Attributes",
+                }
+                rows = [f"- {_head(item, kind)}{_line(item.description)}" for item in section.value]
+                parts.append(f"**{title[kind]}**\n\n" + "\n".join(rows))
+            case "admonition":
+                parts.append(f"**{section.title}** {_line(section.value.description)}")
+    return "\n\n".join(parts)
+
+
+def _head(item: Any, kind: str) -> str:
+    name = getattr(item, "name", "") or (str(item.annotation).strip("()") if kind == "raises" else "")
+    return f"`{name}`: " if name else ""
+
+
+def _line(text: str) -> str:
+    return _plain(" ".join(text.split()))
+
+
+def _markdown(text: str) -> str:
+    """A docstring as Markdown: what is indented is code."""
+    parts = []
+    for paragraph in text.strip().split("\n\n"):
+        lines = paragraph.split("\n")
+        if all(line.startswith("    ") for line in lines if line):
+            code = "\n".join(line[4:] for line in lines)
+            if parts and parts[-1].endswith("\n```"):
+                parts[-1] = f"{parts[-1][:-4]}\n\n{code}\n```"
+            else:
+                parts.append(f"```python\n{code}\n```")
+        else:
+            parts.append(_plain(paragraph))
+    return "\n\n".join(parts)
+
+
+def _plain(text: str) -> str:
+    """Words that Markdown would take for markup, outside of code."""
+    parts = text.split("`")
+    return "`".join(
+        part if i % 2 else "".join(f"\\{c}" if c in "*_[]<>{}$#" else c for c in part) for i, part in enumerate(parts)
+    )
