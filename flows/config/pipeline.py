@@ -9,6 +9,7 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,7 @@ from flows.config.production import (
     AlarmsConfig,
     PredictionsConfig,
     ScheduleConfig,
+    Secrets,
     Stage,
     StageLimit,
     WatchConfig,
@@ -37,6 +39,7 @@ from headway.evaluation.slices import slice_columns
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import Better, MetricSpec
 from headway.records.spec import RecordsConfig
+from headway.redaction import remember
 from headway.schema.columns import suggest
 from headway.sources.config import SourceConfig
 from headway.storage.filesystem import is_remote
@@ -232,6 +235,11 @@ class Pipeline(Frozen):
     predictions: PredictionsConfig = Field(
         default_factory=PredictionsConfig, description="which spans the champion predicts, and where to"
     )
+    secrets: Secrets = Field(
+        default={},
+        description="environment variables of flow runs, and the Secret block of the Prefect server that holds each: "
+        "{DB_PASSWORD: db-password}",
+    )
     seed: int = Field(default=0, ge=0, lt=2**31)
 
     @model_validator(mode="before")
@@ -424,6 +432,8 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     elif isinstance(store, dict):
         raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in store.items()}
     loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
+    for name in loaded.pipeline.secrets:
+        remember(name, os.environ.get(name, ""), secret=True)
     own = f"put the module beside the pipeline, or name a built-in model: {', '.join(BUILT_IN)}"
     beside = "put the module with the function beside the pipeline"
     for what, module, fix in (

@@ -12,13 +12,14 @@ Nothing of it is a part of what a stage computes, so changing it repeats no work
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.messages import did_you_mean
+from headway.redaction import remember
 from headway.sources.config import DATE_PARTS, SPAN
 
 FLOWS = ("retrain", "backfill", "watch", "predict", "monitor")
@@ -166,6 +167,28 @@ class AlarmsConfig(Frozen):
                     "('prefect block ls' lists them)"
                 )
         return tuple(dict.fromkeys(value))
+
+
+def check_secrets(blocks: dict[str, str]) -> dict[str, str]:
+    """Return {variable: block}.
+
+    Raises:
+        ValueError: a name that no variable or no block can have.
+    """
+    for name, block in blocks.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name!r} is not a name for an environment variable, such as DB_PASSWORD")
+        if not re.fullmatch(r"[a-z0-9-]+", block):
+            remember(name, block, secret=True)  # perhaps the secret itself: the error must not repeat it
+            raise ValueError(
+                f"{name}: this is not the name of a Secret block, which has a-z, 0-9 and -; the value itself does not "
+                "stand in pipeline.yaml"
+            )
+    return blocks
+
+
+Secrets = Annotated[dict[str, str], AfterValidator(check_secrets)]
+"""By environment variable: the Secret block of the Prefect server that holds its value."""
 
 
 class StageLimit(Frozen):

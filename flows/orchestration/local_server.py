@@ -35,6 +35,8 @@ PORT_VARIABLE = "HEADWAY_PREFECT_PORT"
 _PYTHON = (sys.executable, "-P", "-m")
 _FOREIGN = ("PREFECT_API_KEY", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 """Settings of some other server that a shell may carry."""
+_WORKER_UMASK = 0o027
+"""Of flow runs too: a group may read a store, such as TensorFlow Serving's user."""
 _SAVE_SECONDS = 75.0
 """How long a worker gets to let its flow runs save."""
 
@@ -106,7 +108,8 @@ def start(place: Place, workers: int = 1) -> list[str]:
         runs = counted(len(orphans), "flow run")
         notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, orphans.values()))})")
     for worker in missing:
-        worker.start([*_PYTHON, "flows.orchestration.worker", "--pool", POOL], env=env, cwd=place.folder)
+        command = [*_PYTHON, "flows.orchestration.worker", "--pool", POOL]
+        worker.start(command, env=env, cwd=place.folder, umask=_WORKER_UMASK)
     for worker in missing:
         _wait(worker, lambda: deployments.pool_online(POOL), 60, "worker")
     return notes

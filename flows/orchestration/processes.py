@@ -171,11 +171,23 @@ class Daemon:
         self.file, self.log = PidFile(folder / f"{name}.pid"), folder / f"{name}.log"
         self.pid = self.file.pid
 
-    def start(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> None:
+    def start(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, umask: int = 0o077) -> None:
+        """Start it.
+
+        Args:
+            umask: of what it writes; others than its user never read its log.
+        """
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        with open(self.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
             process = subprocess.Popen(
-                command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=umask,
             )
         self.file.write(process.pid)
 

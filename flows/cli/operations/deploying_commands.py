@@ -50,6 +50,12 @@ def deploy(
     from flows.orchestration.deploying.plan import entries
 
     if yaml:
+        if kept := next((each for each in loaded if each.pipeline.secrets), None):
+            raise ConfigError(
+                "'prefect deploy' would write the values of the Secret blocks into the deployments, for all to read",
+                where=f"{kept.file}: secrets",
+                fix="headway deploy, without --yaml: workers ask for them when a flow run starts",
+            )
         found = [entry for each in loaded for entry in entries(each, pool=pool, retrain=timing)]
         return answer(options, {"deployments": found}, _yaml_text(found))
 

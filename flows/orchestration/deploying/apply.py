@@ -19,7 +19,7 @@ from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
-from prefect.client.schemas.objects import ConcurrencyOptions, DeploymentSchedule
+from prefect.client.schemas.objects import BlockDocument, ConcurrencyOptions, DeploymentSchedule
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import Automation, AutomationCore
@@ -52,9 +52,12 @@ def deploy(client: SyncPrefectClient, loaded: LoadedPipeline, *, pool: str = POO
             file says nothing: as it is on the server.
 
     Raises:
-        ConfigError: a notification block does not exist, a schedule is wrong, or another file has the pipeline's name.
+        ConfigError: a notification or Secret block does not exist, a schedule is wrong, or another file has the pipeline's name.
     """
-    blocks = {name: _block(client, name, str(loaded.file)) for name in loaded.pipeline.alarms.notify}
+    file = loaded.file
+    blocks = {name: _notifier(client, name, f"{file}: alarms.notify") for name in loaded.pipeline.alarms.notify}
+    for variable, block in loaded.pipeline.secrets.items():
+        _block(client, f"secret/{block}", f"{file}: secrets.{variable}")
     listed_entries = entries(loaded, pool=pool, retrain=retrain)
     changes: Changes = []
     if create_pool(pool):
@@ -223,26 +226,35 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, sort_keys=True, default=str))
 
 
-def _block(client: SyncPrefectClient, name: str, file: str) -> UUID:
+def _block(client: SyncPrefectClient, name: str, where: str) -> BlockDocument:
+    """A block by type/name, without its secrets.
+
+    Raises:
+        ConfigError: there is no such block.
+    """
+    kind, _, title = name.partition("/")
+    try:
+        return client.read_block_document_by_name(title, kind, include_secrets=False)
+    except ObjectNotFound:
+        raise ConfigError(
+            f"the Prefect server has no block {name!r}",
+            where=where,
+            fix=f"prefect block create {kind} (names: prefect block ls; types: prefect block type ls)",
+        ) from None
+
+
+def _notifier(client: SyncPrefectClient, name: str, where: str) -> UUID:
     """The id of a notification block.
 
     Raises:
         ConfigError: there is no such block, or it notifies nobody.
     """
-    kind, _, title = name.partition("/")
-    try:
-        block = client.read_block_document_by_name(title, kind, include_secrets=False)
-    except ObjectNotFound:
-        raise ConfigError(
-            f"the Prefect server has no block {name!r}",
-            where=f"{file}: alarms.notify",
-            fix=f"prefect block create {kind} (names: prefect block ls; types: prefect block type ls)",
-        ) from None
+    block = _block(client, name, where)
     capabilities = block.block_schema.capabilities if block.block_schema else []
     if "notify" not in capabilities:
         raise ConfigError(
             f"the block {name!r} notifies nobody: it can {', '.join(capabilities) or 'do nothing of that kind'}",
-            where=f"{file}: alarms.notify",
+            where=where,
             fix="name a block of a notification type, such as slack-webhook",
         )
     return block.id

@@ -79,6 +79,12 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
             timing = retrain or None
         if timing is not None:
             _check_parameters(flow, given, f"{loaded.file}: schedule.{name}.parameters")
+        job_variables: dict[str, Any] = {"command": COMMAND, "working_dir": str(loaded.folder)}
+        if loaded.pipeline.secrets:  # the worker asks the server for them when it starts a flow run
+            references = {
+                name: f"{{{{ prefect.blocks.secret.{block} }}}}" for name, block in loaded.pipeline.secrets.items()
+            }
+            job_variables["env"] = references
         whole = loaded.file if loaded.file.name != "pipeline.yaml" else loaded.folder
         entry = {
             "name": loaded.pipeline.name,
@@ -89,7 +95,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
             "schedules": [] if timing is None else [_schedule(timing)],
             # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
             "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
-            "work_pool": {"name": pool, "job_variables": {"command": COMMAND, "working_dir": str(loaded.folder)}},
+            "work_pool": {"name": pool, "job_variables": job_variables},
         }
         found.append(entry)
     return found
