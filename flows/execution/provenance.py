@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from flows.dag.run_spec import INGEST, RunResult, RunSpec
 from headway.redaction import redacted
 from headway.registry.lineage import FORMAT
 from headway.storage import manifest as manifests
+from headway.storage.store import Store
 from headway.user_code import files as user_files
 
 _GIT_SECONDS = 10.0
@@ -30,6 +32,23 @@ def code_of(loaded: LoadedPipeline) -> dict[str, Any]:
     files = dict.fromkeys(path for file in firsts for path in user_files.imported_files(file))
     modules = {path.relative_to(loaded.folder).as_posix(): _sha256(path) for path in files}
     return {"tools": manifests.tools(), "modules": modules, "git": git_of(loaded.folder)}
+
+
+def newer_headway(store: Store, pipeline: str) -> str | None:
+    """A sentence where the pipeline's last run was a newer Headway's, as on a worker that was not updated; else None."""
+    from packaging.version import InvalidVersion, Version
+
+    last = next((run for run in store.runs() if run.get("pipeline") == pipeline), {})
+    theirs, ours = ((last.get("code") or {}).get("tools") or {}).get("headway"), manifests.version()
+    try:
+        if theirs is None or Version(theirs) <= Version(ours):
+            return None
+    except InvalidVersion:
+        return None
+    return (
+        f"the pipeline's last run was made by Headway {theirs}, and this is Headway {ours} on {socket.gethostname()}: "
+        "stages that differ between the two run again; update Headway here"
+    )
 
 
 def git_of(folder: Path) -> dict[str, Any] | None:

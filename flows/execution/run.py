@@ -18,7 +18,7 @@ from flows.dag.dag import run_dag
 from flows.dag.run_spec import ALREADY, GATE, REPLAY, TRAIN, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
-from flows.execution.provenance import code_of, lineage_of
+from flows.execution.provenance import code_of, lineage_of, newer_headway
 from flows.execution.tensorflow_process import Child
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
@@ -149,6 +149,8 @@ class _Run:
         planner = Planner(self.run_spec.store)
         plan = run_dag(self.run_spec, planner, freeze=False)
         self.notes = plan.notes
+        if newer := newer_headway(self.run_spec.store, self.record["pipeline"]):
+            self.report.note(newer)
         if planner.tensorflow:
             self.record["spans"] = plan.spans
             self.run_spec.store.save_run(self.record)

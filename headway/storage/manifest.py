@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -25,7 +26,7 @@ from headway.storage.atomic_io import sync_path, write_synced
 
 NAME = "manifest.json"
 FORMAT = 1
-"""Raised when the meaning of a field changes. Older formats stay readable: a new field has a default."""
+"""Raised when a field is added or means something else. Older formats stay readable: a new field has a default."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 _BLOCK = 4 << 20
 
@@ -95,6 +96,11 @@ def tools() -> dict[str, str]:
     return versions
 
 
+def version() -> str:
+    """The version of Headway that is installed; "unknown" where it was not installed as a package."""
+    return tools().get("headway", "unknown")
+
+
 def read(folder: Path) -> Manifest | None:
     """Read the manifest in `folder`; None when there is no valid one.
 
@@ -119,10 +125,14 @@ def parse(data: bytes, where: str) -> Manifest | None:
     try:
         value = json.loads(data)
         if isinstance(value, dict) and isinstance(value.get("format"), int) and value["format"] > FORMAT:
+            theirs = (value.get("tools") or {}).get("headway")
+            writer = f"Headway {theirs}" if theirs else "a newer Headway"
+            ours = version()
             raise StoreError(
-                f"has format {value['format']}, and this Headway knows up to {FORMAT}",
+                f"was written by {writer} in format {value['format']}, and this Headway ({ours} on "
+                f"{socket.gethostname()}) knows up to {FORMAT}",
                 where=where,
-                fix="update Headway, or use another store",
+                fix="update Headway on this machine, or use another store",
             )
         return Manifest.model_validate(value)
     except (ValueError, DataError):  # pydantic's and JSON's are ValueErrors

@@ -67,9 +67,21 @@ def test_a_folder_that_is_a_file_has_no_manifest(tmp_path):
 def test_a_manifest_of_a_newer_headway_is_an_error_and_not_a_damage(tmp_path):
     """Else this Headway would move the output aside and replace it."""
     (tmp_path / "manifest.json").write_text(json.dumps({"format": 2, "whatever": True}))
-    with pytest.raises(StoreError, match="has format 2, and this Headway knows up to 1") as error:
+    with pytest.raises(StoreError, match=r"by a newer Headway in format 2, and this Headway .* knows up to 1"):
         manifests.read(tmp_path)
-    assert "update Headway" in error.value.fix
+    written = {"format": 2, "tools": {"headway": "9.1.0"}}
+    (tmp_path / "manifest.json").write_text(json.dumps(written))
+    with pytest.raises(StoreError, match=r"was written by Headway 9\.1\.0 in format 2") as error:
+        manifests.read(tmp_path)
+    assert "update Headway on this machine" in error.value.fix
+
+
+def test_a_field_more_is_a_format_more():
+    """An older Headway takes a field that it does not know for damage; a format that it does not know it leaves alone."""
+    known = {
+        1: ["counts", "created", "files", "fingerprint", "format", "key", "result", "seconds", "stage", "tools"],
+    }
+    assert sorted(manifests.Manifest.model_fields) == known[manifests.FORMAT]
 
 
 def test_rows_must_add_up():

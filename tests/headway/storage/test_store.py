@@ -307,6 +307,6 @@ def test_an_output_of_a_newer_headway_is_not_replaced(store):
     commit(store)
     path = store.output("ingest", FP) / manifests.NAME
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
-    with pytest.raises(StoreError, match="format 2"):
+    with pytest.raises(StoreError, match="in format 2"):
         commit(store)
     assert json.loads(path.read_text())["format"] == 2
