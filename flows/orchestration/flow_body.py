@@ -98,8 +98,10 @@ def flow_body(
             report = RunLog(stops, pipeline=loaded.pipeline.name)
             ending = work(loaded, report)
     except Exception as error:
+        stops.wait_for_server()  # an outage must not cost the name, the event and the state
         if report is not None:
             failed(report, error)
+            report.catch_up()
         if not isinstance(error, HeadwayError):
             _rename(f"{name}: failed")
             raise scrub(error) from None  # Prefect puts its words into the flow run's state
@@ -107,12 +109,13 @@ def flow_body(
         get_run_logger().error("%s", error)
         without_tracebacks()
         return unhappy(error, stops.why)
+    stops.wait_for_server()
+    report.catch_up()
     message = redact(ending.message)
     _rename(f"{name}: {ending.word}")
     if ending.event is not None:
         tell(ending.event, loaded.pipeline.name, {"message": f"{name}: {message}", **ending.facts})
     get_run_logger().info("%s", message)
-    stops.wait_for_server()
     return Completed(message=message)
 
 

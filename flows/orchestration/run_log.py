@@ -9,7 +9,9 @@ Progress is a line every ten seconds at most. The TensorFlow process's own lines
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -55,6 +57,8 @@ class RunLog(Lines):
         self._stops, self._pipeline = stops, pipeline
         self._flow: Logger = get_run_logger()
         self._verdict: tuple[UUID, dict[str, Any]] | None = None
+        self._later: deque[Callable[[], object]] = deque()
+        self._publishing = threading.Lock()
 
     def check(self) -> None:
         self._stops.check()
@@ -64,13 +68,32 @@ class RunLog(Lines):
 
     def output(self, output: Output) -> None:
         super().output(output)
-        for artifact in artifacts_of(output):
-            artifact_id = self._publish(artifact)
-            if output.stage == GATE.name and artifact_id is not None:
-                self._verdict = (artifact_id, output.get())
+
+        artifacts = list(artifacts_of(output))
+
+        def publish() -> None:
+            for artifact in artifacts:
+                artifact_id = self._publish(artifact)
+                if output.stage == GATE.name and artifact_id is not None:
+                    self._verdict = (artifact_id, output.get())
+
+        if artifacts:
+            self._when_up(publish)
 
     def drawn(self, place: str) -> None:
-        self._publish(report_artifact(place))
+        self._when_up(lambda: self._publish(report_artifact(place)))
+
+    def _when_up(self, action: Callable[[], object]) -> None:
+        """Do it now, or, while the server is away, later: Prefect's client would wait for it a minute each time."""
+        self._later.append(action)
+        if self._stops.state() is not None:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Publish what could not be published while the server was away."""
+        with self._publishing:
+            while self._later:
+                self._later.popleft()()
 
     def _publish(self, artifact: Artifact) -> UUID | None:
         """Publish an artifact; the run matters more than a picture of it."""
@@ -87,10 +110,13 @@ class RunLog(Lines):
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
         """Publish a table of the flow's own; a later one of the same key follows it."""
-        self._publish(Artifact(key, about, list(rows)))
+        self._when_up(lambda: self._publish(Artifact(key, about, list(rows))))
 
     def ended(self, ending: str) -> None:
         """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
+        self._when_up(lambda: self._complete(ending))
+
+    def _complete(self, ending: str) -> None:
         if self._verdict is None:
             return
         artifact_id, result = self._verdict

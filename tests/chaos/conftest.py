@@ -11,8 +11,9 @@ from tests.chaos.tiny_pipeline import TinyPipeline
 
 def pytest_collection_modifyitems(items):
     """One process for all tests that share the host, where pytest-xdist deals tests by group."""
+    here = Path(__file__).parent
     for item in items:
-        if "host" in getattr(item, "fixturenames", ()):
+        if item.path.is_relative_to(here) and "host_once" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("host"))
             item.add_marker(pytest.mark.prefect_server)
 
@@ -43,11 +44,25 @@ def deployed(host, tmp_path):
     """deployed(name, extra="") -> a TinyPipeline that `headway deploy` has put on the server."""
 
     def make(name, extra=""):
-        pipeline = TinyPipeline(tmp_path / name, name, extra)
-        host.headway("deploy", pipeline.folder)
-        return pipeline
+        return _deploy(host, tmp_path / name, name, extra)
 
     return make
+
+
+def _deploy(host, folder, name, extra=""):
+    pipeline = TinyPipeline(folder, name, extra)
+    host.headway("deploy", pipeline.folder)
+    return pipeline
+
+
+@pytest.fixture(scope="session")
+def retrained(host_once, tmp_path_factory):
+    """A deployed pipeline with a champion, for all tests that do no more to it than to land a month and to retrain."""
+    pipeline = _deploy(host_once, tmp_path_factory.mktemp("retrained") / "retrained", "retrained")
+    ended = host_once.ended(host_once.start("retrain/retrained"), 240)
+    assert ended["name"] == "retrained 2024-01 to 2024-02: promoted 1", ended["state"]
+    pipeline.check(host_once)
+    return pipeline
 
 
 @pytest.fixture
@@ -56,8 +71,8 @@ def row(record_property):
 
     Args:
         fault: what was done to what.
-        seen: the state of the run, and the first words of its message.
-        seconds: from the fault's end until the server said what is true.
+        seen: what the server says of the run then.
+        seconds: from the fault's end until the server said so.
         repeats: what the next run did again.
     """
 
