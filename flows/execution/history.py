@@ -20,19 +20,23 @@ LATEST = "latest"
 
 def runs_of(store: Store) -> list[dict[str, Any]]:
     """All runs, newest first, each with its true state."""
-    owner = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner())
-    return [settled(run, owner(run.get("pipeline"))) if run.get("state") == "running" else run for run in store.runs()]
+    owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
+    return [
+        settled(run, owner(run.get("pipeline")), clock()) if run.get("state") == "running" else run
+        for run in store.runs()
+    ]
 
 
-def settled(run: dict[str, Any], owner: dict[str, Any] | None) -> dict[str, Any]:
+def settled(run: dict[str, Any], owner: dict[str, Any] | None, time: float) -> dict[str, Any]:
     """Correct the record of a run marked as running: add its time so far, or mark it killed if its process is gone.
 
     Args:
         owner: who holds, or last held, the lock of its pipeline.
+        time: of the store's clock.
     """
     ours = owner is not None and owner.get("run") == run["run"]
     last: datetime.datetime | None
-    if ours and not gone(owner or {}):
+    if ours and not gone(owner or {}, time):
         last, state = datetime.datetime.now(datetime.UTC), "running"
     else:
         # the lease's last sign of life, or the last stage that it wrote down

@@ -65,8 +65,8 @@ def execute(
     """
     mlflow_tracking.check(run_spec.loaded)
     name = run_spec.loaded.pipeline.name
-    run = _run_name(time.time())
     run_spec.store.create()
+    run = _run_name(run_spec.store.clock())
     lock = None if locked else run_spec.store.lock(f"run-{name}", {"run": run})
 
     def on_wait(who: str) -> None:

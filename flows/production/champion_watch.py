@@ -12,7 +12,6 @@ with labels, the champion predicts it and is held against what it was worth at i
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -57,7 +56,6 @@ def check_champion(
     report: Reporter,
     *,
     wrap: Wrap = lambda engine: engine,
-    clock: Callable[[], float] = time.time,
 ) -> dict[str, Any]:
     """Check what has landed since the champion was trained; see the module.
 
@@ -87,7 +85,7 @@ def check_champion(
             limits=run_spec.loaded.pipeline.limits,
             retries=run_spec.loaded.pipeline.retries,
         )
-        return _Check(run_spec, champion, report, wrap(engine)).result(clock())
+        return _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
 
 
 class _Check:

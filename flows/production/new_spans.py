@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +56,7 @@ def landed(
 
     Args:
         seen: `Landed.seen` of the look before, for files whose times lie in the future.
-        now: seconds since 1970.
+        now: seconds since 1970, by the store's clock: those of the machines that watch may differ.
         after: spans up to this one are left out.
 
     Raises:
@@ -128,7 +127,6 @@ def look(
     start: Callable[[str, int], str | None],
     outcome: Callable[[str | None, str], Outcome],
     note: Callable[[str], None] = lambda line: None,
-    clock: Callable[[], float] = time.time,
 ) -> dict[str, Any]:
     """Look once, and start a retrain if a new span is complete.
 
@@ -160,7 +158,7 @@ def look(
     except Locked as error:
         return {"state": "busy", "until": None, "complete": [], "waiting": {}, "message": error.problem}
     try:
-        return _Look(run_spec, start, outcome, note, clock).result()
+        return _Look(run_spec, start, outcome, note).result()
     finally:
         lock.release()
 
@@ -172,9 +170,8 @@ class _Look:
         start: Callable[[str, int], str | None],
         outcome: Callable[[str | None, str], Outcome],
         note: Callable[[str], None],
-        clock: Callable[[], float],
     ):
-        self._spec, self._start, self._outcome, self._note, self._clock = run_spec, start, outcome, note, clock
+        self._spec, self._start, self._outcome, self._note = run_spec, start, outcome, note
         self._file = file_of(run_spec.store, run_spec.loaded.pipeline.name)
         self._state = read_state(run_spec.store, self._file)
 
@@ -192,7 +189,7 @@ class _Look:
         pipeline = self._spec.loaded.pipeline
         after = max(self._state.get("handled", ""), trained_up_to(self._spec))
         found = landed(
-            pipeline.source, pipeline.watch, seen=self._state.get("seen", {}), now=self._clock(), after=after
+            pipeline.source, pipeline.watch, seen=self._state.get("seen", {}), now=self._spec.store.clock(), after=after
         )
         self._save(seen=found.seen)
         fresh: list[str] = []

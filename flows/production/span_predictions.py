@@ -10,7 +10,6 @@ to predict it anew, remove the folder.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ def predict_spans(
     *,
     model: str = "champion",
     since: str = "",
-    clock: Callable[[], float] = time.time,
     on_row: Callable[[Sequence[Row]], None] = lambda rows: None,
 ) -> dict[str, Any]:
     """Predict each complete span that has no predictions yet, the oldest first; see the module.
@@ -57,12 +55,12 @@ def predict_spans(
     """
     pipeline, store = loaded.pipeline, loaded.open_store()
     source = source_of(loaded)
-    found = landed(source, watch_of(loaded), seen={}, now=clock())
+    store.create()
+    found = landed(source, watch_of(loaded), seen={}, now=store.clock())
     output = str(pipeline.predictions.output)
     output = output if filesystem.is_remote(output) else str(loaded.folder / output)
     rows: list[Row] = []
     there = 0
-    store.create()
     with store.lock(f"predict-{pipeline.name}", {"command": "predict"}).held():
         for span in found.complete:
             if span < since:

@@ -16,7 +16,6 @@ begins later waits. Versions and serving copies are removed under their model's 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +139,7 @@ def _checkpoints(store: Store) -> Iterator[Garbage]:
     for folder in (store.checkpoints / name for name in store.children(store.checkpoints)):
         if store.find("train", folder.name) is not None:
             yield Garbage(folder, store.size(folder), "its training is done")
-        elif time.time() - store.changed(folder) > CHECKPOINT_SECONDS:
+        elif store.clock() - store.changed(folder) > CHECKPOINT_SECONDS:
             yield Garbage(
                 folder, store.size(folder), f"no training went on from it for {CHECKPOINT_SECONDS // 86400} days"
             )

@@ -56,7 +56,11 @@ def lease(
 
     def removing() -> dict[str, Any] | None:
         owner = remover.owner()
-        return owner if owner is not None and lives(owner) and overlap(paths, owner.get("removing", ())) else None
+        return (
+            owner
+            if owner is not None and lives(owner, remover.time()) and overlap(paths, owner.get("removing", ()))
+            else None
+        )
 
     def fix(holder: dict[str, Any]) -> str:
         return f"wait until headway {holder.get('command', 'gc')} has ended"
@@ -112,7 +116,7 @@ class Remover:
                 continue
             held = self.store.lock(Path(name).stem)
             owner = held.owner()
-            if owner is not None and not lives(owner):
+            if owner is not None and not lives(owner, held.time()):
                 held.forget()
             elif owner is not None and overlap(wanted, owner.get("uses", ())):
                 found.append(owner)

@@ -4,7 +4,8 @@
         ...
 
 The lock is a small JSON file that says who holds it; the holder renews it from a thread. It is taken over when its
-holder is dead (on this host) or has not renewed it for the length of the lease. Every look-and-change happens under an
+holder is dead (on this host) or has not renewed it for the length of the lease, by the store's clock, whatever the clocks of
+the machines say. Every look-and-change happens under an
 flock of a file beside it, which the kernel drops with the process: of several takers of a stale lock one wins, and a
 holder that slept through its lease cannot renew what is no longer its own.
 """
@@ -26,6 +27,7 @@ from typing import Any
 from headway.errors import Locked, StoreError
 from headway.messages import now
 from headway.storage.atomic_io import replace_text, writing
+from headway.storage.clock import disk_time
 from headway.storage.process_identity import alive, place, started
 
 LEASE_SECONDS = 60.0
@@ -120,6 +122,10 @@ class Lock:
                 where=str(self.path),
             )
 
+    def time(self) -> float:
+        """Seconds since 1970 by the store's clock, in which leases end."""
+        return disk_time(self.path.parent)
+
     def owner(self) -> dict[str, Any] | None:
         """The process that holds, or last held, the lock, from its file; None when there is none."""
         try:
@@ -133,7 +139,7 @@ class Lock:
     def holder(self) -> dict[str, Any] | None:
         """The process that holds the lock now; None when there is none, or it is gone."""
         owner = self.owner()
-        return None if owner is None or gone(owner) else owner
+        return None if owner is None or gone(owner, self.time()) else owner
 
     def _take(self) -> dict[str, Any] | None:
         """Try to take the lock: None on success, else its holder."""
@@ -156,7 +162,7 @@ class Lock:
             "process_started": started(os.getpid()),
             "since": self._since,
             "renewed": now(),
-            "expires": time.time() + self._lease,
+            "expires": self.time() + self._lease,
         }
         return json.dumps(self._facts | facts | fields, indent=1) + "\n"
 
@@ -217,19 +223,23 @@ def wait_while(
         time.sleep(min(remaining, _POLL_SECONDS))
 
 
-def gone(owner: dict[str, Any]) -> bool:
-    """Whether a holder is dead or silent for too long; also true for an unreadable claim."""
+def gone(owner: dict[str, Any], time: float) -> bool:
+    """Whether a holder is dead or silent for too long; also true for an unreadable claim.
+
+    Args:
+        time: of the store's clock (`Lock.time`).
+    """
     pid, expires = owner.get("pid"), owner.get("expires")
     if not isinstance(pid, int) or not isinstance(expires, int | float):
         return True
     if owner.get("host") == place() and not alive(pid, str(owner.get("process_started", ""))):
         return True
-    return time.time() > expires
+    return time > expires
 
 
-def lives(owner: dict[str, Any]) -> bool:
+def lives(owner: dict[str, Any], time: float) -> bool:
     """Whether a holder may go on: as `not gone`, and a process of this host also while it stands still past its lease."""
-    return not gone(owner) or (
+    return not gone(owner, time) or (
         owner.get("host") == place() and alive(owner.get("pid", 0), str(owner.get("process_started", "")))
     )
 

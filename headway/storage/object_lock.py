@@ -5,7 +5,7 @@ living, it holds the lock; else it takes its claim back and tries again later. O
 sees the other, since S3 and Cloud Storage list what has been put; so never both hold it. A holder renews its claim from
 a thread, and a claim not renewed for its lease counts for nothing.
 
-What that rests on: the clocks of the machines differ by less than the lease, and a put takes less than the lease. A
+Leases end by the bucket's clock, so those of the machines may differ. What the lock rests on: a put takes less than the lease. A
 holder that stood still for longer finds its claim gone or late, renews it no more, and `check` raises.
 """
 
@@ -53,12 +53,16 @@ class BucketLock(Lock):
         self._folder = f"locks/{path.name}"
         self._expires = 0.0
 
+    def time(self) -> float:
+        return self._bucket.time()
+
     def owner(self) -> dict[str, Any] | None:
         """The process that holds, asks for, or last held the lock; None when there is none."""
         claims = self._claims()
         if not claims:
             return None
-        return max(claims.values(), key=lambda c: (not gone(c), bool(c.get("held")), str(c.get("since", ""))))
+        time = self.time()
+        return max(claims.values(), key=lambda c: (not gone(c, time), bool(c.get("held")), str(c.get("since", ""))))
 
     def _claims(self) -> dict[str, dict[str, Any]]:
         """Every claim by its key."""
@@ -81,21 +85,22 @@ class BucketLock(Lock):
     def _others(self) -> list[dict[str, Any]]:
         """The other processes' living claims, holders first; dead ones are deleted."""
         claims = {key: claim for key, claim in self._claims().items() if key != self._claim}
-        self._bucket.delete([key for key, claim in claims.items() if gone(claim)])
-        return sorted((claim for claim in claims.values() if not gone(claim)), key=lambda c: not c.get("held"))
+        time = self.time()
+        self._bucket.delete([key for key, claim in claims.items() if gone(claim, time)])
+        return sorted((claim for claim in claims.values() if not gone(claim, time)), key=lambda c: not c.get("held"))
 
     def forget(self) -> None:
         self._bucket.delete(self._bucket.listing(self._folder))
 
     def check(self) -> None:
-        if self._thread is not None and time.time() > self._expires:
+        if self._thread is not None and self.time() > self._expires:
             self._lost.set()
         super().check()
 
     def say(self, **facts: Any) -> None:
         with self._putting:
             self._facts = self._facts | facts
-        if time.time() > self._expires or self._bucket.read(self._claim) is None:
+        if self.time() > self._expires or self._bucket.read(self._claim) is None:
             self._lost.set()
         else:
             self._put(held=True)
@@ -114,7 +119,7 @@ class BucketLock(Lock):
             self._since = now()
             self._put(held=False)
             others = self._others()
-            if not others and time.time() < self._expires:
+            if not others and self.time() < self._expires:
                 self._put(held=True)
                 self._on_taken()
                 return None
@@ -125,7 +130,7 @@ class BucketLock(Lock):
 
     def _put(self, *, held: bool) -> None:
         with self._putting:  # what the renewing thread puts must not be older than what was said
-            expires = time.time() + self._lease
+            expires = self.time() + self._lease
             self._bucket.write(self._claim, self._claim_text(held=held, expires=expires).encode())
             self._expires = expires
 
@@ -133,7 +138,7 @@ class BucketLock(Lock):
         while not self._stop.wait(self._lease / 4):
             # a bucket that is away for a moment costs one of the beats that a lease has
             with contextlib.suppress(StoreError, OSError):
-                if time.time() > self._expires or self._bucket.read(self._claim) is None:
+                if self.time() > self._expires or self._bucket.read(self._claim) is None:
                     self._lost.set()
                     return
                 self._put(held=True)

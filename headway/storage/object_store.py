@@ -15,6 +15,7 @@ import errno
 import json
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ import pyarrow.fs as pafs
 
 from headway.errors import HeadwayError, StoreError
 from headway.storage import manifest
+from headway.storage.clock import Offset
 from headway.storage.filesystem import lists_no_folders, resolve
 
 TRIES, TRIES_WHILE_REPLACED = 3, 20
@@ -66,6 +68,7 @@ class Bucket:
         self.url = url.rstrip("/")
         self._files, self._base = resolve(self.url)
         self._flat = lists_no_folders(self.url)
+        self._clock = Offset(self._ask_time)
 
     def name(self, key: str) -> str:
         """The full name of an object, for messages."""
@@ -77,6 +80,19 @@ class Bucket:
         info = self._try(self.url, lambda: self._files.get_file_info(first))
         if info.type == pafs.FileType.NotFound:
             raise StoreError(f"there is no bucket {first!r}", where=self.url, fix="create it; Headway never does")
+
+    def time(self) -> float:
+        """Seconds since 1970 by the bucket's clock."""
+        return self._clock.time()
+
+    def _ask_time(self) -> float:
+        """When an object that is put now was put, as the bucket says."""
+        key = f".clock-{uuid.uuid4().hex[:12]}"
+        self.write(key, b"{}")
+        try:
+            return self._files.get_file_info(self._path(key)).mtime_ns / 1e9
+        finally:
+            self.delete([key])
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
         """Every object below a folder, by key, from one listing."""

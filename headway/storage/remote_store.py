@@ -342,6 +342,9 @@ class BucketStore(Store):
 
     # --- locks and checkpoints
 
+    def clock(self) -> float:
+        return self.bucket.time()
+
     def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
         from headway.storage.object_lock import BucketLock
 

@@ -24,6 +24,7 @@ from headway.messages import now
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing
+from headway.storage.clock import disk_time
 from headway.storage.fingerprint import Key, shared
 from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, Manifest
@@ -198,6 +199,10 @@ class Store:
             except OSError:  # another disk after all
                 (path / manifests.NAME).unlink(missing_ok=True)
         remove(path)
+
+    def clock(self) -> float:
+        """Seconds since 1970 by the clock of whoever keeps the store: the same for every machine."""
+        return disk_time(self.locks)
 
     def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
         """The lock of this name, not yet taken."""

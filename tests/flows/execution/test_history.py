@@ -68,14 +68,17 @@ def _owner(**more):
 
 def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
     run = _run("r", state="running", seen="2024-05-01T10:00:20.000Z", seconds=0.0)
-    assert settled(run, _owner())["state"] == "running"
-    assert settled(run, _owner())["seconds"] > 1000
-    dead = settled(run, _owner(process_started="1"))
+    assert settled(run, _owner(), time.time())["state"] == "running"
+    assert settled(run, _owner(), time.time())["seconds"] > 1000
+    dead = settled(run, _owner(process_started="1"), time.time())
     assert (dead["state"], dead["seconds"]) == ("killed", 90.0)  # the lease's last sign of life
-    silent = settled(run, _owner(host="elsewhere", expires=time.time() - 1))
+    silent = settled(run, _owner(host="elsewhere", expires=time.time() - 1), time.time())
     assert (silent["state"], silent["seconds"]) == ("killed", 90.0)
     for owner in (None, _owner(run="another")):  # the lock is somebody else's by now
-        assert (settled(run, owner)["state"], settled(run, owner)["seconds"]) == ("killed", 20.0)
+        assert (settled(run, owner, time.time())["state"], settled(run, owner, time.time())["seconds"]) == (
+            "killed",
+            20.0,
+        )
 
 
 def test_runs_lists_a_killed_run_as_killed(store, tmp_path):

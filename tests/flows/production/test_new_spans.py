@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 
 import pytest
 
@@ -66,6 +67,22 @@ def test_a_clock_that_is_ahead_does_not_keep_a_span_waiting_for_ever(months):
     (months / "data" / "2024-04.parquet").write_bytes(b"longer than before" * 1000)
     os.utime(months / "data" / "2024-04.parquet", (9e9, 9e9))
     assert "2024-04" in landed(source, config, seen=again.seen, now=2e9 + 601).waiting  # it changed meanwhile
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_watcher_whose_clock_is_an_hour_off_waits_as_long_as_the_others(months, monkeypatch, hours):
+    retrains, real = Retrains(), time.time
+    (months / "pipeline.yaml").write_text(
+        (months / "pipeline.yaml").read_text().replace("quiet_minutes: 0", "quiet_minutes: 10")
+    )
+    spec = _spec(months)
+    _ran(spec, "2024-01", "2024-02", "2024-03")
+    late = months / "data" / "2024-04.parquet"
+    monkeypatch.setattr("time.time", lambda: real() + hours * 3600)
+    os.utime(late, (real() - 60, real() - 60))
+    assert "changed 1 min ago" in retrains.look(spec)["waiting"]["2024-04"] and not retrains.started
+    os.utime(late, (real() - 660, real() - 660))
+    assert retrains.look(spec)["state"] == "started"
 
 
 def test_a_done_file_says_so(months):
