@@ -13,6 +13,8 @@ import abc
 import argparse
 import asyncio
 import contextlib
+import datetime
+import email.utils
 import itertools
 import os
 import signal
@@ -25,12 +27,17 @@ from typing import Any
 from uuid import UUID
 
 import anyio
+import httpx
 from prefect.client.orchestration import get_client
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import get_current_settings
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from flows.orchestration.deployments import workers
 from headway.messages import counted
 from headway.redaction import protect
+from headway.messages import counted, duration
+from headway.storage.clock import Offset
 
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
@@ -44,6 +51,8 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         super().__init__(*arguments, **options)
         self.engines: dict[UUID, int] = {}
         self._draining, self._polling = False, False
+        self._server = Offset(lambda: server_time(str(get_current_settings().api.url)))
+        self._off = False
 
     async def get_and_submit_flow_runs(self) -> Any:
         if self._draining:
@@ -53,6 +62,24 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             return await super().get_and_submit_flow_runs()
         finally:
             self._polling = False
+
+    async def _get_scheduled_flow_runs(self) -> Any:
+        """The flow runs whose time has come by the server's clock: Prefect's worker goes by its own, and one that is an hour
+        behind would start each an hour late."""
+        time = await asyncio.to_thread(self._server.time)
+        off = round(self._server.offset)
+        if off and not self._off:
+            _say(f"this machine's clock is {duration(abs(off))} {'behind' if off > 0 else 'ahead of'} the server's")
+        self._off = bool(off)
+        before = datetime.datetime.fromtimestamp(time, datetime.UTC) + datetime.timedelta(
+            seconds=self._prefetch_seconds
+        )
+        try:
+            return await self.client.get_scheduled_flow_runs_for_work_pool(
+                work_pool_name=self._work_pool_name, scheduled_before=before, work_queue_names=[*self._work_queues]
+            )
+        except ObjectNotFound:
+            return []  # the pool is made by the next heartbeat
 
     async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> ProcessWorkerResult:
         status = task_status or anyio.TASK_STATUS_IGNORED
@@ -114,6 +141,19 @@ async def serve(worker: Worker, grace: float) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await serving
     _say("stopped")
+
+
+def server_time(url: str) -> float:
+    """Seconds since 1970 by the clock of a Prefect server.
+
+    Raises:
+        OSError: it does not answer.
+    """
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}/health", timeout=10.0, trust_env=False)
+        return email.utils.parsedate_to_datetime(answer.headers["date"]).timestamp()
+    except (httpx.HTTPError, KeyError, ValueError) as error:
+        raise OSError(f"the server does not say its time: {error}") from None
 
 
 def free_name(workers: Mapping[str, str], host: str) -> str:

@@ -44,7 +44,9 @@ class Offset:
 
     def __init__(self, measure: Callable[[], float]):
         self._measure = measure
-        self._offset, self._wall, self._steady = 0.0, 0.0, -FRESH_SECONDS
+        self.offset = 0.0
+        """Seconds by which the other clock is ahead of this machine's."""
+        self._wall, self._steady = 0.0, -FRESH_SECONDS
 
     def time(self) -> float:
         """Seconds since 1970 by the other clock."""
@@ -54,6 +56,6 @@ class Offset:
         if passed >= FRESH_SECONDS or abs(wall - self._wall - passed) > SAME_SECONDS:
             with contextlib.suppress(OSError, StoreError):
                 offset = self._measure() - time.time()
-                self._offset = offset if abs(offset) > SAME_SECONDS else 0.0
+                self.offset = offset if abs(offset) > SAME_SECONDS else 0.0
             self._wall, self._steady = time.time(), time.monotonic()
-        return time.time() + self._offset
+        return time.time() + self.offset

@@ -79,8 +79,8 @@ def test_a_watcher_whose_clock_is_an_hour_off_waits_as_long_as_the_others(months
     _ran(spec, "2024-01", "2024-02", "2024-03")
     late = months / "data" / "2024-04.parquet"
     monkeypatch.setattr("time.time", lambda: real() + hours * 3600)
-    os.utime(late, (real() - 60, real() - 60))
-    assert "changed 1 min ago" in retrains.look(spec)["waiting"]["2024-04"] and not retrains.started
+    os.utime(late, (real() - 60.4, real() - 60.4))
+    assert "changed 60 s ago" in retrains.look(spec)["waiting"]["2024-04"] and not retrains.started
     os.utime(late, (real() - 660, real() - 660))
     assert retrains.look(spec)["state"] == "started"
 

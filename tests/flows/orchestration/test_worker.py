@@ -1,0 +1,58 @@
+"""The worker asks for the flow runs whose time has come by the server's clock, whatever its own says."""
+
+import asyncio
+import datetime
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import pytest
+from prefect.workers.process import ProcessWorker
+
+from flows.orchestration.worker import Worker, server_time
+from headway.storage.clock import Offset
+
+
+@pytest.mark.parametrize(("hours", "said"), [(1, "60 min behind"), (-1, "60 min ahead of"), (0, None)])
+def test_runs_are_asked_for_by_the_servers_clock(monkeypatch, capsys, hours, said):
+    assert hasattr(ProcessWorker, "_get_scheduled_flow_runs"), "what is overridden here"
+    now, asked = datetime.datetime.now(datetime.UTC), []
+
+    async def runs(**request):
+        asked.append(request)
+        return ["a run"]
+
+    worker = Worker.__new__(Worker)
+    worker._server, worker._off = Offset(lambda: now.timestamp() + hours * 3600), False
+    worker._prefetch_seconds, worker._work_pool_name, worker._work_queues = 10, "headway", {"gpu"}
+    monkeypatch.setattr(Worker, "client", SimpleNamespace(get_scheduled_flow_runs_for_work_pool=runs))
+    for _ in range(2):
+        assert asyncio.run(worker._get_scheduled_flow_runs()) == ["a run"]
+    before = now + datetime.timedelta(hours=hours, seconds=10)
+    assert abs((asked[0]["scheduled_before"] - before).total_seconds()) < 5
+    assert (asked[0]["work_pool_name"], asked[0]["work_queue_names"]) == ("headway", ["gpu"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ([] if said is None else [f"headway worker: this machine's clock is {said} the server's"])
+
+
+def test_a_server_says_its_time_and_one_that_is_away_does_not():
+    class Health(BaseHTTPRequestHandler):
+        def date_time_string(self, timestamp=None):
+            return "Wed, 21 Oct 2015 07:28:00 GMT"
+
+        def do_GET(self):
+            self.send_response(200 if self.path == "/api/health" else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Health)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/api"
+    assert server_time(url) == 1445412480.0
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(OSError, match="does not say its time"):
+        server_time(url)
