@@ -33,10 +33,11 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import get_current_settings
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
+from flows.orchestration.deploying.connection import connected, version_problem
 from flows.orchestration.deployments import workers
-from headway.messages import counted
-from headway.redaction import protect
+from headway.errors import HeadwayError
 from headway.messages import counted, duration
+from headway.redaction import protect
 from headway.storage.clock import Offset
 
 GRACE_SECONDS = 60.0
@@ -167,6 +168,18 @@ def free_name(workers: Mapping[str, str], host: str) -> str:
     return next(name for name in names if workers.get(name) != "ONLINE")
 
 
+def _check_server() -> None:
+    """Say what is wrong with the server; a worker waits for one that is away, and goes on with an older one."""
+    problem: HeadwayError | None
+    try:
+        with connected() as (client, url):
+            problem = version_problem(str(client._client.get("/admin/version").json()), url)
+    except HeadwayError as error:
+        problem = error
+    if problem is not None:
+        _say(str(problem))
+
+
 def _workers(pool: str) -> dict[str, str]:
     """The workers of a pool with their statuses; none where the pool does not exist yet."""
     try:
@@ -196,6 +209,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
     options = parser.parse_args(arguments)
     protect()
+    _check_server()
     name = options.name or free_name(_workers(options.pool), socket.gethostname())
     worker = Worker(work_pool_name=options.pool, name=name, limit=options.limit)
     asyncio.run(serve(worker, options.grace))

@@ -7,10 +7,13 @@ with connected() as (client, url):
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import prefect
+from packaging.version import Version
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import get_current_settings
@@ -23,7 +26,7 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
     """Yield a client of the server and the server's address.
 
     Raises:
-        ConfigError: no server is named, it does not answer, or it wants a password.
+        ConfigError: no server is named, it does not answer, it wants a password, or it has another major version of Prefect.
         HeadwayError: the server refused what was asked of it.
     """
     url = get_current_settings().api.url
@@ -45,7 +48,11 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
         raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")
     with get_client(sync_client=True) as client:
         try:
-            client._client.get("/admin/version").raise_for_status()
+            answer = client._client.get("/admin/version").raise_for_status()
+            theirs = str(answer.json())
+            wrong = version_problem(theirs, url)
+            if wrong is not None and Version(theirs).major != Version(prefect.__version__).major:
+                raise wrong
             yield client, url
         except (PrefectHTTPStatusError, httpx.HTTPStatusError) as error:
             if error.response.status_code in (401, 403):
@@ -53,6 +60,16 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
                 fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
                 raise ConfigError(problem, where=url, fix=fix) from None
             raise HeadwayError(f"the Prefect server refused this: {_detail(error)}", where=url) from None
+
+
+def version_problem(theirs: str, url: str) -> ConfigError | None:
+    """What is wrong with the version of Prefect that a server has: it is to be as new as its clients'; None: nothing."""
+    ours = prefect.__version__
+    server, here = Version(theirs), Version(ours)
+    if server.major == here.major and server >= here:
+        return None
+    fix = f"update Prefect on the server to {ours}" if server < here else "update Headway, and Prefect with it"
+    return ConfigError(f"the server has Prefect {theirs}, and {socket.gethostname()} has {ours}", where=url, fix=fix)
 
 
 def _detail(error: httpx.HTTPStatusError) -> str:
