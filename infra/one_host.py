@@ -18,6 +18,7 @@ from pathlib import Path
 from flows.orchestration import local_server
 from flows.orchestration.processes import Daemon
 from headway.errors import HeadwayError
+from headway.redaction import protect
 
 sys.path.insert(0, str(Path(__file__).parent))  # scripts, no package
 from postgres import Postgres
@@ -78,6 +79,8 @@ def main() -> int:
     parser.add_argument("--flink", action="store_true", help="a local Flink too")
     parser.add_argument("--remove", action="store_true", help="with down: remove the database too")
     args = parser.parse_args()
+    protect()
+    os.umask(0o077)
     place = local_server.Place(Path.cwd(), args.port)
     try:
         if args.what == "up":

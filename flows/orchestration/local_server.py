@@ -203,6 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, help=f"of the server (default: ${PORT_VARIABLE}, or 4200)")
     options = parser.parse_args(arguments)
     protect()
+    os.umask(0o077)
     try:
         port = options.port or _port(os.environ.get(PORT_VARIABLE) or "4200")
         place = Place(Path.cwd(), port)

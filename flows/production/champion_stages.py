@@ -30,9 +30,10 @@ class ChampionSteps(DataSteps):
         parts = [part for part, facts in result["splits"].items() if facts["rows"]]
         if not parts:
             return None
+        kept = self._kept()
         key = {
             "config": self.pipeline.evaluation.model_dump(mode="json", include={"batch_size"}),
-            "columns": [],
+            "columns": kept,
             "model": {"version": champion.number, "export": champion.facts.get("export")},
             "inputs": {
                 "transform": transform.fingerprint,
@@ -45,8 +46,19 @@ class ChampionSteps(DataSteps):
                 "model": {"kind": "saved_model", "path": str(champion.saved_model)},
                 "examples": [{"path": str(ingested.path), "split": part, "result": result} for part in parts],
                 "transform": TransformParameters.model_validate(transform.get()["parameters"]),
-                "columns": [],
+                "columns": kept,
                 "batch_size": self.pipeline.evaluation.batch_size,
             }
 
         return self._call(EVALUATE, f"evaluate champion {champion.number} on {self.window[0]}", key, request)
+
+    def _kept(self) -> list[str]:
+        """The columns that the predictions keep: those that metrics, slices of thresholds and groups are made of."""
+        named = [name for name in (self.group, self.pipeline.evaluation.item) if name]
+        return sorted({*named, *self.pipeline.judged_columns} & set(self.columns.stored))
+
+    @property
+    def group(self) -> str | None:
+        """The column whose equal values are one group, if rows are ranked within groups."""
+        column = self.columns.of_role("group")
+        return None if column is None else column.name

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.dag.references import label_facts
+from flows.dag.references import further_labels, label_facts
 from flows.dag.run_spec import STATISTICS, TRANSFORM, Executor, RunSpec
 from flows.dag.step import Output, find_output
 from flows.execution.engine import Engine
@@ -30,8 +30,10 @@ from flows.progress.terminal import Reporter
 from flows.scoring.request_skew import request_skew
 from headway.errors import ConfigError, DataError, StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
-from headway.messages import counted, metrics_line
+from headway.evaluation.gate_config import GateConfig
+from headway.messages import counted, listed, metrics_line
 from headway.messages import now as now_text
+from headway.metrics.retrieval import RETRIEVAL
 from headway.monitor import Monitor
 from headway.registry.gc import running
 from headway.registry.registry import Version
@@ -108,19 +110,20 @@ class _Check:
         scored_source, unlabelled = source_of(self._spec.loaded), labelled
         if scored_source.path != self._pipeline.source.path:
             unlabelled = landed(scored_source, watch_of(self._spec.loaded), seen={}, now=now, after=last)
-        rows = []
+        rows: list[dict[str, Any]] = []
+        """What was found now; what was told before is in `_known` alone."""
         for span in sorted({*labelled.complete, *unlabelled.complete}):
             self._report.check()
             before = self._known.get(span, {})
-            row = dict(before)
+            row = before | ({"drift": []} if "drift" in before else {})
             if "drift" not in before:
                 row |= self._drift(scored_source if span in unlabelled.complete else self._pipeline.source, span)
             if span in labelled.complete and before.get("scored") is None:
                 row |= self._score(span)
-            if row != before:
+            if row.keys() != before.keys():
                 row["checked"] = now_text()
                 rows.append({"span": span} | row)
-                self._known[span] = row
+                self._known[span] = row | {"drift": before.get("drift", row["drift"])}
                 self._save()
         skew = self._skew(rows[-1]["span"]) if rows and rows[-1]["span"] in labelled.complete else None
         alarms = [f"{row['span']}: {text}" for row in rows for text in (*row["drift"], *row.get("decay", []))]
@@ -161,15 +164,13 @@ class _Check:
 
     def _score(self, span: str) -> dict[str, Any]:
         """Hold the champion's metrics on a span against those of its promotion; nothing where no row has a label yet."""
-        if self._pipeline.ndcg_at is not None:
-            self._notes.append("the champion is not scored again: it ranks, and that takes whole groups of a window")
-            return {}
         transform = self._transform()
         if transform is None:
             self._notes.append("the champion is not scored again: the run that made it is not in the store any more")
             return {}
         spec = replace(self._spec, window=1, until=span, last="ingest")
-        scored = ChampionSteps(spec, self._executor, freeze=False).score(self._champion, transform)
+        steps = ChampionSteps(spec, self._executor, freeze=False)
+        scored = steps.score(self._champion, transform)
         if scored is None:
             self._notes.append(f"{span}: no row has a label yet")
             return {}
@@ -177,35 +178,46 @@ class _Check:
         if result.get("incompatible"):
             problem = f"the champion cannot score these rows: {result['incompatible']}"
             return {"scored": 0, "metrics": {}, "decay": [problem]}
-        decay = self._decay(scored, transform)
-        self._report.note(f"  champion on {span:<10} {metrics_line(result['metrics'])}")
-        return {"scored": result["rows"], "metrics": result["metrics"], "decay": decay}
+        metrics, decay = self._decay(scored, transform, steps.group)
+        self._report.note(f"  champion on {span:<10} {metrics_line(metrics)}")
+        return {"scored": result["rows"], "metrics": metrics, "decay": decay}
 
     def _transform(self) -> Output | None:
         run = next((run for run in self._spec.store.runs() if run.get("run") == self._champion.facts.get("run")), {})
         step = next((step for step in run.get("stages", []) if step["stage"] == TRANSFORM.name), None)
         return None if step is None else find_output(self._spec.store, **step)
 
-    def _decay(self, scored: Output, transform: Output) -> list[str]:
-        """What the gate says of a champion that became worse: it is compared with itself at its promotion."""
+    def _decay(self, scored: Output, transform: Output, group: str | None) -> tuple[dict[str, Any], list[str]]:
+        """(metrics, what the gate says of a champion that became worse): it is compared with itself at its promotion."""
         facts = self._champion.facts
         statistics = self._spec.store.find(STATISTICS.name, facts["statistics"])
         parameters = transform.get()["parameters"]
         predictions = self._spec.store.local(scored.path) / scored.get()["predictions"]
         request = GateRequest(
             task=parameters["label"]["task"],
-            config=self._pipeline.gate.model_copy(update={"baseline": False, "repeats": 1}),
+            config=self._judge(),
             candidate=Candidate(model="today", predictions=predictions),
             champion=Champion(
                 version=self._champion.number, model="then", predictions=predictions, worth=facts.get("worth")
             ),
             label=None if statistics is None else label_facts(parameters, statistics.result),
+            labels=() if statistics is None else tuple(further_labels(parameters, statistics.result)),
             metrics=self._spec.loaded.own_metrics,
+            group=group,
+            ndcg_at=self._pipeline.ndcg_at,
+            item=self._pipeline.evaluation.item if self._pipeline.ndcg_at is not None else None,
             seed=self._spec.chosen_seed,
         )
         verdict = decide(request)
         broken = [check["reason"] for check in verdict.get("thresholds", []) if not check.get("passed", True)]
-        return [*verdict.get("alarms", []), *broken]
+        return verdict["metrics"]["candidate"], [*verdict.get("alarms", []), *broken]
+
+    def _judge(self) -> GateConfig:
+        """The pipeline's gate, without what only a candidate can be held to."""
+        thresholds = {name: b for name, b in self._pipeline.gate.thresholds.items() if name not in RETRIEVAL}
+        if left_out := sorted(set(self._pipeline.gate.thresholds) - set(thresholds)):
+            self._notes.append(f"not measured again, since a published model has no index of items: {listed(left_out)}")
+        return self._pipeline.gate.model_copy(update={"baseline": False, "repeats": 1, "thresholds": thresholds})
 
     def _skew(self, span: str) -> list[str] | None:
         """What logged requests differ in from the rows of a span; None where there are none, or none of them is in it."""

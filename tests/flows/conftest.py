@@ -75,7 +75,7 @@ def month(folder, name, *, shift=0.0, labels=True):
     pq.write_table(pa.table(table), folder / f"{name}.parquet")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def land():
     """land(folder, "2024-05") -> a month's file is there."""
     return month

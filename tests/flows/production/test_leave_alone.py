@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -102,16 +104,58 @@ def test_drift_and_a_champion_that_became_worse_are_alarms(typed, churn, land):
     assert "nothing new to check" in typed("monitor", churn, check=0).stdout
 
 
+RANKED = """
+name: ranked
+source: {format: parquet, path: "data/{span}.parquet"}
+label: y
+task: binary
+columns: {query: {role: group}, x: standardize}
+split: {mode: time}
+model: {hidden: [4]}
+training: {steps: 60, batch_size: 64, steps_per_call: 20, learning_rate: 0.02, ranking: {kind: lambdarank, k: 5}}
+evaluation: {slices: []}
+gate: {baseline: false, tolerance: {ndcg: 0.1}, thresholds: {mrr: {min: 0.2}}}
+validation: {drift: {min_rows: 100}}
+watch: {quiet_minutes: 0}
+"""
+
+
+def test_a_champion_that_ranks_is_scored_again_by_the_order_within_groups(typed, tmp_path):
+    (tmp_path / "pipeline.yaml").write_text(RANKED)
+    (tmp_path / "data").mkdir()
+
+    def land(name, sign=1.0):
+        r = np.random.default_rng(int(name[-1]))
+        query, x = np.repeat(np.arange(80), 8), r.normal(size=640)
+        y = (x * sign + 0.3 * r.normal(size=640) > 0.8).astype(np.int64)
+        pq.write_table(pa.table({"query": query, "x": x, "y": y}), tmp_path / "data" / f"{name}.parquet")
+
+    for name in ("2024-01", "2024-02", "2024-03"):
+        land(name)
+    typed("run", tmp_path, "--until", "2024-02", check=0)
+    (row,) = json.loads(typed("monitor", tmp_path, "--json", check=0).stdout)["spans"]
+    assert row["span"] == "2024-03" and row["scored"] == 640 and row["metrics"]["ndcg"] > 0.8 and not row["decay"]
+    land("2024-04", sign=-1.0)
+    result = json.loads(typed("monitor", tmp_path, "--json", check=3).stdout)
+    (row,) = result["spans"]
+    assert row["metrics"]["ndcg"] < 0.6 and not result["notes"]
+    assert any("has become worse since it was promoted: ndcg was" in text for text in row["decay"])
+
+
 def test_labels_that_come_later_are_scored_when_they_come(typed, churn, land):
     config = churn / "pipeline.yaml"
     config.write_text(config.read_text() + 'predictions: {path: "incoming/{span}.parquet"}\n')
-    land(churn / "incoming", "2024-05", labels=False)
-    typed("monitor", churn, check=0)  # 2024-04, which was trained on by nobody
+    land(churn / "incoming", "2024-05", shift=3.0, labels=False)
+    typed("monitor", churn, check=3)  # 2024-04, which was trained on by nobody, and the drift of 2024-05
     known = json.loads((churn / "store" / "monitor" / "churn.json").read_text())["spans"]
-    assert known["2024-05"]["rows"] == 300 and "scored" not in known["2024-05"]
-    land(churn / "data", "2024-05")
-    (row,) = json.loads(typed("monitor", churn, "--json", check=0).stdout)["spans"]
+    assert known["2024-05"]["rows"] == 300 and known["2024-05"]["drift"] and "scored" not in known["2024-05"]
+    land(churn / "data", "2024-05", shift=3.0)
+    result = json.loads(typed("monitor", churn, "--json", check=3).stdout)
+    (row,) = result["spans"]
     assert row["span"] == "2024-05" and row["scored"] == 300
+    assert all("become worse" in alarm for alarm in result["alarms"]), "the drift was told before"
+    known = json.loads((churn / "store" / "monitor" / "churn.json").read_text())["spans"]
+    assert known["2024-05"]["drift"] and known["2024-05"]["scored"] == 300
 
 
 def test_without_a_champion_there_is_nothing_to_watch_over(typed, months):
