@@ -22,8 +22,8 @@ from typing import Any, Literal
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
 from flows.execution.history import LATEST, find, runs_of
+from flows.observability.from_python import Progress, reporting
 from flows.past_run import Run, Version
-from flows.progress.from_python import Progress, reporting
 from flows.progress.result_table import Table, html_table
 from headway.errors import StoreError
 from headway.registry.registry import Registry

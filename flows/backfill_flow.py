@@ -19,7 +19,7 @@ from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
 from flows.production.backfill import Upto, table
 from flows.production.backfill import backfill as run_backfill
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 
 
 @flow(name="backfill", persist_result=False, log_prints=True)
@@ -72,7 +72,6 @@ def backfill(
             on_row=show,
         )
         states = ", ".join(f"{state} {count}" for state, count in result["states"].items())
-        event = "headway.backfill.failed" if result["states"].get("failed") else None
-        return Ending(f"{result['first']} to {result['last']}: {states}", states, event, {"states": result["states"]})
+        return Ending(f"{result['first']} to {result['last']}: {states}", states)
 
     return flow_body(pipeline, work, set=set, about=lambda loaded: f"backfill {first} to {last}")

@@ -13,7 +13,7 @@ from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
-from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain, tell
+from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
 from flows.production.champion_watch import alarm_lines, check_champion
@@ -39,12 +39,6 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
             report.table("monitor", f"spans held against version {result['champion']}", _table(result))
         if not result["alarms"]:
             return Ending(f"{counted(len(result['spans']), 'span')} checked, no alarm", "no alarm")
-        if any(row.get("decay") for row in result["spans"]):
-            decay = [f"{row['span']}: {text}" for row in result["spans"] for text in row.get("decay", [])]
-            tell("headway.champion.decayed", name, {"message": f"{name}: {'; '.join(decay)}", "alarms": decay})
-        drift = [f"{row['span']}: {text}" for row in result["spans"] for text in row["drift"]] + (result["skew"] or [])
-        if drift:
-            tell("headway.drift.found", name, {"message": f"{name}: {'; '.join(drift)}", "alarms": drift})
         started = ""
         if retrain:  # last: what it raises must not keep back the alarms, which are told once
             key = f"monitor-{result['champion']}-{result['spans'][-1]['span']}"

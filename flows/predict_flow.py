@@ -37,6 +37,6 @@ def predict(pipeline: PipelinePath, model: str = "champion", since: str = "") ->
         if not spans:
             return Ending(f"nothing to predict: {counted(result['there'], 'span')} done before", "nothing new")
         message = f"predicted {counted(rows, 'row')} of {some(spans, 5)} by version {result['spans'][-1]['version']}"
-        return Ending(message, f"{counted(len(spans), 'span')}", "headway.span.predicted", {"spans": spans})
+        return Ending(message, f"{counted(len(spans), 'span')}")
 
     return flow_body(pipeline, work)

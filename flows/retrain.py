@@ -65,18 +65,6 @@ def retrain(
 
 
 def ended(record: dict[str, Any]) -> Ending:
-    """How a run ended: its state's message, the word in its name, and the event for others."""
-    state = record["state"]
-    facts: dict[str, Any] = {key: record[key] for key in ("run", "version", "state") if key in record}
-    facts |= {"reasons": record.get("verdict", {}).get("reasons", [])}
-    word, event = str(state), "headway.model.rejected"
-    match state:
-        case "promoted":
-            word, event = f"promoted {record['version']}", "headway.model.promoted"
-        case "already champion" | "done":
-            return Ending(sentence(record), word)
-        case "held" | "shadow" | "not comparable" | "incompatible champion":  # they wait for a person
-            event = "headway.model.held"
-        case "keep champion":
-            event = "headway.model.kept"
-    return Ending(sentence(record), word, event, facts)
+    """How a run ended: its state's message, and the word in its name."""
+    state = str(record["state"])
+    return Ending(sentence(record), f"promoted {record['version']}" if state == "promoted" else state)

@@ -19,7 +19,8 @@ from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
-from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain, tell
+from flows.observability.events import events_of_look
+from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain
 from flows.orchestration.run_log import RunLog
 from flows.production.new_spans import Outcome, look, trained_up_to
 
@@ -45,8 +46,8 @@ def watch(pipeline: PipelinePath) -> State[None]:
         found = look(run_spec, start=start, outcome=outcome, note=report.note)
         for span, why in found["waiting"].items():
             report.note(f"{span} waits: {why}")
-        for span in found["complete"]:
-            tell("headway.span.complete", name, {"message": f"{name}: span {span} is complete", "span": span})
+        for event, facts in events_of_look(name, found):
+            report.happened(event, facts)
         return _ending(found)
 
     return flow_body(pipeline, work)

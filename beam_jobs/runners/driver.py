@@ -7,6 +7,7 @@ Whatever the runner, all that driver and ranges tell each other lies in the work
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.local import run_ranges
 from beam_jobs.runners.range_job import Element, RangeJob
-from beam_jobs.runners.work_dir import WorkDir
+from beam_jobs.runners.work_dir import WORKER, WorkDir
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.sources.base import Range
@@ -38,7 +39,8 @@ def whole_ranges(
     Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
     afterwards is run once more before that becomes an error.
     """
-    progress = _Progress(ranges, [job.work_dir for job in jobs], monitor)
+    spans = [str(getattr(job.request, "span", "")) for job in jobs]
+    progress = _Progress(ranges, [job.work_dir for job in jobs], monitor, spans)
     for attempt in range(_TRIES):
         todo = progress.missing()
         if not todo:
@@ -141,8 +143,10 @@ class _Waiting:
 class _Progress:
     """The finished ranges, and the number of rows read."""
 
-    def __init__(self, ranges: Sequence[Sequence[Range]], work_dirs: Sequence[WorkDir], monitor: Monitor):
-        self.monitor = monitor
+    def __init__(
+        self, ranges: Sequence[Sequence[Range]], work_dirs: Sequence[WorkDir], monitor: Monitor, spans: Sequence[str]
+    ):
+        self.monitor, self._spans = monitor, spans
         self.ranges = sum(map(len, ranges))
         self._all, self._work_dirs = ranges, work_dirs
         rows = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
@@ -161,8 +165,20 @@ class _Progress:
     def report(self) -> float:
         """Tell the monitor how many rows have been read; return the seconds it took to look."""
         begun = time.monotonic()
-        rows = sum(work_dir.rows(whole) for work_dir, whole in zip(self._work_dirs, self._whole, strict=True))
+        rows = 0
+        for span, work_dir, whole in zip(self._spans, self._work_dirs, self._whole, strict=True):
+            before = set(whole)
+            rows += work_dir.rows(whole)
+            for index in whole.keys() - before:
+                self._ended(span, work_dir, index)
         if rows > self._reported:
             self._reported = rows
             self.monitor.progress(rows, self._total, "rows")
         return time.monotonic() - begun
+
+    def _ended(self, span: str, work_dir: WorkDir, index: int) -> None:
+        """Tell the monitor of a range that is whole."""
+        with contextlib.suppress(OSError):  # the folder went: a stop, which the driver sees
+            facts = work_dir.facts(index)
+            name = f"range {index}" + (f" of {span}" if span else "")
+            self.monitor.part(name, rows=facts["rows"], **facts.get(WORKER, {}))

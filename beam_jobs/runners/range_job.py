@@ -7,13 +7,15 @@ job.run(piece)                  # True: whole; False: stopped, or a user's mista
 from __future__ import annotations
 
 import json
+import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-from beam_jobs.runners.work_dir import FACTS, ROWS, WorkDir, writable
+from beam_jobs.runners.work_dir import FACTS, ROWS, WORKER, WorkDir, writable
 from headway.errors import HeadwayError
 from headway.sources.base import Range
 
@@ -46,6 +48,7 @@ class RangeJob:
         """
         if self.work_dir.stopped():
             return False
+        began = time.time()
         try:
             with writable(self.work_dir.folder.parent), self.work_dir.attempt(piece.index) as folder:
                 reported = time.monotonic()
@@ -59,7 +62,8 @@ class RangeJob:
                         (folder / ROWS).write_text(str(rows))
 
                 facts = resolve_name(self.work)(self.request, piece, folder, tick)
-                (folder / FACTS).write_text(json.dumps(facts))
+                ran = {"process": f"{socket.gethostname()}:{os.getpid()}", "began": began, "ended": time.time()}
+                (folder / FACTS).write_text(json.dumps(facts | {WORKER: ran}))
         except Stopped:
             return False
         except HeadwayError as error:

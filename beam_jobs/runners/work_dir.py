@@ -28,6 +28,8 @@ FOLDER = ".ranges"
 _STOP = "stop"
 _ERROR = ".error.json"
 FACTS = "facts.json"
+WORKER = "worker"
+"""Of the facts: the process that ran the range, and when: {process, began, ended}."""
 ROWS = ".rows"
 """How many rows an attempt has read so far, in its folder."""
 

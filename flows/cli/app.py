@@ -117,6 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own()
         quiet_libraries()
     app = application()
+    if (wrong := _log_format(own_tokens, process=arguments is None)) is not None:
+        return _complain(own_tokens, command, f"{wrong!r} is not a log format\n  fix: --log-format text, or json", 2)
     try:
         if not tokens or "--help" in own_tokens or "-h" in own_tokens:
             from flows.cli.usage import page
@@ -145,12 +147,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _complain(own_tokens, command, str(error), error.exit_code)
 
 
+def _log_format(tokens: Sequence[str], *, process: bool) -> str | None:
+    """Make stderr a stream of JSON lines where that is asked for, before anything is printed; the format if there is none such.
+
+    Args:
+        process: whether this process is the command's.
+    """
+    choice = os.environ.get("HEADWAY_LOG_FORMAT", "")
+    for place, token in enumerate(tokens):
+        name, equals, value = token.partition("=")
+        if name == "--log-format":
+            choice = value if equals else "".join(tokens[place + 1 : place + 2])
+    if choice in ("", "text"):
+        return None
+    if choice != "json":
+        return choice
+    if process:
+        from flows.observability.json_stream import take_over
+
+        take_over()
+    return None
+
+
 def _complain(tokens: Sequence[str], command: str, text: str, code: int) -> int:
     if "--json" in tokens:
         import json
 
         print(json.dumps({"error": text, "exit_code": code}))
-    print(f"headway {command}".rstrip() + f": {text}", file=sys.stderr)
+    said = f"headway {command}".rstrip() + f": {text}"
+    streams = sys.modules.get("flows.observability.json_stream")
+    told = None if streams is None else streams.stream()
+    if told is None:
+        print(said, file=sys.stderr)
+    else:
+        told.write("command.failed", said, level="error", fields={"exit_code": code, "command": command})
     return code
 
 

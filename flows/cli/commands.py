@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flows.config.pipeline import LoadedPipeline
     from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output
-    from flows.progress.terminal import Reporter
+    from flows.progress.reporter import Reporter
     from headway.storage.store import Store
 
 
@@ -96,9 +96,9 @@ def answer(options: JsonOption, value: Any, text: str, exit_code: int = 0) -> in
 @contextlib.contextmanager
 def reporting(options: JsonOption) -> Iterator[Reporter]:
     """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
-    from flows.progress.terminal import reporter
+    from flows.observability.reporting import reporter
 
-    with reporter(quiet=options.json or options.quiet) as report:
+    with reporter(silent=options.json, quiet=options.quiet) as report:
         stop_on_signals(report.stop, report.note)
         yield report
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output, Step
     from flows.execution.tensorflow_process import Child
-    from flows.progress.terminal import Reporter
+    from flows.progress.reporter import Reporter
     from headway.storage.store import Store
 
 MOST_OPS, MOST_STEPS, MOST_LOSSES = 15, 1000, 12
@@ -54,7 +54,7 @@ def debug(
         raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
     run_spec = run_spec_of(pipeline, options)
     folder = _folder(out, run_spec)
-    with reporting(options) as report, Child(on_line=lambda line: report.note(f"  | {line}")) as child:
+    with reporting(options) as report, Child(on_line=report.relay) as child:
         scratch = folder / "made"
         try:
             step = training_step(run_spec, child, report, scratch)

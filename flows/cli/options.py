@@ -9,7 +9,7 @@ the `*`, and one of these dataclasses last. `flows.cli.app` registers it. Nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -49,6 +49,14 @@ class JsonOption:
         bool, Parameter(group="Common", help="answer with one JSON document on stdout, print nothing else")
     ] = False
     quiet: Annotated[bool, Parameter(group="Common", help="print the answer and no progress")] = False
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        Parameter(
+            group="Common",
+            help="what goes to stderr: text, or a JSON object per line (default: HEADWAY_LOG_FORMAT, else text)",
+            show_default=False,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,13 +23,23 @@ EXTRAS = {
     "mlflow": Extra(("mlflow",), "runs and versions in MLflow (tracking.uri)"),
     "onnx": Extra(("tf2onnx", "onnxruntime"), "export.formats: onnx"),
     "tensorboard": Extra(("tensorboard",), "looking at training summaries and profiles"),
+    "otel": Extra(
+        ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "traces and metrics by OpenTelemetry"
+    ),
     "notebook": Extra(("pandas", "ipykernel"), "notebooks, and to_frame() of tables"),
 }
 
 
 def missing(name: str) -> list[str]:
     """The modules of an extra that are not installed."""
-    return [module for module in EXTRAS[name].modules if find_spec(module) is None]
+    return [module for module in EXTRAS[name].modules if not _is_there(module)]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # nor is what it lies in
+        return False
 
 
 def command(name: str) -> str:

@@ -78,10 +78,16 @@ class Step:
         return find_output(store, stage=self.stage.name, fingerprint=self.fingerprint, title=self.title)
 
     def output(
-        self, path: Path, result: dict[str, Any] | None, *, seconds: float = 0.0, why: str | None = None
+        self,
+        path: Path,
+        result: dict[str, Any] | None,
+        *,
+        seconds: float = 0.0,
+        why: str | None = None,
+        bytes: int = 0,
     ) -> Output:
         """The output of a step that did not find one."""
-        return Output(self.title, self.stage.name, self.fingerprint, path, result, False, seconds, why)
+        return Output(self.title, self.stage.name, self.fingerprint, path, result, False, seconds, why, bytes)
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,8 @@ class Output:
     seconds: float = 0.0
     why: str | None = None
     """For a miss: the first thing that differs from the nearest output there is."""
+    bytes: int = 0
+    """Of its files."""
 
     def get(self) -> dict[str, Any]:
         """The result; only for code that runs after the step did."""
@@ -109,4 +117,6 @@ def find_output(store: Store, *, stage: str, fingerprint: str, title: str, **_: 
     """The whole output of a step that the store has; takes the entry of a run's record, too."""
     manifest = store.find(stage, fingerprint)
     path = store.output(stage, fingerprint)
-    return None if manifest is None else Output(title, stage, fingerprint, path, manifest.result, hit=True)
+    if manifest is None:
+        return None
+    return Output(title, stage, fingerprint, path, manifest.result, hit=True, bytes=manifest.size)

@@ -30,6 +30,7 @@ from headway.storage.manifest import Counts
 from headway.storage.store import Store
 
 OnOutput = Callable[[Output], None]
+AroundStage = Callable[[Sequence[Step]], contextlib.AbstractContextManager[None]]
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
 
@@ -42,6 +43,7 @@ class Engine:
         child: the TensorFlow process; started by the first step that needs it, if not before.
         monitor_for: the monitor of a step, by its title.
         on_output: called after each step, hit or not.
+        stage: what a stage runs in, from its start to its outputs; it passes on what the stage raises.
         runtime: by stage, arguments that live in this process.
         limits: by stage, what it may cost.
         retries: how often a step is tried again after an error of the network or the disk.
@@ -54,6 +56,7 @@ class Engine:
         child: Child,
         monitor_for: Callable[[str], Monitor],
         on_output: OnOutput = lambda output: None,
+        stage: AroundStage = lambda steps: contextlib.nullcontext(),
         runtime: Mapping[str, dict[str, Any]] | None = None,
         limits: Mapping[Stage, StageLimit] | None = None,
         retries: int = 0,
@@ -62,7 +65,7 @@ class Engine:
         self._limits = {str(stage): limit for stage, limit in (limits or {}).items()}
         self._retries = retries
         self._runtime = dict(runtime or {})
-        self._monitor_for, self._on_output = monitor_for, on_output
+        self._monitor_for, self._on_output, self._stage = monitor_for, on_output, stage
         self._steps: dict[tuple[str, str], Step] = {}
         """Those that were called, in their order, so that a damaged output can be made anew."""
         self._made_anew: set[tuple[str, str]] = set()
@@ -128,6 +131,10 @@ class Engine:
 
     def _run(self, steps: Sequence[Step]) -> list[Output]:
         """Run steps in one call of their stage; each has its own staging folder and its own commit."""
+        with self._stage(steps):
+            return self._run_stage(steps)
+
+    def _run_stage(self, steps: Sequence[Step]) -> list[Output]:
         stage = steps[0].stage
         monitor = self._monitor_for(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
         monitor.check()
@@ -170,7 +177,7 @@ class Engine:
         outputs = []
         for step, manifest, why in zip(steps, manifests, whys, strict=True):
             path = self.store.output(stage.name, step.fingerprint)
-            outputs.append(step.output(path, manifest.result, seconds=manifest.seconds, why=why))
+            outputs.append(step.output(path, manifest.result, seconds=manifest.seconds, why=why, bytes=manifest.size))
             self._on_output(outputs[-1])
         return outputs
 

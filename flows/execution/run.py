@@ -20,10 +20,10 @@ from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of, newer_headway
 from flows.execution.tensorflow_process import Child
+from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
-from flows.progress.summary import sentence
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now
 from headway.monitor import Monitor
@@ -78,14 +78,12 @@ def execute(
         running(run_spec.store, name, run, wait_seconds=patience, on_wait=on_wait),
         logged(run_spec.store, run, report) as both,
     ):
-        record = _Run(run_spec, run, both).go(wrap)
-        both.log.note(sentence(record))
-        return record
+        return _Run(run_spec, run, both).go(wrap)
 
 
 class _Run:
     def __init__(self, run_spec: RunSpec, run: str, report: Reporter):
-        self.run_spec, self.report = run_spec, report
+        self.run_spec = run_spec
         self.began = time.perf_counter()
         self.notes: list[str] = []
         pipeline = run_spec.loaded.pipeline
@@ -104,6 +102,7 @@ class _Run:
             "config": redacted(run_spec.loaded.pipeline.model_dump(mode="json", exclude_unset=True)),
             "stages": [],
         }
+        self.report = report.run(self.record)
 
     def go(self, wrap: Callable[[Executor], Executor]) -> dict[str, Any]:
         for folder in self.run_spec.store.sweep():
@@ -111,14 +110,14 @@ class _Run:
         if self.run_spec.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
         try:
-            relayed = Child(on_line=lambda line: self.report.note(f"  | {line}"))
-            with relayed as child, closing(ReplayProcess()) as replay:
+            with Child(on_line=self.report.relay) as child, closing(ReplayProcess()) as replay:
                 self._begin(child, replay)
                 engine = Engine(
                     self.run_spec.store,
                     child=child,
                     monitor_for=self._monitor,
                     on_output=self._output,
+                    stage=self.report.stage,
                     runtime={REPLAY.name: {"process": replay}},
                     limits=self.run_spec.loaded.pipeline.limits,
                     retries=self.run_spec.loaded.pipeline.retries,
@@ -169,6 +168,8 @@ class _Run:
             "why": output.why,
         }
         self.record["stages"].append(stage)
+        for event, facts in events_of_output(output, self.record):
+            self.report.happened(event, facts)
         if output.stage == "train" and not output.hit:
             # its weights are in the store: nothing resumes from here any more
             self.run_spec.store.discard(self.run_spec.store.checkpoints / output.fingerprint)
@@ -233,11 +234,14 @@ class _Run:
         # what is for people to read; the rest is also worked with
         self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
         self.run_spec.store.save_run(self.record)
+        for event, facts in events_of_record(self.record):
+            self.report.happened(event, facts)
         if drawn:
             self._draw()
         if self.run_spec.last is None and self.record["state"] != "cancelled":
             spec = self.run_spec
             mlflow_tracking.track(spec.loaded, spec.registry, self.record, history=self._history, note=self.report.note)
+        self.report.run_ended(self.record, self.run_spec.registry)
 
     def _draw(self) -> None:
         """Draw the report; whatever goes wrong with it is a note."""

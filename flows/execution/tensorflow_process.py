@@ -27,6 +27,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from flows.observability.trace_context import traceparent
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess
@@ -143,6 +144,7 @@ class Child:
             number = next(self._calls)
             outs = str(out) if isinstance(out, Path) else [str(folder) for folder in out]
             message = {"id": number, "call": function, "request": value, "out": outs, "runtime": runtime}
+            message["traceparent"] = traceparent()
             process.send(message, default=_plain)
             stopping = False
             while True:
@@ -165,6 +167,8 @@ class Child:
                     monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
                 elif answer["event"] == "log":
                     monitor.log(answer["line"])
+                elif answer["event"] == "part":
+                    monitor.part(answer["name"], **answer["facts"])
 
     def close(self, timeout: float = 5.0) -> None:
         """Let the child and `plain` go, and kill what that does not end in `timeout` seconds."""

@@ -24,13 +24,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 from prefect.client.orchestration import get_client
-from prefect.events import emit_event
 from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
@@ -39,11 +38,10 @@ from prefect.states import Completed, Failed, State
 from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
-from flows.orchestration.deploying.plan import resource
 from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.run_log import RunLog, without_tracebacks
 from headway.errors import Cancelled, ConfigError, HeadwayError
-from headway.redaction import protect, redact, redacted, scrub
+from headway.redaction import protect, redact, scrub
 
 PipelinePath = Annotated[str, Field(min_length=1)]
 Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^\d+[hdwmy]$")] | None
@@ -60,10 +58,6 @@ class Ending:
     """A sentence, for the state."""
     word: str
     """One or two words, for the name of the run: promoted 3."""
-    event: str | None = None
-    """Prefect's event for others to act on: headway.model.promoted."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Of the event's payload."""
 
 
 Work = Callable[[LoadedPipeline, RunLog], Ending]
@@ -113,19 +107,8 @@ def flow_body(
     report.catch_up()
     message = redact(ending.message)
     _rename(f"{name}: {ending.word}")
-    if ending.event is not None:
-        tell(ending.event, loaded.pipeline.name, {"message": f"{name}: {message}", **ending.facts})
     get_run_logger().info("%s", message)
     return Completed(message=message)
-
-
-def tell(event: str, pipeline: str, facts: Mapping[str, Any]) -> None:
-    """Emit one of Headway's events about a pipeline."""
-    emit_event(
-        event,
-        {"prefect.resource.id": resource(pipeline), "prefect.resource.name": pipeline},
-        payload=redacted(dict(facts)),
-    )
 
 
 def start_retrain(pipeline: str, key: str, parameters: Mapping[str, Any]) -> str:

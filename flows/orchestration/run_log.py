@@ -1,9 +1,10 @@
-"""Reports a run to Prefect: log lines through the run logger, and artifacts.
+"""Reports a run to Prefect: log lines through the run logger, artifacts, events.
 
     report = RunLog(stops, pipeline="flights")           # inside a flow
     report.note("...")                                   # the flow's log; a step's lines go to its task's log
 
-Progress is a line every ten seconds at most. The TensorFlow process's own lines come through `note` as well.
+Progress is a line every ten seconds at most, and an artifact that shows a bar. The TensorFlow process's own lines come
+through `note` as well.
 """
 
 from __future__ import annotations
@@ -11,21 +12,30 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.events import emit_event
 from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
 
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
+from flows.observability.reporting import listeners
+from flows.orchestration.deploying.plan import resource
 from flows.orchestration.requested_stops import StopRequests
 from flows.progress.artifacts import Artifact, artifacts_of, key_of, report_artifact, verdict_markdown
-from flows.progress.terminal import Lines
+from flows.progress.reporter import Several
+from flows.progress.terminal import Lines, Progress, line_of
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
@@ -47,16 +57,41 @@ def without_tracebacks() -> None:
         logger.addFilter(_AlreadyLogged())
 
 
-class RunLog(Lines):
-    """Lines in the run's log, artifacts beside it. Made in the flow; used from its tasks and other threads."""
+class RunLog(Several):
+    """What a flow's run is told to: Prefect's log, artifacts and events, and the process's other listeners.
+
+    Made in the flow; used from its tasks and other threads.
+    """
+
+    def __init__(self, stops: StopRequests, *, pipeline: str):
+        self._prefect = PrefectLog(stops, pipeline)
+        super().__init__([self._prefect, *listeners()])
+
+    def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Publish a table of the flow's own; a later one of the same key follows it."""
+        self._prefect.table(key, about, rows)
+
+    def ended(self, ending: str) -> None:
+        """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
+        self._prefect.complete_verdict(ending)
+
+    def catch_up(self) -> None:
+        """Publish what could not be published while the server was away."""
+        self._prefect.catch_up()
+
+
+class PrefectLog(Lines):
+    """Lines in the run's log, artifacts beside it, and events."""
 
     seconds = 10.0
 
-    def __init__(self, stops: StopRequests, *, pipeline: str):
+    def __init__(self, stops: StopRequests, pipeline: str):
         super().__init__(stops.stop)
         self._stops, self._pipeline = stops, pipeline
         self._flow: Logger = get_run_logger()
         self._verdict: tuple[UUID, dict[str, Any]] | None = None
+        self._progress: dict[str, UUID] = {}
+        """The artifact of each step that takes long enough to have progress, by its title."""
         self._later: deque[Callable[[], object]] = deque()
         self._publishing = threading.Lock()
 
@@ -64,7 +99,13 @@ class RunLog(Lines):
         self._stops.check()
 
     def note(self, line: str) -> None:
-        self.logger().info("%s", redact(line.strip()))
+        # `headway`: a JSON log has the event that this line is of
+        self.logger().info("%s", redact(line.strip()), extra={"headway": True})
+
+    def update(self, title: str, progress: Progress) -> None:
+        super().update(title, progress)
+        if progress.total and self._stops.state() is not None:
+            self._show(title, 100 * progress.done / progress.total, progress.words(progress.amount))
 
     def output(self, output: Output) -> None:
         super().output(output)
@@ -72,16 +113,26 @@ class RunLog(Lines):
         artifacts = list(artifacts_of(output))
 
         def publish() -> None:
+            if output.title in self._progress:
+                self._show(output.title, 100.0, " ".join(line_of(output).split()))
             for artifact in artifacts:
                 artifact_id = self._publish(artifact)
                 if output.stage == GATE.name and artifact_id is not None:
                     self._verdict = (artifact_id, output.get())
 
-        if artifacts:
+        if artifacts or output.title in self._progress:
             self._when_up(publish)
 
     def drawn(self, place: str) -> None:
         self._when_up(lambda: self._publish(report_artifact(place)))
+
+    def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Publish a table of the flow's own; a later one of the same key follows it."""
+        self._when_up(lambda: self._publish(Artifact(key, about, list(rows))))
+
+    def complete_verdict(self, ending: str) -> None:
+        """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
+        self._when_up(lambda: self._complete(ending))
 
     def _when_up(self, action: Callable[[], object]) -> None:
         """Do it now, or, while the server is away, later: Prefect's client would wait for it a minute each time."""
@@ -95,6 +146,24 @@ class RunLog(Lines):
             while self._later:
                 self._later.popleft()()
 
+    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
+        named = {"prefect.resource.id": resource(self._pipeline), "prefect.resource.name": self._pipeline}
+        payload = redacted(dict(facts))
+        self._when_up(lambda: emit_event(event, named, payload=payload))
+
+    def _show(self, title: str, share: float, words: str) -> None:
+        """Show a step's progress as an artifact; a run matters more than a bar."""
+        share, about = min(max(share, 0.0), 100.0), redact(f"{title}: {words}")
+        try:
+            if title in self._progress:
+                update_progress_artifact(self._progress[title], share, about)
+            else:
+                key = key_of(self._pipeline, f"progress-{title}")
+                made: Any = create_progress_artifact(share, key, about)
+                self._progress[title] = made
+        except Exception as error:
+            self.logger().warning("the progress of %s was not shown: %s", title, error)
+
     def _publish(self, artifact: Artifact) -> UUID | None:
         """Publish an artifact; the run matters more than a picture of it."""
         key, about = key_of(self._pipeline, artifact.key), redact(artifact.description)
@@ -107,14 +176,6 @@ class RunLog(Lines):
             self.logger().warning("artifact %s was not published: %s", key, error)
             return None
         return made if isinstance(made, UUID) else None
-
-    def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Publish a table of the flow's own; a later one of the same key follows it."""
-        self._when_up(lambda: self._publish(Artifact(key, about, list(rows))))
-
-    def ended(self, ending: str) -> None:
-        """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
-        self._when_up(lambda: self._complete(ending))
 
     def _complete(self, ending: str) -> None:
         if self._verdict is None:

@@ -17,7 +17,7 @@ from prefect.states import Completed, State
 from flows.dag.run_spec import Executor
 from flows.dag.step import Output, Step
 from flows.orchestration.flow_body import unhappy
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from headway.errors import HeadwayError
 from headway.redaction import scrub
 

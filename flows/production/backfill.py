@@ -12,22 +12,24 @@ Outputs lie in the store as those of any run, so a backfill that was cut off goe
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal
 
 from flows.dag.run_spec import Executor, RunSpec
-from flows.dag.step import Output
+from flows.dag.step import Output, Step
 from flows.execution.run import execute
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from headway.errors import Cancelled, ConfigError, HeadwayError
-from headway.messages import counted
+from headway.messages import counted, some
 from headway.monitor import Monitor
+from headway.registry.registry import Registry
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.tabular.splits import window_splits
@@ -82,6 +84,9 @@ def backfill(
             work.windows(ends, 1 if promote else parallel)
     rows = work.rows
     states = dict(Counter(row["state"] for row in rows))
+    if failed := [row["until"] for row in rows if row["state"] == "failed"]:
+        message = f"{name}: {counted(len(failed), 'window')} of a backfill failed: up to {some(failed, 5)}"
+        report.happened("headway.backfill.failed", {"message": message, "failed": failed, "states": states})
     return {"pipeline": name, "first": ends[0], "last": ends[-1], "upto": upto, "rows": rows, "states": states}
 
 
@@ -204,6 +209,20 @@ class _Prefixed(Reporter):
 
     def output(self, output: Output) -> None:
         self._inner.output(replace(output, title=f"{self._until}: {output.title}"))
+
+    def run(self, record: Mapping[str, Any]) -> Reporter:
+        return _Prefixed(self._inner.run(record), self._until)
+
+    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
+        self._inner.run_ended(record, registry)
+
+    @contextlib.contextmanager
+    def stage(self, steps: Sequence[Step]) -> Iterator[None]:
+        with self._inner.stage(steps):
+            yield
+
+    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
+        self._inner.happened(event, facts)
 
     def note(self, line: str) -> None:
         self._inner.note(line if line.startswith("window up to") else f"  {self._until}: {line.strip()}")

@@ -23,10 +23,11 @@ from flows.dag.run_spec import STATISTICS, TRANSFORM, Executor, RunSpec
 from flows.dag.step import Output, find_output
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child
+from flows.observability.events import events_of_champion
 from flows.production.champion_stages import ChampionSteps
 from flows.production.new_spans import landed, read_state
 from flows.production.span_predictions import glob_of, source_of, watch_of
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from flows.scoring.request_skew import request_skew
 from headway.errors import ConfigError, DataError, StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
@@ -77,17 +78,21 @@ def check_champion(
     with (
         run_spec.store.lock(f"monitor-{name}", {"command": "monitor"}).held(),
         running(run_spec.store, name, "monitor", on_wait=report.note),
-        Child(on_line=lambda line: report.note(f"  | {line}")) as child,
+        Child(on_line=report.relay) as child,
     ):
         engine = Engine(
             run_spec.store,
             child=child,
             monitor_for=report.monitor,
             on_output=report.output,
+            stage=report.stage,
             limits=run_spec.loaded.pipeline.limits,
             retries=run_spec.loaded.pipeline.retries,
         )
-        return _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
+        result = _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
+        for event, facts in events_of_champion(result):
+            report.happened(event, facts)
+        return result
 
 
 class _Check:

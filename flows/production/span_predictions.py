@@ -18,9 +18,10 @@ from beam_jobs.predict.stage import MANIFEST
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import WatchConfig
 from flows.production.new_spans import landed
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from flows.scoring.predict import predict
 from headway.errors import HeadwayError
+from headway.messages import counted
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, patterns
 from headway.storage import filesystem
@@ -121,5 +122,9 @@ def _predict(loaded: LoadedPipeline, source: SourceConfig, span: str, folder: st
             Path(aside).rename(folder)
             sync_path(Path(folder).parent)
     counts = result["counts"]
-    row = {"span": span, "state": "predicted", "rows": counts["predicted"], "quarantined": counts["quarantined"]}
-    return row | {"version": result["version"], "output": folder}
+    row: Row = {"span": span, "state": "predicted", "rows": counts["predicted"], "quarantined": counts["quarantined"]}
+    row |= {"version": result["version"], "output": folder}
+    name = loaded.pipeline.name
+    message = f"{name}: {counted(row['rows'], 'row')} of {span} are predicted by version {row['version']}, in {folder}"
+    report.happened("headway.span.predicted", {"message": message, **row})
+    return row

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.dag.step import Output
-from flows.progress.terminal import Lines, Reporter
+from flows.progress.reporter import Reporter, Several
+from flows.progress.summary import sentence
+from flows.progress.terminal import Lines
 from headway.messages import now
-from headway.monitor import Monitor
 from headway.redaction import redact
+from headway.registry.registry import Registry
 from headway.storage.store import Store
 
 
@@ -29,14 +30,14 @@ def path_of(store: Store, run: str) -> Path:
 
 
 @contextlib.contextmanager
-def logged(store: Store, run: str, shown: Reporter) -> Iterator[Both]:
+def logged(store: Store, run: str, shown: Reporter) -> Iterator[Reporter]:
     """Yield a reporter that reports to `shown` and to the run's log, which says at the end what the run ended by."""
     path = path_of(store, run)
-    both = Both(shown, _LogFile(path))
+    log = _LogFile(path)
     try:
-        yield both
+        yield Several([shown, log])
     except BaseException as error:
-        both.log.note(f"ended by {type(error).__name__}: {error}")
+        log.note(f"ended by {type(error).__name__}: {error}")
         raise
     finally:
         with contextlib.suppress(OSError):  # the run matters more than its log
@@ -59,47 +60,12 @@ class _LogFile(Lines):
         super().__init__()
         self._path, self._writing = path, threading.Lock()
 
+    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
+        if record["state"] not in ("failed", "cancelled"):  # of those `logged` says the error
+            self.note(sentence(record))
+
     def note(self, line: str) -> None:
         with self._writing, contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(f"{now()} {redact(line)}\n")
-
-
-class Both(Reporter):
-    """Reports to two; the stop is the first one's."""
-
-    def __init__(self, shown: Reporter, log: Reporter):
-        super().__init__(shown.stop)
-        self._shown, self.log = shown, log
-
-    def monitor(self, title: str) -> Monitor:
-        return _BothMonitors(self._shown.monitor(title), self.log.monitor(title))
-
-    def check(self) -> None:
-        self._shown.check()
-
-    def output(self, output: Output) -> None:
-        self.log.output(output)
-        self._shown.output(output)
-
-    def drawn(self, place: str) -> None:
-        self._shown.drawn(place)
-
-    def note(self, line: str) -> None:
-        self.log.note(line)
-        self._shown.note(line)
-
-
-class _BothMonitors(Monitor):
-    def __init__(self, shown: Monitor, log: Monitor):
-        super().__init__(shown.stop)
-        self._shown, self._log = shown, log
-
-    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        self._log.progress(done, total, unit, **facts)
-        self._shown.progress(done, total, unit, **facts)
-
-    def log(self, line: str) -> None:
-        self._log.log(line)
-        self._shown.log(line)

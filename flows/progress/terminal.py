@@ -8,16 +8,15 @@ Progress goes to stderr; what a command answers goes to stdout. `flows.progress.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.step import Output
+from flows.progress.reporter import Reporter
 from headway.messages import counted, duration, metrics_line, number
 from headway.monitor import Monitor
 from headway.redaction import redact
@@ -26,31 +25,6 @@ _TITLE = 22
 """The width of a step's title."""
 _NARROW = 80
 """Columns of a terminal below which bars are short, and a share stands for the numbers."""
-
-
-class Reporter(contextlib.AbstractContextManager["Reporter"]):
-    """The base class, which reports nothing."""
-
-    def __init__(self, stop: threading.Event | None = None):
-        self.stop = stop or threading.Event()
-
-    def __exit__(self, *exc: object) -> None: ...
-
-    def monitor(self, title: str) -> Monitor:
-        return Monitor(self.stop)
-
-    def check(self) -> None:
-        """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
-        Monitor(self.stop).check()
-
-    def output(self, output: Output) -> None:
-        """Report that a step is done, or was already."""
-
-    def drawn(self, place: str) -> None:
-        """Report where the page of the run is, a path or a bucket's URL."""
-
-    def note(self, line: str) -> None:
-        """One line for a person."""
 
 
 class Lines(Reporter):
@@ -112,19 +86,26 @@ class Pace:
         self._clock = clock
         self._first: tuple[float, float] | None = None
 
-    def words(self, done: float, total: float | None, unit: str) -> tuple[str, str]:
-        """Return (speed, time left) as '120 rows/s' and '3 min left'; empty until they can be estimated."""
+    def numbers(self, done: float, total: float | None) -> tuple[float | None, float | None]:
+        """Return (units per second, seconds left); None until they can be estimated."""
         now = self._clock()
         if self._first is None or done < self._first[1]:
             self._first = (now, done)
-            return "", ""
+            return None, None
         seconds, progressed = now - self._first[0], done - self._first[1]
         if seconds < self._SECONDS or progressed <= 0:
-            return "", ""
+            return None, None
         rate = progressed / seconds
-        speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
         steady = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
-        return speed, f"{duration((total - done) / rate)} left" if total and done < total and steady else ""
+        return rate, (total - done) / rate if total and done < total and steady else None
+
+    def words(self, done: float, total: float | None, unit: str) -> tuple[str, str]:
+        """Return (speed, time left) as '120 rows/s' and '3 min left'; empty until they can be estimated."""
+        rate, left = self.numbers(done, total)
+        if rate is None:
+            return "", ""
+        speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
+        return speed, "" if left is None else f"{duration(left)} left"
 
 
 class _StepMonitor(Monitor):

@@ -84,6 +84,11 @@ class Manifest(Frozen):
     result: dict[str, Any]
     """What the stage says of its output to the stages after it."""
 
+    @property
+    def size(self) -> int:
+        """The bytes of its files."""
+        return sum(file.bytes for file in self.files)
+
 
 def tools() -> dict[str, str]:
     """The versions of the tools that made the output; for people, never part of a fingerprint."""

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from beam_jobs.runners.job_server import free_port
+from flows.observability.events import events_of_record
 from flows.progress.summary import sentence
 from flows.retrain import ended
 from headway.storage.process_identity import alive
@@ -367,7 +368,9 @@ def test_how_a_run_ended_is_one_sentence():
     ],
 )
 def test_who_acts_on_a_run_hears_of_it_by_an_event(state, event):
-    record = {"run": "r", "state": state, "version": 3, "verdict": {"verdict": state, "reasons": ["why"]}}
-    found = ended(record)
-    assert found.event == event and found.word == ("promoted 3" if state == "promoted" else state)
-    assert event is None or found.facts["reasons"] == ["why"]
+    verdict = {"verdict": state, "reasons": ["why"]}
+    record = {"run": "r", "pipeline": "p", "state": state, "version": 3, "verdict": verdict}
+    assert ended(record).word == ("promoted 3" if state == "promoted" else state)
+    found = list(events_of_record(record))
+    assert [name for name, _ in found] == ([] if event is None else [event])
+    assert event is None or found[0][1]["reasons"] == ["why"]

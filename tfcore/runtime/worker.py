@@ -4,12 +4,12 @@
 
 Requests come on stdin and answers go to stdout, JSON lines both; whatever else prints to stdout goes to stderr. In:
 
-    {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}}
+    {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}, "traceparent": null}
     {"id": 2, "call": "beam_jobs.ingest.stage:ingest_many", "request": [{...}, {...}], "out": ["/a", "/b"]}
     {"stop": true}                          the running call's monitor.check() raises Cancelled
 
 Out: {"event": "ready"} once everything is imported, then for each call any number of
-{"id": 1, "event": "progress" | "log" | "alive", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
+{"id": 1, "event": "progress" | "log" | "part" | "alive", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
 
 The process lives exactly as long as its stdin: when the parent closes it, or dies of anything, the reader
 thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C and SIGTERM are the parent's business.
@@ -30,7 +30,7 @@ import threading
 import time
 import traceback
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,9 @@ class RelayMonitor(Monitor):
 
     def log(self, line: str) -> None:
         self._answers.send(id=self._call, event="log", line=line)
+
+    def part(self, name: str, **facts: Any) -> None:
+        self._answers.send(id=self._call, event="part", name=name, facts=facts)
 
     def alive(self) -> None:
         self._answers.send(id=self._call, event="alive")
@@ -197,6 +200,20 @@ def preload(modules: list[str]) -> dict[str, Any] | None:
     return None
 
 
+@contextlib.contextmanager
+def _traced(traceparent: str | None) -> Iterator[None]:
+    """Name the caller's span in TRACEPARENT, where the user's code and what it starts find it."""
+    before = os.environ.get("TRACEPARENT")
+    if traceparent is not None:
+        os.environ["TRACEPARENT"] = traceparent
+    try:
+        yield
+    finally:
+        if traceparent is not None:
+            os.environ.pop("TRACEPARENT", None)
+            os.environ.update({} if before is None else {"TRACEPARENT": before})
+
+
 def _prepare_tensorflow() -> None:
     import tensorflow as tf
 
@@ -231,7 +248,8 @@ def main() -> None:
             answers.send(id=call, error=broken)
             continue
         try:
-            answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
+            with _traced(request.get("traceparent")):
+                answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
         except BaseException as error:  # also SystemExit: a stage must not end the process
             answers.send(id=call, error=describe(error))
 

@@ -13,7 +13,7 @@ from headway.errors import ConfigError, HeadwayError, Locked
 
 if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
-    from flows.progress.terminal import Reporter
+    from flows.progress.reporter import Reporter
 
 
 def backfill(
@@ -92,6 +92,7 @@ def _look(run_spec: RunSpec, report: Reporter, wait: float) -> tuple[dict[str, A
     from dataclasses import replace
 
     from flows.execution.run import execute
+    from flows.observability.events import events_of_look
     from flows.production.new_spans import Outcome, look, trained_up_to
 
     records: list[dict[str, Any]] = []
@@ -106,6 +107,8 @@ def _look(run_spec: RunSpec, report: Reporter, wait: float) -> tuple[dict[str, A
         return "gone" if id is None else "running"  # of a flow run only the server knows
 
     found = look(run_spec, start=start, outcome=outcome, note=report.note)
+    for event, facts in events_of_look(run_spec.loaded.pipeline.name, found):
+        report.happened(event, facts)
     return found, records[0] if records else None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from flows.dag.run_spec import EVALUATE, TRANSFORM, RunResult, RunSpec
 from flows.execution.studies.study import Load, Run, studying
 from flows.execution.tensorflow_process import ChildError
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError
 from headway.messages import listed
 from headway.schema.columns import suggest

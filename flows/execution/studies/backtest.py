@@ -16,7 +16,7 @@ from typing import Any
 
 from flows.dag.run_spec import ALREADY, RunResult, RunSpec
 from flows.execution.studies.study import Run, studying
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted
 from headway.sources.discovery.spans import spans

@@ -22,7 +22,7 @@ from flows.dag.run_spec import GATE, REPLAY, TRAIN, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from headway.monitor import Monitor
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
@@ -51,7 +51,7 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
             wait_seconds=wait_seconds, on_wait=report.note
         ),
         running(store, name, name, wait_seconds=max(wait_seconds, WAIT_SECONDS), on_wait=report.note),
-        Child(on_line=lambda line: report.note(f"  | {line}")) as child,
+        Child(on_line=report.relay) as child,
         closing(ReplayProcess()) as replay,
     ):
         told: set[str] = set()
@@ -75,6 +75,7 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
                 child=child,
                 monitor_for=monitor,
                 on_output=made,
+                stage=report.stage,
                 runtime=runtime,
                 limits=limits,
                 retries=retries,

@@ -26,7 +26,7 @@ from flows.dag.run_spec import RunResult, RunSpec
 from flows.execution.studies.search_space import check_space, overrides_at, space_of, suggest
 from flows.execution.studies.study import Load, Run, studying
 from flows.execution.tensorflow_process import ChildError
-from flows.progress.terminal import Reporter
+from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError, Pruned
 from headway.messages import counted, number
 from headway.storage.atomic_io import replace_text

@@ -1,11 +1,14 @@
 """What a run reports while the server is away is published once it is back, in order."""
 
+import logging
 import threading
 
 import pytest
 
 from flows.orchestration import run_log
-from flows.orchestration.run_log import RunLog
+from flows.orchestration.run_log import PrefectLog, RunLog
+from flows.progress.terminal import Progress
+from headway.redaction import remember
 
 
 class Stops:
@@ -21,26 +24,56 @@ class Stops:
 @pytest.fixture
 def report(monkeypatch):
     published = []
-    monkeypatch.setattr(run_log, "get_run_logger", lambda: None)
-    monkeypatch.setattr(RunLog, "_publish", lambda self, artifact: published.append(artifact.key))
-    report = RunLog(Stops(), pipeline="churn")
+    monkeypatch.setattr(run_log, "get_run_logger", lambda: logging.getLogger("test"))
+    monkeypatch.setattr(PrefectLog, "_publish", lambda self, artifact: published.append(artifact.key))
+    monkeypatch.setattr(
+        run_log, "emit_event", lambda name, resource, payload: published.append((name, resource, payload))
+    )
+    monkeypatch.setattr(run_log, "create_progress_artifact", lambda *shown: published.append(shown) or "id")
+    monkeypatch.setattr(run_log, "update_progress_artifact", lambda *shown: published.append(shown))
+    stops = Stops()
+    report = RunLog(stops, pipeline="churn")
+    report.server = stops
     report.published = published
     return report
 
 
 def test_a_table_of_an_outage_is_published_after_it_and_before_later_ones(report):
     report.table("one", "", [])
-    report._stops.up = False
+    report.server.up = False
     report.table("two", "", [])
     assert report.published == ["one"]
-    report._stops.up = True
+    report.server.up = True
     report.table("three", "", [])
     assert report.published == ["one", "two", "three"]
 
 
 def test_what_is_still_to_be_published_at_the_end_is(report):
-    report._stops.up = False
+    report.server.up = False
     report.table("one", "", [])
     report.catch_up()
     report.catch_up()
     assert report.published == ["one"]
+
+
+def test_an_event_is_about_the_pipeline_and_waits_for_the_server(report):
+    remember("A_TOKEN", "s3cr3t-value-1234")
+    report.server.up = False
+    report.happened("headway.drift.found", {"message": "churn: s3cr3t-value-1234", "alarms": ["x"]})
+    assert not report.published
+    report.catch_up()
+    resource = {"prefect.resource.id": "headway.pipeline.churn", "prefect.resource.name": "churn"}
+    payload = {"message": "churn: ${A_TOKEN}", "alarms": ["x"]}
+    assert report.published == [("headway.drift.found", resource, payload)]
+
+
+def test_a_step_that_takes_long_has_a_bar_with_its_speed_and_the_time_left(report):
+    prefect = report._prefect
+    prefect.update("train", Progress(50, 200, "steps", "12 steps/s", ["loss 0.31"], "13 s left"))
+    prefect.update("train", Progress(100, 200, "steps", "12 steps/s", ["loss 0.29"], "8 s left"))
+    first, second = report.published
+    assert first == (25.0, "churn-progress-train", "train: 50 of 200 steps, 12 steps/s, loss 0.31, 13 s left")
+    assert second == ("id", 50.0, "train: 100 of 200 steps, 12 steps/s, loss 0.29, 8 s left")
+    report.server.up = False
+    prefect.update("train", Progress(150, 200, "steps", "", [], ""))
+    assert len(report.published) == 2, "a bar is not worth a wait"

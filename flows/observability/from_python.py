@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from flows.progress.terminal import Lines, Reporter, reporter
+from flows.observability.reporting import reporter, with_telemetry
+from flows.progress.reporter import Reporter
+from flows.progress.terminal import Lines
 from headway.redaction import redact
 
 Progress = bool | Callable[[str], None]
@@ -33,7 +35,7 @@ class _Calls(Lines):
 @contextlib.contextmanager
 def reporting(progress: Progress) -> Iterator[Reporter]:
     """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
-    with _Calls(progress) if callable(progress) else reporter(quiet=not progress) as report:
+    with with_telemetry([_Calls(progress)]) if callable(progress) else reporter(quiet=not progress) as report:
         if threading.current_thread() is not threading.main_thread():
             yield report  # only the main thread may set a handler
             return

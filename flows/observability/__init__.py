@@ -1,0 +1,1 @@
+"""What is told of a run to machines: JSON log lines, OpenTelemetry traces and metrics, events for other programs."""

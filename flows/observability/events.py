@@ -1,0 +1,89 @@
+"""Headway's events, on which other programs act: their names, when they occur, and what they carry.
+
+    for event, facts in events_of_output(output, record):        # ("headway.span.ingested", {"span": "2013-05", ...})
+        report.happened(event, facts)
+
+`message` is a sentence that begins with the pipeline's name; a listener adds the pipeline itself. On a Prefect server an event is
+about the resource `headway.pipeline.<name>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flows.dag.run_spec import INGEST
+from flows.dag.step import Output
+from flows.progress.summary import sentence
+from headway.messages import counted, some
+
+Event = tuple[str, dict[str, Any]]
+
+EVENTS = {
+    "headway.span.ingested": "a run has ingested a span that was not in the store",
+    "headway.span.complete": "a watcher found a new span that is complete",
+    "headway.span.predicted": "the champion's predictions of a span are there",
+    "headway.window.invalid": "validation found errors in a window: its run fails",
+    "headway.model.promoted": "a run has promoted its candidate",
+    "headway.model.held": "the candidate waits for a person",
+    "headway.model.rejected": "the gate turned the candidate down",
+    "headway.model.kept": "the champion stays, as the candidate is not better",
+    "headway.drift.found": "a new span, or requests, are unlike the champion's window",
+    "headway.champion.decayed": "the champion is worse on new labels than at its promotion",
+    "headway.backfill.failed": "windows of a backfill have failed",
+}
+_HELD = ("held", "shadow", "not comparable", "incompatible champion")
+_SILENT = ("already champion", "done", "named", "failed", "cancelled", "overtaken", "running")
+"""States of a run in which no verdict on a candidate took effect."""
+
+
+def events_of_output(output: Output, record: Mapping[str, Any]) -> Iterator[Event]:
+    """The events of a step that has just ended.
+
+    Args:
+        record: of its run.
+    """
+    result, name, run = output.result or {}, record["pipeline"], record["run"]
+    if output.stage == INGEST.name and not output.hit:
+        counts, span = result["counts"], result["span"]
+        rejected = f", {counts['quarantined']:,} quarantined" if counts["quarantined"] else ""
+        message = f"{name}: span {span} is ingested, {counted(counts['written'], 'row')}{rejected}"
+        facts = {"span": span, "rows": counts, "fingerprint": output.fingerprint, "seconds": round(output.seconds, 3)}
+        yield "headway.span.ingested", {"message": message, "run": run, **facts}
+    if output.stage == "validate" and result.get("errors"):
+        errors = [anomaly["message"] for anomaly in result["anomalies"] if anomaly["severity"] == "error"]
+        message = f"{name}: {counted(len(errors), 'error')} in the window: {some(errors, 3, sep='; ')}"
+        yield "headway.window.invalid", {"message": message, "run": run, "errors": errors}
+
+
+def events_of_record(record: Mapping[str, Any]) -> Iterator[Event]:
+    """The event of a run that has ended with a verdict."""
+    state = record["state"]
+    if state in _SILENT:
+        return
+    if state == "promoted":
+        event = "headway.model.promoted"
+    elif state == "keep champion":
+        event = "headway.model.kept"
+    else:
+        event = "headway.model.held" if state in _HELD else "headway.model.rejected"
+    facts = {key: record[key] for key in ("run", "version", "state", "spans") if record.get(key) is not None}
+    reasons = (record.get("verdict") or {}).get("reasons", [])
+    yield event, {"message": f"{record['pipeline']}: {sentence(record)}", **facts, "reasons": reasons}
+
+
+def events_of_champion(result: Mapping[str, Any]) -> Iterator[Event]:
+    """The events of what `flows.production.champion_watch.check_champion` found."""
+    name, facts = result["pipeline"], {"champion": result["champion"]}
+    decay = [f"{row['span']}: {text}" for row in result["spans"] for text in row.get("decay", [])]
+    if decay:
+        yield "headway.champion.decayed", {"message": f"{name}: {'; '.join(decay)}", "alarms": decay, **facts}
+    drift = [f"{row['span']}: {text}" for row in result["spans"] for text in row["drift"]] + (result["skew"] or [])
+    if drift:
+        yield "headway.drift.found", {"message": f"{name}: {'; '.join(drift)}", "alarms": drift, **facts}
+
+
+def events_of_look(pipeline: str, found: Mapping[str, Any]) -> Iterator[Event]:
+    """The events of what `flows.production.new_spans.look` found."""
+    for span in found["complete"]:
+        yield "headway.span.complete", {"message": f"{pipeline}: span {span} is complete", "span": span}

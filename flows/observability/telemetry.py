@@ -1,0 +1,222 @@
+"""Reports a run to OpenTelemetry: a span for the run, under it one for each step, under it one for each range; and measurements.
+
+    report = Telemetry(providers)
+
+The run's span continues the trace of the process, else that of TRACEPARENT. While a stage runs its span is the current one,
+so that the TensorFlow process and the user's code go on in the same trace. docs/observability.md has names and attributes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Span, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from flows.dag.step import Output, Step
+from flows.observability.providers import Providers
+from flows.progress.reporter import Reporter
+from headway.errors import HeadwayError
+from headway.monitor import Monitor
+from headway.redaction import redact
+from headway.registry.registry import Registry
+
+_COUNTED = ("written", "quarantined", "filtered")
+
+
+class Instruments:
+    """The measurements, by OpenTelemetry's names and units."""
+
+    def __init__(self, providers: Providers):
+        meter = providers.meter
+        self.rows = meter.create_counter(
+            "headway.ingest.rows", "{row}", "rows of ingested spans, by what became of them"
+        )
+        self.stage = meter.create_histogram("headway.stage.duration", "s", "how long a step took")
+        self.run = meter.create_histogram("headway.run.duration", "s", "how long a run took, by how it ended")
+        self.verdicts = meter.create_counter("headway.verdicts", "{verdict}", "the gate's verdicts")
+        self.events = meter.create_counter("headway.events", "{event}", "Headway's events, by name")
+        self.age = meter.create_gauge(
+            "headway.champion.age", "s", "time since the champion was promoted, at a run's end"
+        )
+
+
+class Telemetry(Reporter):
+    """Makes spans and measurements."""
+
+    def __init__(
+        self,
+        providers: Providers,
+        *,
+        stop: threading.Event | None = None,
+        instruments: Instruments | None = None,
+        run: tuple[str, str, Span] | None = None,
+    ):
+        super().__init__(stop)
+        self._providers, self._tracer = providers, providers.tracer
+        self._instruments = instruments or Instruments(providers)
+        self._span = None if run is None else run[2]
+        self._names = {} if run is None else {"headway.pipeline": run[0], "headway.run": run[1]}
+        self._lock = threading.Lock()
+        self._running: dict[str, dict[str, Span]] = {}
+        """By the title of what runs: the spans of its steps, by their titles."""
+        self._by_fingerprint: dict[str, Span] = {}
+
+    def run(self, record: Mapping[str, Any]) -> Reporter:
+        facts = {f"headway.{name}": record.get(name) for name in ("window", "until", "seed", "force", "last")}
+        names = {"headway.pipeline": record["pipeline"], "headway.run": record["run"]}
+        attributes = _attributes(names | facts)
+        span = self._tracer.start_span(f"run {record['pipeline']}", _parent(), attributes=attributes)
+        bound = (record["pipeline"], record["run"], span)
+        return Telemetry(self._providers, stop=self.stop, instruments=self._instruments, run=bound)
+
+    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
+        span, verdict = self._span, record.get("verdict") or {}
+        pipeline = {"headway.pipeline": record["pipeline"]}
+        if verdict.get("verdict"):
+            self._instruments.verdicts.add(1, pipeline | {"headway.verdict": verdict["verdict"]})
+        self._instruments.run.record(record.get("seconds", 0.0), pipeline | {"headway.state": record["state"]})
+        if (age := _age(registry)) is not None:
+            self._instruments.age.set(age, pipeline)
+        if span is None:
+            return
+        spans = record.get("spans") or []
+        facts = {"state": record["state"], "version": record.get("version"), "verdict": verdict.get("verdict")}
+        facts |= {"spans": len(spans), "first_span": next(iter(spans), None), "last_span": next(reversed(spans), None)}
+        span.set_attributes(_attributes({f"headway.{name}": value for name, value in facts.items()}))
+        if record["state"] in ("failed", "cancelled"):
+            span.set_status(Status(StatusCode.ERROR, redact(str(record.get("error", "")))))
+        span.end()
+
+    @contextlib.contextmanager
+    def stage(self, steps: Sequence[Step]) -> Iterator[None]:
+        stage = steps[0].stage.name
+        title = steps[0].title if len(steps) == 1 else f"{stage} ({len(steps)})"
+        spans = {step.title: self._start(step.title, stage, step.fingerprint, reused=False) for step in steps}
+        with self._lock:
+            self._running[title] = spans
+            self._by_fingerprint |= {step.fingerprint: spans[step.title] for step in steps}
+        current = context.attach(trace.set_span_in_context(next(iter(spans.values()))))
+        try:
+            yield
+        except BaseException as error:
+            for span in spans.values():
+                span.set_status(Status(StatusCode.ERROR, redact(f"{type(error).__name__}: {error}")))
+            raise
+        finally:
+            context.detach(current)
+            with self._lock:
+                self._running.pop(title, None)
+                for step in steps:
+                    self._by_fingerprint.pop(step.fingerprint, None)
+            for span in spans.values():
+                span.end()
+
+    def _start(self, title: str, stage: str, fingerprint: str, *, reused: bool) -> Span:
+        facts = {"headway.stage": stage, "headway.step": title, "headway.fingerprint": fingerprint}
+        under = _parent() if self._span is None else trace.set_span_in_context(self._span)
+        attributes = _attributes(self._names | facts | {"headway.reused": reused})
+        return self._tracer.start_span(title, under, attributes=attributes)
+
+    def monitor(self, title: str) -> Monitor:
+        return _TracedMonitor(self, title)
+
+    def output(self, output: Output) -> None:
+        with self._lock:
+            span = self._by_fingerprint.get(output.fingerprint)
+        made_here = span is None
+        if span is None:
+            span = self._start(output.title, output.stage, output.fingerprint, reused=output.hit)
+        rows = rows_of(output)
+        span.set_attributes(
+            _attributes({"headway.rows": rows, "headway.bytes": output.bytes, "headway.why": output.why})
+        )
+        if made_here:
+            span.end()
+        pipeline = {name: value for name, value in self._names.items() if name == "headway.pipeline"}
+        seconds = 0.0 if output.hit else output.seconds
+        self._instruments.stage.record(
+            seconds, pipeline | {"headway.stage": output.stage, "headway.reused": output.hit}
+        )
+        counts = (output.result or {}).get("counts")
+        if output.stage == "ingest" and counts and not output.hit:
+            for outcome in _COUNTED:
+                self._instruments.rows.add(counts[outcome], pipeline | {"headway.outcome": outcome})
+
+    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
+        self._instruments.events.add(1, {"headway.event": event})
+        span = trace.get_current_span() if self._span is None else self._span
+        told = {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
+        span.add_event(event, _attributes(told))
+
+    def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
+        """Make the span of a part of a stage that ran in whatever process."""
+        with self._lock:
+            of_steps = dict(self._running.get(title.rpartition(": ")[2], {}))
+        about = name.rpartition(" of ")[2]
+        under = next((span for step, span in of_steps.items() if step.endswith(about)), None)
+        under = under or next(iter(of_steps.values()), None)
+        if under is None:
+            return
+        began, ended = facts.get("began", time.time()), facts.get("ended", time.time())
+        told = {f"headway.{key}": value for key, value in facts.items() if key not in ("began", "ended")}
+        span = self._tracer.start_span(
+            name,
+            trace.set_span_in_context(under),
+            attributes=_attributes(self._names | told),
+            start_time=int(began * 1e9),
+        )
+        span.end(int(ended * 1e9))
+
+
+class _TracedMonitor(Monitor):
+    def __init__(self, telemetry: Telemetry, title: str):
+        super().__init__(telemetry.stop)
+        self._telemetry, self._title = telemetry, title
+
+    def part(self, name: str, **facts: Any) -> None:
+        self._telemetry.part(self._title, name, facts)
+
+
+def _parent() -> context.Context:
+    """The context of this process; without a span in it, that of TRACEPARENT."""
+    if trace.get_current_span().get_span_context().is_valid:
+        return context.get_current()
+    carrier = {name.lower(): os.environ[name] for name in ("TRACEPARENT", "TRACESTATE") if name in os.environ}
+    return TraceContextTextMapPropagator().extract(carrier)
+
+
+def _attributes(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes without secrets; what is not known is left out."""
+    return {
+        name: redact(value) if isinstance(value, str) else value for name, value in facts.items() if value is not None
+    }
+
+
+def rows_of(output: Output) -> int | None:
+    """The rows of a step's output; None of one that has none."""
+    result = output.result or {}
+    counts, rows = result.get("counts"), result.get("rows")
+    if counts:
+        return int(counts["written"])
+    if isinstance(rows, Mapping):
+        return sum(rows.values())
+    return rows if isinstance(rows, int) else None
+
+
+def _age(registry: Registry) -> float | None:
+    """Seconds since the champion was promoted; None: there is none."""
+    try:
+        history = registry.history()
+    except HeadwayError:  # who promotes next is told of it
+        return None
+    if not history:
+        return None
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(history[-1].time)).total_seconds())
