@@ -14,7 +14,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo digits own-step quick test chaos browser gpu flink check format bench docs dist versions ops up down golden clean
+.PHONY: help setup demo digits own-step quick test chaos soak browser gpu flink check format bench docs dist versions ops up down golden clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -45,10 +45,13 @@ quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: und
 	$(PYTEST) -n 3 --dist loadfile --quick
 
 test: $(STAMP) ## the tests
-	$(PYTEST) -n 3 --dist loadfile -m "not chaos and not flink and not browser"
+	$(PYTEST) -n 3 --dist loadfile -m "not chaos and not soak and not flink and not browser"
 
 chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
-	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos -p tests.chaos.table
+	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos -p tests.chaos.table $(if $(WRITE),--faults-into docs/reliability.md)
+
+soak: $(STAMP) ## fifty scheduled runs with a fault in half of them, about half an hour
+	$(PYTEST) -n 0 --no-skips -m soak -s -p tests.chaos.table $(if $(WRITE),--faults-into docs/reliability.md) tests/chaos
 
 $(STAMP)-browser: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
@@ -99,6 +102,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/data_access.py
 	$(PYTHON) bench/images.py
 	$(PYTHON) bench/gate.py
+	$(PYTHON) bench/orchestration.py
 	$(PYTHON) bench/gate_trained.py
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py

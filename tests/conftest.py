@@ -118,7 +118,7 @@ def pytest_collection_modifyitems(config, items):
         left = [
             item
             for item in items
-            if NEEDS & set(item.fixturenames) or any(map(item.get_closest_marker, ("slow", "chaos", "browser")))
+            if NEEDS & set(item.fixturenames) or any(map(item.get_closest_marker, ("slow", "chaos", "soak", "browser")))
         ]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
