@@ -72,6 +72,7 @@ COMMANDS = {
     },
     "Keep in order": {
         "verify": "store: read every byte of the store and compare checksums",
+        "backup": "store: copy what is new in the store to another folder, also while runs write; the copy is a store too",
         "clean": "store: what of the store could be deleted, and how much; --yes deletes it",
         "gc": "store: remove outputs that no kept run uses; path by path, for scripts",
         "schema": "commands: the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, chosen_values, store_of, verdict_lines
+from flows.cli.commands import answer, chosen_values, reporting, store_of, verdict_lines
 from flows.cli.options import Count, Options, PipelinePath
 from flows.cli.runs.reasons import RUN
 from headway.errors import StoreError
@@ -147,6 +147,22 @@ def verify(
     outputs = sum(1 for _ in store.all_outputs())
     text = "\n".join(lines) or f"{counted(outputs, 'output')}: every byte is as written"
     return answer(options, value, text, StoreError.exit_code if remaining else 0)
+
+
+def backup(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    to: Annotated[str, Parameter(metavar="FOLDER", help="where the copy is, or will be; only what is new is copied")],
+    options: Options = Options(),
+) -> int:
+    from headway.registry.backup import back_up
+
+    _, store = store_of(pipeline, options)
+    with reporting(options) as report:
+        done = back_up(store, Path(to), report.monitor("backup"))
+    text = f"{to}: {counted(done.copied, 'folder')} copied ({size(done.bytes)}), {done.there:,} were there"
+    return answer(options, {"to": to, "copied": done.copied, "there": done.there, "bytes": done.bytes}, text)
 
 
 Keep = Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")]

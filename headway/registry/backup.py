@@ -1,0 +1,133 @@
+"""A copy of a store that is whole at every moment, taken while runs write: outputs, versions, runs and pointers.
+
+    result = back_up(store, Path("/backup/churn"))
+    result.copied, result.there, result.bytes        # folders copied now, folders that were there, bytes copied
+
+Outputs and versions never change, so a second call copies only what is new. Small files that point at them are read before and
+written after: what a pointer that was read names was there by then, and a copy that is cut off points at whole things alone.
+Nothing is ever deleted in the copy, which is a store like any other: `headway verify` reads it, `store:` may name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import ConfigError
+from headway.monitor import Monitor
+from headway.registry.leases import lease
+from headway.registry.registry import Registry, names
+from headway.registry.versions import numbers
+from headway.storage import manifest as manifests
+from headway.storage.atomic_io import copy_tree, remove, sync_folders, sync_path, writing
+from headway.storage.process_identity import mark
+from headway.storage.store import Store
+
+_FOLDERS = ("stages", "runs", "models", "watch", "monitor", "requests", "studies")
+"""Of checkpoints, locks, summaries and copies for TensorFlow Serving nothing is needed, or made anew."""
+
+
+@dataclass
+class BackUp:
+    """What `back_up` did."""
+
+    copied: int = 0
+    there: int = 0
+    bytes: int = 0
+
+
+def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackUp:
+    """Copy what is new in the store; see the module.
+
+    Raises:
+        ConfigError: the store is in a bucket, or the target lies in the store.
+        StoreError: the target cannot be written.
+        Locked: garbage collection goes on, and does not end within a minute.
+    """
+    monitor, done = monitor or Monitor(), BackUp()
+    if type(store) is not Store:
+        problem = f"the store {store.name} is a bucket, which Headway does not copy"
+        raise ConfigError(
+            problem, where="store", fix="switch on the bucket's versions, or let its provider replicate it"
+        )
+    if target.resolve().is_relative_to(store.root.resolve()) or store.root.resolve().is_relative_to(target.resolve()):
+        raise ConfigError(
+            "the copy and the store would lie in each other", where=str(target), fix="name another folder"
+        )
+    copy = Store(target)
+    with lease(store, _FOLDERS, {"command": "backup"}), writing(target):
+        copy.create()
+        small = [(path, path.read_bytes()) for path in _small_files(store)]
+        folders = [*_outputs(store), *_versions(store)]
+        for count, folder in enumerate(folders):
+            monitor.check()
+            monitor.progress(count, len(folders), "folders")
+            _copy_folder(store, copy, folder, done)
+        for path, data in small:
+            _write(target / path.relative_to(store.root), data, done)
+        for name in names(copy):
+            Registry(copy, name).repair()  # TensorFlow Serving's copy of the champion
+    return done
+
+
+def _small_files(store: Store) -> Iterator[Path]:
+    """Everything but outputs and versions; what is written aside has a hidden name."""
+    for folder in _FOLDERS[1:]:
+        for path in sorted((store.root / folder).rglob("*")):
+            inner = path.relative_to(store.root).parts
+            in_version = folder == "models" and len(inner) > 3
+            if path.is_file() and not in_version and not any(part.startswith(".") for part in inner):
+                yield path
+
+
+def _outputs(store: Store) -> Iterator[Path]:
+    for _, folder in store.all_outputs():
+        yield folder
+
+
+def _versions(store: Store) -> Iterator[Path]:
+    for name in names(store):
+        folder = store.root / "models" / name
+        yield from (folder / str(number) for number in numbers(store, folder))
+
+
+def _copy_folder(store: Store, copy: Store, folder: Path, done: BackUp) -> None:
+    """Copy an output or a version, unless it is there; one without a valid manifest does not exist."""
+    manifest = store.manifest(folder)
+    if manifest is None or store.sizes_problem(folder, manifest) is not None:
+        return
+    target = copy.root / folder.relative_to(store.root)
+    if copy.manifest(target) == manifest and copy.sizes_problem(target, manifest) is None:
+        done.there += 1
+        return
+    aside = copy.staging / mark(f"backup-{target.name}")
+    try:
+        copy_tree(folder, aside)
+        for entry in manifest.files:
+            sync_path(aside / entry.path)
+        sync_path(aside / manifests.NAME)
+        sync_folders(aside)
+        remove(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside.rename(target)
+        sync_path(target.parent)
+    finally:
+        remove(aside)
+    done.copied += 1
+    done.bytes += sum(entry.bytes for entry in manifest.files)
+
+
+def _write(path: Path, data: bytes, done: BackUp) -> None:
+    """Replace a small file that differs, as a whole."""
+    if path.is_file() and path.read_bytes() == data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(mark(f".{path.name}"))
+    try:
+        aside.write_bytes(data)
+        sync_path(aside)
+        aside.rename(path)
+    finally:
+        remove(aside)
+    done.bytes += len(data)

@@ -1,0 +1,105 @@
+"""A backup that is taken while somebody writes is whole: every pointer in it names a version that is there."""
+
+import threading
+
+import pytest
+
+from headway.errors import ConfigError
+from headway.registry import backup
+from headway.registry.backup import back_up
+from headway.registry.registry import Registry
+from headway.storage.store import Store
+
+
+def _output(store, name, data=b"rows"):
+    with store.open("ingest", name, {"of": name}) as staging:
+        (staging.path / "part").write_bytes(data)
+        staging.commit(result={})
+
+
+def _whole(root):
+    copy = Store(root)
+    assert not [*copy.verify()]
+    assert not [problem for name in ("flights",) for problem in Registry(copy, name).verify()]
+    return copy
+
+
+def test_a_copy_is_a_store_and_a_second_call_copies_what_is_new(store, three, tmp_path):
+    _output(store, "a" * 16)
+    store.save_run({"run": "20260101-000000-0000", "pipeline": "flights", "state": "promoted", "stages": []})
+    (store.root / "watch").mkdir()
+    (store.root / "watch" / "flights.json").write_text("{}")
+    done = back_up(store, tmp_path / "copy")
+    assert (done.copied, done.there) == (4, 0) and done.bytes
+    copy = _whole(tmp_path / "copy")
+    assert Registry(copy, "flights").champion().number == 3 and Registry(copy, "flights").history() == three.history()
+    assert [run["run"] for run in copy.runs()] == ["20260101-000000-0000"] and (
+        copy.root / "watch" / "flights.json"
+    ).exists()
+    assert (copy.root / "serving" / "flights").is_dir() and not [*(copy.root / "locks").glob("[!.]*")]
+    _output(store, "b" * 16)
+    three.rollback(reason="worse")
+    done = back_up(store, tmp_path / "copy")
+    assert (done.copied, done.there) == (1, 4)
+    assert Registry(_whole(tmp_path / "copy"), "flights").champion().number == 2
+
+
+def test_a_damaged_or_half_written_folder_of_the_copy_is_copied_anew_and_one_of_the_store_is_left_out(
+    store, three, tmp_path
+):
+    _output(store, "a" * 16)
+    back_up(store, tmp_path / "copy")
+    (tmp_path / "copy" / "stages" / "ingest" / ("a" * 16) / "part").unlink()
+    (store.root / "models" / "flights" / "4").mkdir()  # a version that is being written
+    assert back_up(store, tmp_path / "copy").copied == 1
+    assert not (_whole(tmp_path / "copy").root / "models" / "flights" / "4").exists()
+
+
+def test_a_backup_while_versions_are_promoted_is_whole(store, three, saved_model, tmp_path):
+    stop = threading.Event()
+
+    def promote():
+        number = 3
+        while not stop.is_set() and number < 40:
+            number = three.publish(saved_model, {"export": f"x{number}"}).number
+            three.promote(number, reason="newer")
+            _output(store, f"{number:016d}")
+
+    thread = threading.Thread(target=promote)
+    thread.start()
+    try:
+        for k in range(8):
+            folder = tmp_path / (f"copy-{k}" if k % 2 else "copy")
+            back_up(store, folder)
+            champion = Registry(_whole(folder), "flights").champion()
+            assert champion is not None and champion.number >= 3
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_backup_that_is_cut_off_leaves_the_copy_as_it_was(store, three, saved_model, tmp_path, monkeypatch):
+    back_up(store, tmp_path / "copy")
+    three.promote(three.publish(saved_model, {"export": "new"}).number, reason="newer")
+
+    def cut_off(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(backup, "_write", cut_off)
+        back_up(store, tmp_path / "copy")
+    assert Registry(_whole(tmp_path / "copy"), "flights").champion().number == 3
+    back_up(store, tmp_path / "copy")
+    assert Registry(_whole(tmp_path / "copy"), "flights").champion().number == 4
+
+
+def test_a_copy_in_the_store_itself_and_a_bucket_are_refused(store, tmp_path):
+    for folder in (store.root / "copy", store.root, tmp_path):
+        with pytest.raises(ConfigError, match="would lie in each other"):
+            back_up(store, folder)
+
+    class Bucket(Store):
+        pass
+
+    with pytest.raises(ConfigError, match="is a bucket"):
+        back_up(Bucket(tmp_path / "bucket"), tmp_path / "copy")
