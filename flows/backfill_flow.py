@@ -16,6 +16,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import Executor, RunSpec
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
+from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
 from flows.production.backfill import Upto, table
 from flows.production.backfill import backfill as run_backfill
@@ -51,7 +52,9 @@ def backfill(
     """
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
-        run_spec = RunSpec(loaded=loaded, store=loaded.open_store(), window=window, seed=seed)
+        run_spec = RunSpec(
+            loaded=loaded, store=loaded.open_store(), start=stage_starter(loaded, set), window=window, seed=seed
+        )
 
         def wrap(engine: Executor, of_window: Reporter) -> Executor:
             return Tasks(engine, of_window)

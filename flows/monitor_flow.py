@@ -15,6 +15,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
 from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain
 from flows.orchestration.run_log import RunLog
+from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
 from flows.production.champion_watch import alarm_lines, check_champion
 from headway.messages import counted
@@ -31,7 +32,7 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
         name = loaded.pipeline.name
-        run_spec = RunSpec(loaded=loaded, store=loaded.open_store())
+        run_spec = RunSpec(loaded=loaded, store=loaded.open_store(), start=stage_starter(loaded))
         result = check_champion(run_spec, report, wrap=functools.partial(Tasks, report=report))
         for line in alarm_lines(result):
             report.note(line)

@@ -19,6 +19,7 @@ from flows.dag.run_spec import RunSpec
 from flows.execution.run import execute
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
+from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
 from flows.progress.summary import sentence
 from headway.messages import window_text
@@ -52,7 +53,15 @@ def retrain(
         return window_text(select_window(spans(loaded.pipeline.source), window, until, loaded.pipeline.source.gaps))
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
-        run_spec = RunSpec(loaded=loaded, store=loaded.open_store(), window=window, until=until, seed=seed, force=force)
+        run_spec = RunSpec(
+            loaded=loaded,
+            store=loaded.open_store(),
+            start=stage_starter(loaded, set),
+            window=window,
+            until=until,
+            seed=seed,
+            force=force,
+        )
         record = execute(run_spec, report, wrap=functools.partial(Tasks, report=report), wait_seconds=wait)
         if record["state"] == "promoted":
             report.ended(f"The candidate is promoted: it is version {record['version']}.")

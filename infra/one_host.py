@@ -1,6 +1,6 @@
 """PostgreSQL, a Prefect server on it, the watch and two workers on this machine, without Docker; and Flink if asked.
 
-    python infra/one_host.py up [--workers 2] [--flink]     # from the folder that holds prefect.yaml; again: no harm
+    python infra/one_host.py up [--workers 2] [--gpu] [--flink]     # from the folder with prefect.yaml; again: no harm
     python infra/one_host.py down [--remove]                # --remove: the database too
 
 It is `make up` with a database for scheduled use: the same folder (.headway/prefect), the same password and the same
@@ -26,7 +26,7 @@ from postgres import Postgres
 _FLINK_SECONDS = 300.0  # Maven may fetch 150 MB first
 
 
-def up(place: local_server.Place, workers: int, flink: bool) -> list[str]:
+def up(place: local_server.Place, workers: int, gpu: bool, flink: bool) -> list[str]:
     """Bring up what does not run yet; what a person should know of it.
 
     Raises:
@@ -38,7 +38,7 @@ def up(place: local_server.Place, workers: int, flink: bool) -> list[str]:
     database = Postgres(place.folder)
     database.start()
     os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database.url
-    notes = local_server.start(place, workers)
+    notes = local_server.start(place, workers, gpu)
     return notes + ([f"Flink's `runner:` stands in {_flink(place)}"] if flink else [])
 
 
@@ -76,6 +76,7 @@ def main() -> int:
     parser.add_argument("what", choices=["up", "down"])
     parser.add_argument("--port", type=int, default=4200, help="of the Prefect server (default: 4200)")
     parser.add_argument("--workers", type=int, default=2, help="how many workers (default: 2)")
+    parser.add_argument("--gpu", action="store_true", help="a worker for the work queue gpu besides")
     parser.add_argument("--flink", action="store_true", help="a local Flink too")
     parser.add_argument("--remove", action="store_true", help="with down: remove the database too")
     args = parser.parse_args()
@@ -85,7 +86,7 @@ def main() -> int:
     try:
         if args.what == "up":
             environ = dict(os.environ)
-            notes = up(place, args.workers, args.flink)
+            notes = up(place, args.workers, args.gpu, args.flink)
             command = f"{sys.executable} {os.path.relpath(__file__)} down"
             print("\n".join([local_server.instructions(place, environ, command), *(f"note: {note}" for note in notes)]))
         else:

@@ -15,14 +15,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from beam_jobs.runners.config import RunnerConfig
 from flows.config.extras import command
 from flows.config.labels import FurtherLabelConfig, named
 from flows.config.production import (
+    DATA_QUEUE,
+    TENSORFLOW,
     AlarmsConfig,
     PredictionsConfig,
+    QueueName,
     ScheduleConfig,
     Secrets,
     Stage,
@@ -228,6 +231,11 @@ class Pipeline(Frozen):
     limits: dict[Stage, StageLimit] = Field(
         default={}, description="by stage: minutes and memory_gb after which it is stopped"
     )
+    queues: dict[Stage | Literal["tensorflow"], QueueName] = Field(
+        default={},
+        description="by stage, or by tensorflow for all that need it: the work queue whose worker runs it, as in "
+        "{tensorflow: gpu}; data, and each stage left out: where the flow runs. For flows on a Prefect server",
+    )
     retries: int = Field(
         default=2, ge=0, le=20, description="how often a stage is tried again after an error of the network or the disk"
     )
@@ -254,12 +262,15 @@ class Pipeline(Frozen):
     def _named(cls, value: Any) -> Any:
         return named(value)
 
-    @field_validator("limits", mode="before")
+    @field_validator("limits", "queues", mode="before")
     @classmethod
-    def _stages(cls, value: Any) -> Any:
+    def _stages(cls, value: Any, info: ValidationInfo) -> Any:
+        known = [*get_args(Stage), *([TENSORFLOW] if info.field_name == "queues" else [])]
         for name in value if isinstance(value, dict) else ():
-            if name not in get_args(Stage):
-                raise ValueError(f"{name!r} is not a stage; {suggest(str(name), list(get_args(Stage)))}")
+            if name == "ingest" and info.field_name == "queues":
+                raise ValueError("ingest runs where the flow runs, which reads raw files too; leave it out")
+            if name not in known:
+                raise ValueError(f"{name!r} is not a stage; {suggest(str(name), known)}")
         return value
 
     @field_validator("columns", mode="before")
@@ -303,6 +314,12 @@ class Pipeline(Frozen):
             # a query in two splits would be judged by what was learnt of it
             self.__dict__["split"] = self.split.model_copy(update={"key": tuple(groups)})
         return self
+
+    def queue_of(self, stage: str, *, tensorflow: bool) -> str | None:
+        """The work queue whose worker runs a stage; None: where the flow runs."""
+        queues: dict[Any, str] = dict(self.queues)
+        queue = queues.get(stage) or (queues.get(TENSORFLOW) if tensorflow else None)
+        return None if queue == DATA_QUEUE else queue
 
     def label_columns(self) -> frozenset[str]:
         """The raw columns that labels are computed from; they are not features by themselves."""

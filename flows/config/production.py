@@ -30,6 +30,11 @@ Stage = Literal[
     "ingest", "statistics", "splits", "validate", "analyse", "transform", "train", "evaluate", "measure", "importance",
     "gate", "export", "replay",
 ]  # fmt: skip
+TENSORFLOW = "tensorflow"
+"""In `queues`: every stage that runs in the TensorFlow process."""
+DATA_QUEUE, GPU_QUEUE = "data", "gpu"
+"""The work queue of the flows, and that of workers beside a GPU."""
+QueueName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]

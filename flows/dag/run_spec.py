@@ -6,7 +6,7 @@ result = run_dag(run_spec, executor)          # flows.dag.dag; an Executor runs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,12 +32,48 @@ IMPORTANCE = Stage("importance", "tfcore.evaluation.importance:importance", tens
 GATE = Stage("gate", "headway.evaluation.gate:gate")
 EXPORT = Stage("export", "tfcore.export.saved_model:export", tensorflow=True)
 REPLAY = Stage("replay", "flows.dag.replay_stage:replay")
+_ALL = (
+    INGEST,
+    STATISTICS,
+    SPLITS,
+    VALIDATE,
+    ANALYSE,
+    TRANSFORM,
+    TRAIN,
+    EVALUATE,
+    MEASURE,
+    IMPORTANCE,
+    GATE,
+    EXPORT,
+    REPLAY,
+)
+STAGES = {stage.name: stage for stage in _ALL}
 ALREADY = "already champion"
 
 
 class Executor(Protocol):
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         """The outputs of `steps`, all of one stage, in their order."""
+
+
+class StageRun(Protocol):
+    """A run of stages on another worker."""
+
+    name: str
+
+    def ended(self) -> tuple[str, str] | None:
+        """("CANCELLED", "CRASHED", ...; why) once it has ended; None: it goes on, or nobody can say."""
+
+    def waits(self) -> str | None:
+        """A sentence while no worker has begun it."""
+
+    def stop(self) -> None:
+        """Ask it to save and to end; nothing where it has ended."""
+
+
+StartStages = Callable[[str, str, str], StageRun]
+"""start(queue, exchange, title): starts a run of stages on a worker of the queue, which talks to this one by the store's
+exchange of that name (`flows.execution.elsewhere`); `title` is that of its first step."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +100,8 @@ class RunSpec:
     """The evaluation of the model to compare with, in place of the champion's: of an ablation."""
     alone: bool = False
     """Evaluates the model without the champion beside it: of an ablation."""
+    start: StartStages | None = None
+    """How stages of `queues` come to their workers; None: every stage runs here."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
     """Checksums of the spans' files, read once a process."""
 

@@ -16,23 +16,31 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Protocol
 
-from flows.config.production import Stage, StageLimit
-from flows.dag.step import Output, Step
+from flows.config.production import Stage as StageName
+from flows.config.production import StageLimit
+from flows.dag.step import Output, Stage, Step
 from flows.execution.damage import NEVER, damaged_inputs
 from flows.execution.limits import limited, tried
 from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.storage.fingerprint import first_difference, texts
-from headway.storage.manifest import Counts
+from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
 
 OnOutput = Callable[[Output], None]
 AroundStage = Callable[[Sequence[Step]], contextlib.AbstractContextManager[None]]
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
+
+
+class Worker(Protocol):
+    """Runs steps for an engine."""
+
+    def make(self, steps: Sequence[Step], monitor: Monitor) -> Sequence[Manifest]:
+        """Run steps, all of one stage; returns the manifests of what they committed."""
 
 
 class Engine:
@@ -47,6 +55,7 @@ class Engine:
         runtime: by stage, arguments that live in this process.
         limits: by stage, what it may cost.
         retries: how often a step is tried again after an error of the network or the disk.
+        elsewhere: gives the worker that runs a stage; None: this process does.
     """
 
     def __init__(
@@ -58,10 +67,12 @@ class Engine:
         on_output: OnOutput = lambda output: None,
         stage: AroundStage = lambda steps: contextlib.nullcontext(),
         runtime: Mapping[str, dict[str, Any]] | None = None,
-        limits: Mapping[Stage, StageLimit] | None = None,
+        limits: Mapping[StageName, StageLimit] | None = None,
         retries: int = 0,
+        elsewhere: Callable[[Stage], Worker | None] = lambda stage: None,
     ):
         self.store, self.child = store, child
+        self._elsewhere = elsewhere
         self._limits = {str(stage): limit for stage, limit in (limits or {}).items()}
         self._retries = retries
         self._runtime = dict(runtime or {})
@@ -130,7 +141,7 @@ class Engine:
                 self.call_many([self._steps[key]])
 
     def _run(self, steps: Sequence[Step]) -> list[Output]:
-        """Run steps in one call of their stage; each has its own staging folder and its own commit."""
+        """Run steps in one call of their stage, here or elsewhere."""
         with self._stage(steps):
             return self._run_stage(steps)
 
@@ -139,6 +150,17 @@ class Engine:
         monitor = self._monitor_for(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
         monitor.check()
         whys = [explain(self.store, step) for step in steps]
+        manifests = (self._elsewhere(stage) or self).make(steps, monitor)
+        outputs = []
+        for step, manifest, why in zip(steps, manifests, whys, strict=True):
+            path = self.store.output(stage.name, step.fingerprint)
+            outputs.append(step.output(path, manifest.result, seconds=manifest.seconds, why=why, bytes=manifest.size))
+            self._on_output(outputs[-1])
+        return outputs
+
+    def make(self, steps: Sequence[Step], monitor: Monitor) -> list[Manifest]:
+        """Run steps in this process and its TensorFlow process; each has its own staging folder and its own commit."""
+        stage = steps[0].stage
         started = time.perf_counter()
         with contextlib.ExitStack() as stack:
             stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
@@ -166,7 +188,7 @@ class Engine:
                 results = [run_stage(steps[0], request, outs[0], monitor, self.store, child, **settings)]
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
-            manifests = [
+            return [
                 staging.commit(
                     result=result,
                     counts=Counts(**result["counts"]) if result.get("counts") else None,
@@ -174,20 +196,15 @@ class Engine:
                 )
                 for staging, result, n in zip(stagings, results, rows, strict=True)
             ]
-        outputs = []
-        for step, manifest, why in zip(steps, manifests, whys, strict=True):
-            path = self.store.output(stage.name, step.fingerprint)
-            outputs.append(step.output(path, manifest.result, seconds=manifest.seconds, why=why, bytes=manifest.size))
-            self._on_output(outputs[-1])
-        return outputs
 
 
 class Planner:
     """Goes through the same DAG without running anything: each step is a hit, or a miss with its reason."""
 
     def __init__(self, store: Store):
-        self.store, self.tensorflow = store, False
-        """Whether a step that misses needs the TensorFlow child."""
+        self.store = store
+        self.tensorflow: set[Stage] = set()
+        """The stages of steps that miss and need a TensorFlow process."""
         self._missed: set[str] = set()
         """Fingerprints of outputs that are not there: what follows from their results is not known yet."""
 
@@ -196,9 +213,10 @@ class Planner:
         for step in steps:
             path = self.store.output(step.stage.name, step.fingerprint)
             output = step.find(self.store) or step.output(path, None, why=explain(self.store, step, self._missed))
-            self.tensorflow |= step.stage.tensorflow and not output.hit
             if not output.hit:
                 self._missed.add(step.fingerprint)
+                if step.stage.tensorflow:
+                    self.tensorflow.add(step.stage)
             outputs.append(output)
         return outputs
 

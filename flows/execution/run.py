@@ -17,6 +17,7 @@ from typing import Any
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import ALREADY, GATE, REPLAY, TRAIN, Executor, RunResult, RunSpec
 from flows.dag.step import Output
+from flows.execution.elsewhere.client import Elsewhere
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of, newer_headway
 from flows.execution.tensorflow_process import Child
@@ -110,8 +111,12 @@ class _Run:
         if self.run_spec.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
         try:
-            with Child(on_line=self.report.relay) as child, closing(ReplayProcess()) as replay:
-                self._begin(child, replay)
+            with (
+                Child(on_line=self.report.relay) as child,
+                closing(ReplayProcess()) as replay,
+                Elsewhere(self.run_spec, self.report) as elsewhere,
+            ):
+                self._begin(child, replay, elsewhere)
                 engine = Engine(
                     self.run_spec.store,
                     child=child,
@@ -121,6 +126,7 @@ class _Run:
                     runtime={REPLAY.name: {"process": replay}},
                     limits=self.run_spec.loaded.pipeline.limits,
                     retries=self.run_spec.loaded.pipeline.retries,
+                    elsewhere=elsewhere,
                 )
                 run_result = run_dag(self.run_spec, wrap(engine))
             self._finish(run_result)
@@ -143,7 +149,7 @@ class _Run:
         """Return the monitor of a step; the gate's reports no progress, so that its reasons are printed once, last."""
         return Monitor(self.report.stop) if title == GATE.name else self.report.monitor(title)
 
-    def _begin(self, child: Child, replay: ReplayProcess) -> None:
+    def _begin(self, child: Child, replay: ReplayProcess, elsewhere: Elsewhere) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
         planner = Planner(self.run_spec.store)
         plan = run_dag(self.run_spec, planner, freeze=False)
@@ -153,7 +159,8 @@ class _Run:
         if planner.tensorflow:
             self.record["spans"] = plan.spans
             self.run_spec.store.save_run(self.record)
-            child.spawn()
+            if any(elsewhere(stage) is None for stage in planner.tensorflow):
+                child.spawn()
             if self.run_spec.last in (None, "replay"):
                 replay.start()
 

@@ -162,7 +162,7 @@ class Child:
                 if "result" in answer:
                     return answer["result"]
                 if "error" in answer:
-                    raise _error(answer["error"], function, self._title)
+                    raise error_of(answer["error"], function, self._title)
                 if answer["event"] == "progress":
                     monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
                 elif answer["event"] == "log":
@@ -212,7 +212,12 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the TensorFlow process")
 
 
-def _error(error: dict[str, Any], function: str, title: str) -> HeadwayError:
+def error_of(error: dict[str, Any], function: str, title: str) -> HeadwayError:
+    """The error that a stage raised in another process, from its JSON (`tfcore.runtime.worker.describe`).
+
+    Args:
+        title: of that process.
+    """
     kind = error["kind"]
     if kind is not None:
         where = _dotted(function) if error["where"] == function else error["where"]

@@ -10,8 +10,9 @@ that somebody else made, in the UI or by hand, are left alone.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,29 @@ def create_pool(name: str) -> bool:
         except ObjectAlreadyExists:
             return False
     return True
+
+
+def create_queues(pool: str, names: Sequence[str]) -> list[str]:
+    """Make the work queues that a pool lacks; returns those."""
+    with get_client(sync_client=True) as client:
+        there = {queue["name"] for queue in client._client.post(f"/work_pools/{pool}/queues/filter", json={}).json()}
+        missing = [name for name in names if name not in there]
+        for name in missing:
+            client._client.post(f"/work_pools/{pool}/queues", json={"name": name}).raise_for_status()
+    return missing
+
+
+def polled(pool: str, queue: str) -> bool | None:
+    """Whether a worker polls a queue; None where nobody can say."""
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+        answer = client._client.get(f"/work_pools/{pool}/queues/{queue}")
+        return bool(answer.json()["status"] == "READY")
+    return None
+
+
+def worker_command(pool: str, queue: str) -> str:
+    """What starts a worker of a queue."""
+    return f"python -P -m flows.orchestration.worker --pool {pool} --queue {queue}"
 
 
 def workers(pool: str) -> dict[str, str]:

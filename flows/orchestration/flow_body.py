@@ -70,6 +70,7 @@ def flow_body(
     set: Settings = None,
     about: Callable[[LoadedPipeline], str] = lambda loaded: "",
     failed: Callable[[RunLog, HeadwayError | Exception], None] = lambda report, error: None,
+    parent: str | None = None,
 ) -> State[None]:
     """Run a flow's work; see the module.
 
@@ -77,9 +78,10 @@ def flow_body(
         set: keys of the pipeline and other values for them.
         about: what the run is about, as its name says it: the window.
         failed: told of an error, before the state is made of it.
+        parent: the flow run that this one works for, and with which it ends.
     """
     protect()
-    stops = StopRequests(str(flow_run.id), threading.Event())
+    stops = StopRequests(str(flow_run.id), parent=parent)
     report: RunLog | None = None
     name = Path(pipeline).stem
     try:

@@ -23,13 +23,16 @@ from pathlib import Path
 
 import httpx
 
+from flows.config.production import DATA_QUEUE, GPU_QUEUE
 from flows.orchestration import access
 from flows.orchestration.processes import FOLDER_VARIABLE, Daemon, Processes, end
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
 from headway.redaction import protect, redact
 
-POOL = "headway"
+POOL, GPU_WORKER = "headway", "worker-gpu"
+OTHER_QUEUES = [DATA_QUEUE, "default"]
+"""What workers poll beside one of the queue gpu; Prefect puts runs of deployments that name no queue into default."""
 DEPLOYMENT = "retrain/flights"
 PORT_VARIABLE = "HEADWAY_PREFECT_PORT"
 _PYTHON = (sys.executable, "-P", "-m")
@@ -51,10 +54,12 @@ class Place:
         self.auth = self.folder / access.NAME
         self.processes = Processes(self.folder / "flow-runs")
 
-    def workers(self, least: int = 0) -> list[Daemon]:
-        """Return the workers that were ever started here, and as many more as make up `least`."""
-        count = max(least, sum(1 for _ in self.folder.glob("worker*.log")))
-        return [Daemon(self.folder, "worker" if k == 0 else f"worker-{k + 1}") for k in range(count)]
+    def workers(self, least: int = 0, gpu: bool = False) -> list[Daemon]:
+        """Return the workers that were ever started here, and as many more as make up `least`; the queue gpu's last."""
+        logs = {path.stem for path in self.folder.glob("worker*.log")}
+        count = max(least, len(logs - {GPU_WORKER}))
+        names = ["worker" if k == 0 else f"worker-{k + 1}" for k in range(count)]
+        return [Daemon(self.folder, name) for name in [*names, *([GPU_WORKER] if gpu or GPU_WORKER in logs else [])]]
 
     def environment(self, auth: str) -> dict[str, str]:
         """Return the environment of the server, worker, watch and deploy; a database named in the shell's is kept."""
@@ -75,11 +80,12 @@ class Place:
         }
 
 
-def start(place: Place, workers: int = 1) -> list[str]:
+def start(place: Place, workers: int = 1, gpu: bool = False) -> list[str]:
     """Bring up what does not run yet.
 
     Args:
         workers: how many workers; those that run already are counted.
+        gpu: one worker more, which polls the work queue gpu, and leaves the others to the rest.
 
     Returns:
         What a person should know of it.
@@ -103,16 +109,26 @@ def start(place: Place, workers: int = 1) -> list[str]:
     notes = deployments.reconcile(place.root / "prefect.yaml", place.folder, lambda: _deploy(place, env))
     if watch.pid() is None:
         watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
-    missing = [worker for worker in place.workers(workers) if worker.pid() is None]
-    if len(missing) == workers and (orphans := place.processes.pids()):
+    every = place.workers(workers, gpu)
+    gpu = any(worker.name == GPU_WORKER for worker in every)
+    missing = [worker for worker in every if worker.pid() is None]
+    if len(missing) == len(every) and (orphans := place.processes.pids()):
         runs = counted(len(orphans), "flow run")
         notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, orphans.values()))})")
     for worker in missing:
-        command = [*_PYTHON, "flows.orchestration.worker", "--pool", POOL]
+        command = [*_PYTHON, "flows.orchestration.worker", "--pool", POOL, *_queues(worker.name, gpu)]
         worker.start(command, env=env, cwd=place.folder, umask=_WORKER_UMASK)
     for worker in missing:
         _wait(worker, lambda: deployments.pool_online(POOL), 60, "worker")
     return notes
+
+
+def _queues(worker: str, gpu: bool) -> list[str]:
+    """The options of a worker: all queues, unless one of them has a worker of its own."""
+    if not gpu:
+        return []
+    queues = [GPU_QUEUE] if worker == GPU_WORKER else OTHER_QUEUES
+    return [word for queue in queues for word in ("--queue", queue)]
 
 
 def _server(place: Place, server: Daemon, env: dict[str, str], auth: str) -> None:
@@ -200,6 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m flows.orchestration.local_server", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("what", choices=["start", "stop"])
+    parser.add_argument("--gpu", action="store_true", help="a worker for the work queue gpu besides")
     parser.add_argument("--port", type=int, help=f"of the server (default: ${PORT_VARIABLE}, or 4200)")
     options = parser.parse_args(arguments)
     protect()
@@ -209,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
         place = Place(Path.cwd(), port)
         if options.what == "start":
             environ = dict(os.environ)
-            notes = start(place)
+            notes = start(place, gpu=options.gpu)
             print("\n".join([instructions(place, environ), *(f"note: {note}" for note in notes)]))
         else:
             print(f"stopped: {', '.join(stop(place)) or 'nothing, since nothing was running'}")

@@ -38,6 +38,8 @@ from headway.storage.atomic_io import replace_text
 from headway.storage.process_identity import alive, place, started
 
 FOLDER_VARIABLE = "HEADWAY_FLOW_RUNS"
+PIPELINES_VARIABLE = "HEADWAY_PIPELINES"
+"""The folder that holds the pipelines' folders on a worker, where it is another than where they were deployed from."""
 FLOW_RUN_VARIABLE = "PREFECT__FLOW_RUN_ID"
 _NAME = re.compile(r"[0-9a-fA-F-]{1,64}")
 

@@ -14,6 +14,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 from prefect.client.orchestration import get_client
@@ -32,31 +33,45 @@ class StopRequests:
 
     Args:
         stop: set when the run is not to go on.
+        parent: the flow run that this one works for; it ends with that.
     """
 
-    def __init__(self, flow_run: str, stop: threading.Event):
-        self._flow_run, self.stop = flow_run, stop
+    def __init__(self, flow_run: str, stop: threading.Event | None = None, *, parent: str | None = None):
+        self._flow_run, self.stop = flow_run, stop or threading.Event()
+        self._parent = StopRequests(parent) if parent else None
         self._client: httpx.Client | None = None
         self.why: str | None = None
         """Why the server wants the run to end."""
 
     def state(self) -> str | None:
         """The type of its state; None when the server does not answer."""
+        state = self.read()
+        return None if state is None else str(state["type"])
+
+    def read(self) -> dict[str, Any] | None:
+        """Its state (type, name, message); None when the server does not answer."""
         try:
             if self._client is None:  # making one costs 50 ms
                 self._client = get_client(sync_client=True)._client
             request = self._client.build_request("GET", f"/flow_runs/{self._flow_run}", timeout=10.0)
             # Prefect's own send waits a minute for a server that is away; here no answer will do
             response = httpx.Client.send(self._client, request)
-            return str(response.json()["state"]["type"])
+            state = dict(response.json()["state"])
+            return state if isinstance(state["type"], str) else None
         except Exception:  # an outage is not a cancellation, whatever form it takes
             return None
 
     def poll(self) -> None:
         """Ask the server once; sets `stop` if the run should not continue."""
-        if self.why is None and (why := _OVER.get(self.state() or "")):
+        if self.why is None and (why := _OVER.get(self.state() or "") or self._alone()):
             self.why = why
             self.stop.set()
+
+    def _alone(self) -> str | None:
+        """Why there is nobody to work for."""
+        state = self._parent.read() if self._parent else None
+        over = state is not None and state["type"] in _OVER and state["type"] != "CANCELLING"
+        return f"the flow run that asked for this is {state['name']}" if state and over else None
 
     def check(self) -> None:
         """Ask the server once, and raise if the run should not continue.

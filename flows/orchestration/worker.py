@@ -34,7 +34,8 @@ from prefect.settings import get_current_settings
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from flows.orchestration.deploying.connection import connected, version_problem
-from flows.orchestration.deployments import workers
+from flows.orchestration.deployments import create_queues, workers
+from flows.orchestration.processes import PIPELINES_VARIABLE
 from headway.errors import HeadwayError
 from headway.messages import counted, duration
 from headway.redaction import protect
@@ -189,6 +190,12 @@ def _workers(pool: str) -> dict[str, str]:
         return {}
 
 
+def _make_queues(pool: str, names: list[str]) -> None:
+    """Make the queues that are to be polled and are not there; where the pool is not there yet, who deploys makes them."""
+    with contextlib.suppress(Exception):
+        create_queues(pool, names)
+
+
 def _forget(pool: str, name: str) -> None:
     """Take a worker that has ended out of the pool's list."""
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
@@ -204,6 +211,17 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m flows.orchestration.worker", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--pool", default="headway", help="the work pool to poll (default: headway)")
+    parser.add_argument(
+        "--queue",
+        action="append",
+        metavar="NAME",
+        help="a work queue to poll; may be repeated (default: all of the pool)",
+    )
+    parser.add_argument(
+        "--pipelines",
+        metavar="FOLDER",
+        help="where the folders of pipelines are here, if not where they were deployed from; for stages of other flows",
+    )
     parser.add_argument("--name", help="the worker's name (default: the host's)")
     parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
@@ -211,7 +229,11 @@ def main(arguments: list[str] | None = None) -> int:
     protect()
     _check_server()
     name = options.name or free_name(_workers(options.pool), socket.gethostname())
-    worker = Worker(work_pool_name=options.pool, name=name, limit=options.limit)
+    if options.queue:
+        _make_queues(options.pool, options.queue)
+    if options.pipelines:
+        os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
+    worker = Worker(work_pool_name=options.pool, name=name, limit=options.limit, work_queues=options.queue)
     asyncio.run(serve(worker, options.grace))
     _forget(options.pool, name)
     return 0

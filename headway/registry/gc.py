@@ -29,10 +29,11 @@ from headway.storage.fingerprint import texts
 from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
-OUTPUTS = ("stages", "runs", "checkpoints")
+OUTPUTS = ("stages", "runs", "checkpoints", "exchange")
 """What a run writes: none may go on while it is collected."""
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
+EXCHANGE_SECONDS = 24 * 3600
 
 
 @contextlib.contextmanager
@@ -95,7 +96,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
         for _, folder in store.all_outputs()
         if folder.name not in named
     ]
-    garbage += _checkpoints(store)
+    garbage += [*_checkpoints(store), *_exchanges(store)]
     why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
     present = set(store.children(store.runs_folder))
     files = [f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html")]
@@ -143,6 +144,13 @@ def _checkpoints(store: Store) -> Iterator[Garbage]:
             yield Garbage(
                 folder, store.size(folder), f"no training went on from it for {CHECKPOINT_SECONDS // 86400} days"
             )
+
+
+def _exchanges(store: Store) -> Iterator[Garbage]:
+    """What a run and the worker of one of its queues told each other, where the run died."""
+    for folder in (store.exchanges / name for name in store.children(store.exchanges)):
+        if store.clock() - store.changed(folder) > EXCHANGE_SECONDS:
+            yield Garbage(folder, store.size(folder), "its run has ended")
 
 
 def _serving(model: registry.Registry) -> list[Garbage]:

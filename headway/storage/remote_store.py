@@ -101,8 +101,7 @@ class BucketStore(Store):
             cached = self._listings[area] = (time.monotonic() + max(_LISTING_SECONDS, 10 * took), files)
         return cached[1]
 
-    def _forget(self) -> None:
-        """Drop the cached listings, because something was written or a lock was taken."""
+    def refresh(self) -> None:
         self._listings.clear()
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
@@ -284,7 +283,7 @@ class BucketStore(Store):
         value = {"attempt": attempt, **manifest.model_dump(mode="json")}
         self.bucket.write(f"{key}/{manifests.NAME}", (json.dumps(value, indent=1) + "\n").encode())
         self._manifests.pop(f"{key}/{manifests.NAME}", None)
-        self._forget()
+        self.refresh()
 
     def place(self, temporary: Path, target: Path) -> None:
         if (temporary / manifests.NAME).exists():
@@ -301,7 +300,7 @@ class BucketStore(Store):
             self.bucket.put_all(
                 (f"{key}/{path.relative_to(folder).as_posix()}", path, manifests.checksum(path)[1]) for path in chosen
             )
-        self._forget()
+        self.refresh()
 
     def placed(self, target: Path) -> bool:
         key = f"{self._key(target)}/{_LAST[0]}"
@@ -309,7 +308,7 @@ class BucketStore(Store):
 
     def replace(self, path: Path, text: str) -> None:
         self.bucket.write(self._key(path), text.encode())
-        self._forget()
+        self.refresh()
 
     def discard(self, path: Path) -> None:
         key = self._key(path)
@@ -318,7 +317,7 @@ class BucketStore(Store):
         else:
             self.bucket.delete([f"{key}/{manifests.NAME}"])
             self.bucket.delete_folder(key)
-        self._forget()
+        self.refresh()
         remove(path)
 
     def sweep(self) -> list[Path]:
@@ -337,7 +336,7 @@ class BucketStore(Store):
                 if placed is None or placed[1] != folder.name:
                     self.bucket.delete_folder(self._key(folder))
                     swept.append(folder)
-        self._forget()
+        self.refresh()
         return swept
 
     # --- locks and checkpoints
@@ -349,7 +348,7 @@ class BucketStore(Store):
         from headway.storage.object_lock import BucketLock
 
         path = self.locks / f"{name}.json"
-        return BucketLock(self.bucket, path, facts=facts, once=once, on_taken=self._forget)
+        return BucketLock(self.bucket, path, facts=facts, once=once, on_taken=self.refresh)
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:

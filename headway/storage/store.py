@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """A store on a local disk. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/."""
+    """A store on a local disk. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/, exchange/."""
 
     def __init__(self, root: Path):
         self.root = root
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
+        self.exchanges = root / "exchange"
         self._read: dict[Path, tuple[int, Manifest]] = {}
 
     def create(self) -> None:
@@ -131,6 +132,9 @@ class Store:
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
         """Look up the manifests of outputs that will be asked for next."""
+
+    def refresh(self) -> None:
+        """Forget what was seen of the store: somebody else has written to it."""
 
     def children(self, folder: Path) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""

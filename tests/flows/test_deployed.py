@@ -1,8 +1,10 @@
-"""A pipeline of a user's own, outside of the clone, on a real server with a real worker: deployed, watched, taken away."""
+"""Pipelines of a user's own, outside of the clone, on a real server with two real workers: one beside the raw files, and one of
+the queue gpu, which has folders of its own, the same store and no raw files."""
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
 from beam_jobs.runners.job_server import free_port
 
@@ -26,8 +29,8 @@ gate: {baseline: false}
 schedule: "0 5 2 * *"
 alarms: {notify: custom-webhook/ops, when: [failed]}
 watch: {quiet_minutes: 0}
-store: store
 """
+ENDLESS = {"training.steps": 400000, "training.checkpoint_every_steps": 64}
 
 
 TOLD = []
@@ -52,8 +55,9 @@ def server(tmp_path_factory):
     port = free_port()
     command = [sys.executable, "-P", "-m", "flows.orchestration.local_server"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    env |= {"HEADWAY_PIPELINES": str(folder / "elsewhere"), "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "1"}
     up = subprocess.run(
-        [*command, "start", "--port", str(port)],
+        [*command, "start", "--gpu", "--port", str(port)],
         cwd=folder,
         env=env,
         capture_output=True,
@@ -67,6 +71,7 @@ def server(tmp_path_factory):
         yield env | {
             "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
             "PREFECT_API_AUTH_STRING": auth,
+            "HOME_OF_SERVER": str(folder / ".headway" / "prefect"),
             "PREFECT_HOME": str(folder / "client"),
             "NO_PROXY": "127.0.0.1",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -85,6 +90,31 @@ def client(server):
         yield client
 
 
+@pytest.fixture
+def project(server, land, tmp_path):
+    """project(name) -> the folder of a pipeline with two months; the worker of the queue gpu has its pipeline.yaml alone."""
+
+    def make(name, **changes):
+        folder, elsewhere = tmp_path / name, Path(server["HEADWAY_PIPELINES"]) / name
+        for place in (folder, elsewhere):
+            place.mkdir(parents=True)
+            own = {"name": name, "store": str(tmp_path / "store"), "queues": {"tensorflow": "gpu"}}
+            (place / "pipeline.yaml").write_text(yaml.safe_dump(yaml.safe_load(PIPELINE) | own | changes))
+        for month in ("2024-01", "2024-02"):
+            land(folder / "data", month)
+        return folder
+
+    return make
+
+
+def _expire(server, lease):
+    """Put a lease's end into the past: its holder was killed a minute ago."""
+    folder, past = Path(server["HOME_OF_SERVER"]) / "home" / "concurrency_leases", "2024-01-01T00:00:00+00:00"
+    for file, change in ((f"{lease}.json", {"expiration": past}), ("expirations.json", {lease: past})):
+        value = json.loads((folder / file).read_text()) | change
+        (folder / file).write_text(json.dumps(value))
+
+
 def _until(true, seconds=120, about=lambda: None):
     deadline = time.monotonic() + seconds
     while not (value := true()):
@@ -96,15 +126,10 @@ def _until(true, seconds=120, about=lambda: None):
 @pytest.mark.slow
 @pytest.mark.prefect_server
 @pytest.mark.timeout(600)
-def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(server, client, typed, land, tmp_path):
+def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(server, client, typed, project, tmp_path):
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
-    folder = tmp_path / "churn"
-    folder.mkdir()
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    for month in ("2024-01", "2024-02"):
-        land(folder / "data", month)
-
+    folder = project("churn")
     # nobody to tell yet: a sentence, and nothing half made
     said = typed("deploy", folder, check=2).stderr
     assert "has no block 'custom-webhook/ops'" in said and "prefect block create custom-webhook" in said
@@ -124,14 +149,18 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     done = subprocess.run(command, cwd=plain, env=server, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     changes = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["churn"]
-    assert len(changes) == 2 and all(change.startswith("made automation") for change in changes), changes
+    assert changes[0] == "made concurrency limit headway-gpu: 1 training at once"
+    assert len(changes) == 3 and all(change.startswith("made automation") for change in changes[1:]), changes
     said = typed("deploy", folder, check=0).stdout
     assert "churn: nothing to change" in said and "prefect deployment run 'retrain/churn' --watch" in said
     said = typed("deploy", folder, "--schedule", "1 6 * * *", "--timezone", "Europe/Berlin", check=0).stdout
     assert "changed the schedule of retrain/churn: 1 6 * * * Europe/Berlin" in said
     names = {client.read_flow(d.flow_id).name: d for d in client.read_deployments()}
-    assert set(names) == {"retrain", "backfill", "watch", "predict", "monitor"}
+    assert set(names) == {"retrain", "backfill", "watch", "predict", "monitor", "stage"}
     assert all(set(d.tags) == {"headway", "churn"} for d in names.values())
+
+    # somebody trains on the only GPU
+    acquired = client.increment_concurrency_slots_with_lease(["headway-gpu"], 1, "concurrency", 3600).json()
 
     # a flow run and somebody who types both watch: one retrain comes of it, whose name says what came of that
     watcher = client.create_flow_run_from_deployment(names["watch"].id).id
@@ -144,26 +173,86 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
         runs = client.read_flow_runs(limit=50)
         return [r for r in runs if r.deployment_id == names["retrain"].id and r.state.type.value != "SCHEDULED"]
 
-    _until(lambda: retrains() and all(run.state.is_final() for run in retrains()), about=retrains)
+    def of_stages():
+        return [r for r in client.read_flow_runs(limit=50) if r.deployment_id == names["stage"].id]
+
+    # its stages wait for that training to end, and say so; then its holder was killed, and its lease ends
+    _until(
+        lambda: of_stages() and of_stages()[0].state.name == "WaitingForSlot", about=lambda: (retrains(), of_stages())
+    )
+    assert of_stages()[0].name == "churn on gpu" and of_stages()[0].work_queue_name == "gpu"
+    (run,) = retrains()
+    query = {"logs": {"flow_run_id": {"any_": [str(run.id)]}}}
+    said = "waiting for a slot of headway-gpu: 1 slot, all taken"
+    _until(lambda: any(said in line["message"] for line in client._client.post("/logs/filter", json=query).json()), 30)
+    _expire(server, acquired["lease_id"])
+    _until(lambda: all(run.state.is_final() for run in retrains()), about=retrains)
     (run,) = retrains()
     assert run.name == "churn 2024-01 to 2024-02: promoted 1", run.state
-    assert (folder / "store" / "serving" / "churn" / "1" / "saved_model.pb").exists()
+    assert (tmp_path / "store" / "serving" / "churn" / "1" / "saved_model.pb").exists()
+    _until(lambda: of_stages()[0].state.is_final())
+    (stages,) = of_stages()
+    assert stages.name == "churn on gpu: train, evaluate, export", stages.state
+    assert stages.state.message == "made train, evaluate and export"
+    assert client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0
+    elsewhere = Path(server["HEADWAY_PIPELINES"]) / "churn"
+    assert [path.name for path in elsewhere.iterdir()] == ["pipeline.yaml"], "it was made from the store alone"
     assert "nothing new after 2024-02" in typed("watch", folder, "--once", check=0).stdout
 
-    # a run that fails is told
-    parameters = {"until": "2050-01"}
-    failing = client.create_flow_run_from_deployment(names["retrain"].id, parameters=parameters).id
-    _until(lambda: client.read_flow_run(failing).state.is_final())
-    assert client.read_flow_run(failing).name == "churn: failed"
-    _until(lambda: any("there is no span" in text for text in TOLD), 60)
-
-    # a folder that is gone is said, where the run would stay Pending
+    # a folder that is gone is said, where the run would stay Pending; and a run that fails is told
     shutil.move(folder, tmp_path / "moved")
     gone = client.create_flow_run_from_deployment(names["retrain"].id).id
     _until(lambda: client.read_flow_run(gone).state.is_final())
+    assert client.read_flow_run(gone).name == "churn: failed"
     assert "no such file" in client.read_flow_run(gone).state.message
+    _until(lambda: any("no such file" in text for text in TOLD), 60)
 
     assert "removed deployment retrain/churn" in typed("undeploy", "churn", check=0).stdout
     assert not client.read_deployments() and not client.read_automations()
     assert "nothing of it is there" in typed("undeploy", "churn", check=0).stdout
     listener.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.prefect_server
+@pytest.mark.timeout(600)
+def test_one_gpu_is_for_one_training_and_stages_end_with_their_flow(server, client, typed, project, tmp_path):
+    ids = {}
+    for seed, name in enumerate(("one", "two")):
+        folder = project(name, seed=seed, alarms={})  # with the same seed they were the same training
+        typed("deploy", folder, "--schedule", "none", check=0)
+        ids[name] = {f: client.read_deployment_by_name(f"{f}/{name}").id for f in ("retrain", "stage")}
+
+    def start(name):
+        return client.create_flow_run_from_deployment(ids[name]["retrain"], parameters={"set": ENDLESS}).id
+
+    def stages(name):
+        """The state of the pipeline's run on the queue gpu; None before it is there."""
+        return next((r.state for r in client.read_flow_runs(limit=50) if r.deployment_id == ids[name]["stage"]), None)
+
+    def trainings():
+        return len([*(tmp_path / "store" / "checkpoints").glob("*")])
+
+    def about():
+        return [(run.name, run.state) for run in client.read_flow_runs(limit=20)]
+
+    one = start("one")
+    _until(lambda: trainings() == 1, about=about)
+    two = start("two")
+    _until(lambda: stages("two") and stages("two").name == "WaitingForSlot", about=about)
+    assert trainings() == 1
+
+    # the flow is killed: what works for it ends, and the other gets the GPU
+    file = Path(server["HOME_OF_SERVER"]) / "flow-runs" / f"{one}.json"
+    os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
+    _until(lambda: stages("one").is_final(), 60, about)
+    assert stages("one").is_cancelled() and "the flow run that asked for this is Crashed" in stages("one").message
+    _until(lambda: trainings() == 2, about=about)
+
+    # the flow is cancelled: so is what works for it, after a checkpoint
+    client._client.post(f"/flow_runs/{two}/set_state", json={"state": {"type": "CANCELLING", "name": "Cancelling"}})
+    _until(lambda: client.read_flow_run(two).state.is_final(), 60, about)
+    assert client.read_flow_run(two).state.is_cancelled() and stages("two").is_cancelled()
+    assert len([*(tmp_path / "store" / "checkpoints").glob("*/*/checkpoint.json")]) >= 2
+    _until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 30)
+    assert not [*(tmp_path / "store" / "exchange").glob("two-*")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from flows.cli.commands import answer
-from flows.cli.options import JsonOption
+from flows.cli.options import Count, JsonOption
 from headway.config import load
 from headway.errors import ConfigError
 
@@ -31,6 +31,9 @@ def deploy(
     ] = None,
     timezone: Annotated[str | None, Parameter(metavar="ZONE", help="of --schedule (default: UTC)")] = None,
     pool: Annotated[str, Parameter(metavar="NAME", help="the work pool, made if it does not exist")] = "headway",
+    gpus: Annotated[
+        Count | None, Parameter(help="trainings at once on the workers of queue gpu (default: as it is, at first 1)")
+    ] = None,
     yaml: Annotated[bool, Parameter(help="change nothing, and print the same as a prefect.yaml")] = False,
     options: JsonOption = JsonOption(),
 ) -> int:
@@ -40,6 +43,8 @@ def deploy(
     from flows.config.pipeline import read_pipeline
 
     timing = _timing(schedule, timezone)
+    if gpus == 0:
+        raise ConfigError("with 0 GPUs no training on queue gpu would ever begin", where="--gpus", fix="--gpus 1")
     loaded = [read_pipeline(Path(pipeline)) for pipeline in pipelines]
     names = [each.pipeline.name for each in loaded]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -47,7 +52,8 @@ def deploy(
         raise ConfigError(problem, where=twice, fix="give one of them another name")
 
     require("prefect", where="headway deploy")
-    from flows.orchestration.deploying.plan import entries
+    from flows.config.production import DATA_QUEUE
+    from flows.orchestration.deploying.plan import entries, queues_of
 
     if yaml:
         if kept := next((each for each in loaded if each.pipeline.secrets), None):
@@ -61,10 +67,12 @@ def deploy(
 
     from flows.orchestration.deploying.apply import deploy as deploy_one
     from flows.orchestration.deploying.connection import connected
-    from flows.orchestration.deployments import pool_online
+    from flows.orchestration.deployments import polled, pool_online, worker_command
 
     with connected() as (client, url):
-        changes = {each.pipeline.name: deploy_one(client, each, pool=pool, retrain=timing) for each in loaded}
+        changes = {
+            each.pipeline.name: deploy_one(client, each, pool=pool, retrain=timing, gpus=gpus) for each in loaded
+        }
         lines = [f"Prefect server {url}"]
         for name, changed in changes.items():
             lines += [f"{name}: {'nothing to change' if not changed else ''}".rstrip(), *(f"  {c}" for c in changed)]
@@ -74,9 +82,12 @@ def deploy(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
                 )
         online = pool_online(pool)
+        others = {queue for each in loaded for queue in queues_of(each)} - {DATA_QUEUE}
+        idle = [queue for queue in sorted(others) if not polled(pool, queue)]
     lines.append("next:")
     if not online:
         lines.append(f"  start a worker, as none polls {pool}:  python -P -m flows.orchestration.worker --pool {pool}")
+    lines += [f"  start a worker of queue {queue}, unless one is up:  {worker_command(pool, queue)}" for queue in idle]
     lines += [f"  retrain now:  prefect deployment run 'retrain/{name}' --watch" for name in names]
     return answer(options, {"server": url, "changes": changes, "worker": online}, "\n".join(lines))
 

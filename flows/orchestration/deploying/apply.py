@@ -18,7 +18,12 @@ from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
+from prefect.client.schemas.actions import (
+    DeploymentScheduleCreate,
+    DeploymentUpdate,
+    GlobalConcurrencyLimitCreate,
+    GlobalConcurrencyLimitUpdate,
+)
 from prefect.client.schemas.objects import BlockDocument, ConcurrencyOptions, DeploymentSchedule
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import CronSchedule
@@ -27,6 +32,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.utilities.callables import parameter_schema
 
 from flows.config.pipeline import LoadedPipeline
+from flows.config.production import GPU_QUEUE
 from flows.orchestration.deploying.plan import (
     ENTRYPOINTS,
     POOL,
@@ -34,22 +40,33 @@ from flows.orchestration.deploying.plan import (
     Retrain,
     automations,
     entries,
+    flows_of,
     load_flow,
     prefix,
+    queues_of,
 )
-from flows.orchestration.deployments import create_pool
+from flows.orchestration.deployments import create_pool, create_queues
+from flows.orchestration.queue_slot import limit_name
 from headway.errors import ConfigError
-from headway.messages import listed
+from headway.messages import counted, listed
 
 Changes = list[str]
 
 
-def deploy(client: SyncPrefectClient, loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> Changes:
+def deploy(
+    client: SyncPrefectClient,
+    loaded: LoadedPipeline,
+    *,
+    pool: str = POOL,
+    retrain: Retrain = None,
+    gpus: int | None = None,
+) -> Changes:
     """Make what is missing, renew what differs, remove what the pipeline no longer names; returns what was changed.
 
     Args:
         retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started; None, where the
             file says nothing: as it is on the server.
+        gpus: how many trainings may be on the queue gpu at once; None: as it is on the server, or one.
 
     Raises:
         ConfigError: a notification or Secret block does not exist, a schedule is wrong, or another file has the pipeline's name.
@@ -62,8 +79,13 @@ def deploy(client: SyncPrefectClient, loaded: LoadedPipeline, *, pool: str = POO
     changes: Changes = []
     if create_pool(pool):
         changes.append(f"made work pool {pool}")
+    changes += [f"made work queue {name} of {pool}" for name in create_queues(pool, queues_of(loaded))]
+    if gpus is not None or GPU_QUEUE in queues_of(loaded):
+        changes += _limit(client, limit_name(GPU_QUEUE), gpus)
     ids = {}
-    for flow, entry in zip(ENTRYPOINTS, listed_entries, strict=True):
+    for flow in set(ENTRYPOINTS) - set(flows_of(loaded)):
+        changes += _remove(client, flow, loaded.pipeline.name)
+    for flow, entry in zip(flows_of(loaded), listed_entries, strict=True):
         keep = flow == "retrain" and retrain is None
         ids[flow], changed = _deploy_one(client, flow, entry, keep_schedule=keep)
         changes += changed
@@ -71,14 +93,33 @@ def deploy(client: SyncPrefectClient, loaded: LoadedPipeline, *, pool: str = POO
 
 
 def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
-    """Remove a pipeline's deployments and automations; its runs, its store and the work pool stay."""
+    """Remove a pipeline's deployments and automations; its runs, its store, the work pool with its queues and the limit
+    of trainings on GPUs stay."""
     changes = _automate(client, pipeline, [])
-    for flow, entrypoint in ENTRYPOINTS.items():
-        there = _find(client, f"{flow}/{pipeline}")
-        if there is not None and there.entrypoint == entrypoint:
-            client.delete_deployment(there.id)
-            changes.append(f"removed deployment {flow}/{pipeline}")
+    for flow in ENTRYPOINTS:
+        changes += _remove(client, flow, pipeline)
     return changes
+
+
+def _remove(client: SyncPrefectClient, flow: str, pipeline: str) -> Changes:
+    there = _find(client, f"{flow}/{pipeline}")
+    if there is None or there.entrypoint != ENTRYPOINTS[flow]:
+        return []
+    client.delete_deployment(there.id)
+    return [f"removed deployment {flow}/{pipeline}"]
+
+
+def _limit(client: SyncPrefectClient, name: str, slots: int | None) -> Changes:
+    """Make a global concurrency limit, or bring it to so many slots."""
+    try:
+        there = client.read_global_concurrency_limit_by_name(name)
+    except ObjectNotFound:
+        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=slots or 1))
+        return [f"made concurrency limit {name}: {counted(slots or 1, 'training')} at once"]
+    if slots in (None, there.limit):
+        return []
+    client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=slots))
+    return [f"changed concurrency limit {name}: {counted(slots or 1, 'training')} at once"]
 
 
 def schedule_text(deployment: DeploymentResponse) -> str:
@@ -103,7 +144,7 @@ def _deploy_one(
     client: SyncPrefectClient, name: str, entry: Mapping[str, Any], *, keep_schedule: bool
 ) -> tuple[UUID, Changes]:
     flow, full = load_flow(name), f"{name}/{entry['name']}"
-    pool, options = entry["work_pool"], entry["concurrency_limit"]
+    pool, options = entry["work_pool"], entry.get("concurrency_limit")
     wanted: dict[str, Any] = {
         "version": flow.version,
         "description": entry["description"],
@@ -112,11 +153,15 @@ def _deploy_one(
         "entrypoint": entry["entrypoint"],
         "job_variables": pool["job_variables"],
         "work_pool_name": pool["name"],
+        "work_queue_name": pool["work_queue_name"],
         "parameter_openapi_schema": parameter_schema(flow).model_dump(exclude_unset=True),
         "enforce_parameter_schema": True,
         "pull_steps": [],
     }
-    collision = ConcurrencyOptions(collision_strategy=options["collision_strategy"])
+    limited: dict[str, Any] = {}
+    if options is not None:
+        collision = ConcurrencyOptions(collision_strategy=options["collision_strategy"])
+        limited = {"concurrency_limit": options["limit"], "concurrency_options": collision}
     schedules = [
         DeploymentScheduleCreate(
             schedule=CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"]), slug=schedule["slug"]
@@ -130,8 +175,7 @@ def _deploy_one(
             entry["name"],
             **wanted,
             schedules=schedules,
-            concurrency_limit=options["limit"],
-            concurrency_options=collision,
+            **limited,
         )
         return id, [f"made deployment {full}: runs {schedule_text(client.read_deployment(id))}"]
     if there.entrypoint not in (None, entry["entrypoint"]):
@@ -142,9 +186,9 @@ def _deploy_one(
     limit = there.global_concurrency_limit.limit if there.global_concurrency_limit else None
     strategy = there.concurrency_options.collision_strategy if there.concurrency_options else None
     differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
-    if (limit, strategy) != (options["limit"], collision.collision_strategy):
+    if options is not None and (limit, strategy) != (options["limit"], options["collision_strategy"]):
         differing.append("concurrency_limit")
-        wanted |= {"concurrency_limit": options["limit"], "concurrency_options": collision}
+        wanted |= limited
     if differing:
         client.update_deployment(there.id, DeploymentUpdate(**wanted))
         what = listed([_SAID.get(key, key) for key in differing])
@@ -153,7 +197,11 @@ def _deploy_one(
     return there.id, changes + _reschedule(client, full, there, schedules, keep=keep_schedule)
 
 
-_SAID = {"parameter_openapi_schema": "the form of its parameters", "job_variables": "its job variables"}
+_SAID = {
+    "parameter_openapi_schema": "the form of its parameters",
+    "job_variables": "its job variables",
+    "work_queue_name": "its work queue",
+}
 
 
 def _reschedule(

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -20,7 +20,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.exceptions import ParameterBindError, ParameterTypeError, SignatureMismatchError
 
 from flows.config.pipeline import LoadedPipeline
-from flows.config.production import Alarm, Timing
+from flows.config.production import DATA_QUEUE, Alarm, Timing
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
 
@@ -30,12 +30,15 @@ SLUG = "headway"
 """Of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
 COMMAND = "python -P -m flows.launcher prefect.engine"
 """Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's."""
+STAGE = "stage"
+"""The flow of stages on a queue's worker; only a pipeline with `queues` has it."""
 ENTRYPOINTS = {
     "retrain": "flows.retrain.retrain",
     "backfill": "flows.backfill_flow.backfill",
     "watch": "flows.watch_flow.watch",
     "predict": "flows.predict_flow.predict",
     "monitor": "flows.monitor_flow.monitor",
+    STAGE: "flows.stage_flow.stage",
 }
 LANDED = "headway.span.landed"
 EVENTS: dict[Alarm, tuple[str, ...]] = {
@@ -61,6 +64,16 @@ def load_flow(name: str) -> Flow[..., Any]:
     return flow
 
 
+def flows_of(loaded: LoadedPipeline) -> list[str]:
+    """The flows that a pipeline has on a server."""
+    return [name for name in ENTRYPOINTS if name != STAGE or loaded.pipeline.queues]
+
+
+def queues_of(loaded: LoadedPipeline) -> list[str]:
+    """The work queues that a pipeline's runs are in: of its flows, and of its stages."""
+    return list(dict.fromkeys([DATA_QUEUE, *loaded.pipeline.queues.values()]))
+
+
 def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
     """The pipeline's deployments as entries of prefect.yaml.
 
@@ -71,9 +84,9 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
         ConfigError: a schedule names parameters that the flow does not have, or wrong values of them.
     """
     found = []
-    for name, entrypoint in ENTRYPOINTS.items():
+    for name in flows_of(loaded):
         flow = load_flow(name)
-        timing = loaded.pipeline.schedule.of(name)
+        timing = loaded.pipeline.schedule.of(name) if name != STAGE else None
         given = timing.parameters if timing is not None else {}
         if name == "retrain" and retrain is not None:
             timing = retrain or None
@@ -88,15 +101,16 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
         whole = loaded.file if loaded.file.name != "pipeline.yaml" else loaded.folder
         entry = {
             "name": loaded.pipeline.name,
-            "entrypoint": entrypoint,
+            "entrypoint": ENTRYPOINTS[name],
             "description": (flow.description or "").partition("\n")[0],
             "tags": [TAG, loaded.pipeline.name],
             "parameters": {"pipeline": str(whole)} | given,
             "schedules": [] if timing is None else [_schedule(timing)],
-            # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
-            "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
-            "work_pool": {"name": pool, "job_variables": job_variables},
+            "work_pool": {"name": pool, "work_queue_name": DATA_QUEUE, "job_variables": job_variables},
         }
+        if name != STAGE:
+            # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
+            entry["concurrency_limit"] = {"limit": 1, "collision_strategy": "CANCEL_NEW"}
         found.append(entry)
     return found
 
@@ -126,22 +140,21 @@ def automations(
         blocks: ids of the notification blocks in `alarms.notify`, by type/name.
     """
     pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
-    ours: dict[str, str | list[str]] = {
-        "prefect.resource.role": "deployment",
-        "prefect.resource.id": [f"prefect.deployment.{id}" for id in sorted(map(str, deployments.values()))],
-    }
+    every = _runs_of(deployments.values())
+    # the flow that a stage run works for fails with it, and says so
+    flows = _runs_of(id for name, id in deployments.items() if name != STAGE)
     this: dict[str, str | list[str]] = {"prefect.resource.id": resource(pipeline.name)}
     each = {"prefect.resource.id"}
     found = []
     for alarm in alarms.when if blocks else ():
         if alarm == "failed":
             states = {"prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"}
-            trigger = EventTrigger(expect=states, match_related=ours, for_each=each)
+            trigger = EventTrigger(expect=states, match_related=flows, for_each=each)
         elif alarm == "late":
             trigger = EventTrigger(
                 after={"prefect.flow-run.Late"},
                 expect={"prefect.flow-run.Running", "prefect.flow-run.Cancelled"},
-                match_related=ours,
+                match_related=every,
                 for_each=each,
                 posture=Posture.Proactive,
                 within=timedelta(minutes=alarms.late_minutes),
@@ -159,6 +172,12 @@ def automations(
         about = f"an event {LANDED} of {this['prefect.resource.id']} starts a look for new spans"
         found.append(_automation(pipeline.name, "landed", about, trigger, [look]))
     return found
+
+
+def _runs_of(deployments: Iterable[UUID]) -> dict[str, str | list[str]]:
+    """Related resources of an event about a run of these deployments."""
+    ids = [f"prefect.deployment.{id}" for id in sorted(map(str, deployments))]
+    return {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
 
 
 _RUN = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"

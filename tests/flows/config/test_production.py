@@ -102,3 +102,26 @@ def test_usual_expressions_pass(text):
 def test_a_time_zone_that_is_none_is_refused(name):
     with pytest.raises(ValueError, match="is not a time zone"):
         check_timezone(name)
+
+
+def test_stages_have_queues_one_by_one_or_all_that_need_tensorflow(tmp_path):
+    pipeline = _read(tmp_path, queues={"tensorflow": "gpu", "evaluate": "data", "gate": "far"}).pipeline
+    assert pipeline.queue_of("train", tensorflow=True) == "gpu" and pipeline.queue_of("gate", tensorflow=False) == "far"
+    assert (
+        pipeline.queue_of("evaluate", tensorflow=True) is None
+        and pipeline.queue_of("measure", tensorflow=False) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("queues", "words"),
+    [
+        ({"trian": "gpu"}, "did you mean 'train'"),
+        ({"ingest": "gpu"}, "ingest runs where the flow runs"),
+        ({"train": "GPU 1"}, "GPU 1"),
+    ],
+)
+def test_a_wrong_queue_is_named(queues, words, tmp_path):
+    with pytest.raises(ConfigError) as raised:
+        _read(tmp_path, queues=queues)
+    assert words in str(raised.value) and "queues" in str(raised.value)

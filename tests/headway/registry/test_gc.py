@@ -14,7 +14,7 @@ import time
 import pytest
 
 from headway.errors import Locked, StoreError
-from headway.registry.gc import CHECKPOINT_SECONDS, alone, collect, remove, running
+from headway.registry.gc import CHECKPOINT_SECONDS, EXCHANGE_SECONDS, alone, collect, remove, running
 from headway.registry.leases import overlap, reading
 from headway.registry.registry import Registry
 from headway.storage.store import Store
@@ -115,6 +115,19 @@ def test_checkpoints_of_a_training_that_did_not_end_stay_for_two_weeks(store):
     os.utime(store.checkpoints / fp("b"), (old, old))  # but not what lies in it
     found = {item.path.name: item.why for item in collect(store, keep_runs=1)}
     assert found == {fp("a"): "its training is done", fp("c"): "no training went on from it for 14 days"}
+
+
+def test_what_a_run_that_died_and_its_worker_told_each_other_goes_after_a_day(store):
+    for name in ("old", "new"):
+        store.replace(store.exchanges / name / "order-0.json", "{}")
+    old = time.time() - EXCHANGE_SECONDS - 60
+    for path in (store.exchanges / "old", store.exchanges / "old" / "order-0.json"):
+        os.utime(path, (old, old))
+    garbage = collect(store, keep_runs=1)
+    assert [item.path.name for item in garbage] == ["old"]
+    with alone(store) as remover:
+        remove(remover, garbage)
+    assert store.children(store.exchanges) == ["new"]
 
 
 HOLDER = """

@@ -63,7 +63,7 @@ def test_names_choose_the_kind_of_store(tmp_path, monkeypatch, s3):
 def test_what_one_machine_commits_another_finds_and_fetches(machine):
     a, b = machine("a"), machine("b")
     assert not b.exists() and b.find("ingest", FP) is None and b.check("ingest", FP) is None
-    b._forget()
+    b.refresh()
     made = commit(a)
     assert b.find("ingest", FP) == made and b.exists()
     folder = b.output("ingest", FP)
@@ -89,10 +89,10 @@ def test_a_working_copy_that_was_lost_or_harmed_is_fetched_again(store):
 def test_without_its_manifest_an_output_does_not_exist(store):
     commit(store)
     store.bucket.delete([f"stages/ingest/{FP}/manifest.json"])
-    store._forget()
+    store.refresh()
     assert store.find("ingest", FP) is None and [*store.all_outputs()] == []
     store.bucket.write(f"stages/ingest/{FP}/manifest.json", b"{}")
-    store._forget()
+    store.refresh()
     assert store.find("ingest", FP) is None and "damaged" in store.check("ingest", FP)
     commit(store)
     assert store.find("ingest", FP) is not None
@@ -102,10 +102,10 @@ def test_an_object_of_another_size_or_gone_is_noticed_without_reading_it(store):
     commit(store)
     name = next(n for n in objects(store) if n.endswith("/b"))
     store.bucket.write(name, b"short")
-    store._forget()
+    store.refresh()
     assert store.check("ingest", FP) == "b has 5 bytes instead of 6"
     store.bucket.delete([name])
-    store._forget()
+    store.refresh()
     assert store.check("ingest", FP) == "b is gone"
     commit(store)
     assert store.check("ingest", FP) is None and [*store.verify()] == []
@@ -132,11 +132,11 @@ def test_a_put_that_fails_midway_leaves_nothing_visible_and_the_retry_succeeds(p
         commit(a, text=big)
     b = machine("b")
     for one in (a, b):
-        one._forget()
+        one.refresh()
         assert one.find("ingest", FP) is None and one.check("ingest", FP) is None and [*one.all_outputs()] == []
     proxy.cuts = 0
     commit(a, text=big)
-    b._forget()
+    b.refresh()
     assert b.find("ingest", FP) is not None
     assert (b.local(b.output("ingest", FP)) / "b").stat().st_size == 6_000_000
 
@@ -193,7 +193,7 @@ def test_a_machine_that_is_killed_while_it_puts_leaves_nothing_visible_and_gc_sw
     again = BucketStore(arguments[0], tmp_path / "killed")
     assert [path.name.split("@")[0] for path in again.sweep()] == [f"ingest-{FP}"]
     commit(again)
-    b._forget()
+    b.refresh()
     assert b.find("ingest", FP) is not None and [*b.verify()] == []
 
 

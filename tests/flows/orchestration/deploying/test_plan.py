@@ -8,7 +8,7 @@ import yaml
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, Timing
-from flows.orchestration.deploying.plan import ENTRYPOINTS, automations, entries, load_flow, resource
+from flows.orchestration.deploying.plan import ENTRYPOINTS, STAGE, automations, entries, load_flow, queues_of, resource
 from headway.errors import ConfigError
 
 PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
@@ -25,8 +25,8 @@ def loaded(tmp_path):
 
 def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path):
     found = entries(loaded(schedule={"retrain": "0 5 2 * *"}))
-    assert {entry["name"] for entry in found} == {"churn"} and len(found) == len(ENTRYPOINTS)
-    assert set(ENTRYPOINTS) <= set(FLOWS)
+    assert {entry["name"] for entry in found} == {"churn"}
+    assert {entry["entrypoint"] for entry in found} == {ENTRYPOINTS[flow] for flow in FLOWS}
     for entry in found:
         assert entry["parameters"]["pipeline"] == str(tmp_path)
         assert entry["tags"] == ["headway", "churn"] and entry["description"]
@@ -34,6 +34,13 @@ def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path)
     retrain = found[0]
     assert retrain["schedules"] == [{"cron": "0 5 2 * *", "timezone": "UTC", "slug": "headway", "active": True}]
     assert not any(entry["schedules"] for entry in found[1:])
+    assert {entry["work_pool"]["work_queue_name"] for entry in found} == {"data"}
+
+
+def test_a_pipeline_with_queues_has_a_deployment_of_stages_of_which_many_may_run(loaded):
+    of_stages = entries(loaded(queues={"train": "gpu"}))[-1]
+    assert of_stages["entrypoint"] == ENTRYPOINTS[STAGE] and "concurrency_limit" not in of_stages
+    assert queues_of(loaded(queues={"train": "gpu", "evaluate": "data"})) == ["data", "gpu"]
 
 
 def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
@@ -72,7 +79,7 @@ def test_alarms_are_automations_that_tell_each_block(loaded):
     failed, held = found["headway churn: failed"], found["headway churn: held"]
     assert {action.block_document_id for action in failed.actions} == set(blocks.values())
     assert failed.trigger.match_related.model_dump()["prefect.resource.id"] == sorted(
-        f"prefect.deployment.{id}" for id in deployments.values()
+        f"prefect.deployment.{id}" for flow, id in deployments.items() if flow != STAGE
     )
     assert held.trigger.match.model_dump() == {"prefect.resource.id": resource("churn")}
     assert found["headway churn: late"].trigger.within.total_seconds() == 3600
