@@ -152,6 +152,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert changes[0] == "made concurrency limit headway-gpu: 1 training at once"
     assert len(changes) == 3 and all(change.startswith("made automation") for change in changes[1:]), changes
     said = typed("deploy", folder, check=0).stdout
+    assert "start a worker" not in said, "its queues are polled"
     assert "churn: nothing to change" in said and "prefect deployment run 'retrain/churn' --watch" in said
     said = typed("deploy", folder, "--schedule", "1 6 * * *", "--timezone", "Europe/Berlin", check=0).stdout
     assert "changed the schedule of retrain/churn: 1 6 * * * Europe/Berlin" in said

@@ -10,6 +10,7 @@ imports TensorFlow once. What the worker makes is found in the store, as whateve
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ LOOK_SECONDS = 3.0
 """How often the other run's state is asked for."""
 PATIENCE_SECONDS = 15.0
 """A worker that has not begun after so long is worth a line; again after twice the time."""
+IDLE_SECONDS = 30.0
+"""A worker that has nothing to do for so long is let go: its GPU is for others while this run evaluates, gates, replays."""
 SAVE_SECONDS = 75.0
 """How long a run that is to stop gets to save."""
 
@@ -65,6 +68,8 @@ class Session:
         self._orders = 0
         self._asked = False
         """Whether an order is not answered yet."""
+        self._lock = threading.Lock()
+        self._idle: threading.Timer | None = None
 
     def make(self, steps: Sequence[Step], monitor: Monitor) -> list[Manifest]:
         """Have steps, all of one stage, made by the worker; returns the manifests of what it committed.
@@ -75,13 +80,14 @@ class Session:
         """
         store = self._run_spec.store
         order = order_of(steps, self._run_spec.loaded, store)
-        exchange = self._begin(steps[0].title)
-        number, self._orders = self._orders, self._orders + 1
-        self._asked = True
+        with self._lock:
+            exchange = self._begin(steps[0].title)
+            number, self._orders = self._orders, self._orders + 1
+            self._asked = True
         try:
             exchange.put(f"order-{number}", order)
             answer = self._answer(exchange, number, steps, monitor)
-            self._asked = False
+            self._rest()
             self._take(answer, steps[0])
         except Cancelled:
             self._stop()
@@ -95,8 +101,28 @@ class Session:
                 raise StoreError(problem, where=str(store.output(step.stage.name, step.fingerprint)), fix=fix)
         return [manifest for manifest in manifests if manifest is not None]
 
+    def _rest(self) -> None:
+        """The order is answered; the next one may be long in coming."""
+        self._asked = False
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = threading.Timer(IDLE_SECONDS, self._let_go)
+        self._idle.daemon = True
+        self._idle.start()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            if not self._asked:
+                self._end()
+
     def close(self) -> None:
         """Let the worker go; it ends when it has read so."""
+        if self._idle is not None:
+            self._idle.cancel()
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
         if self._run is not None:
             with contextlib.suppress(HeadwayError, OSError):  # it sees the end of this run by itself
                 self._exchange.put("end", {"stop": self._asked})

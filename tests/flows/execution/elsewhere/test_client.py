@@ -26,6 +26,7 @@ from flows.execution.run import execute
 from flows.progress.terminal import Reporter
 from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
+from headway.storage.remote_store import open_store
 from headway.storage.store import Store
 
 PIPELINE = """
@@ -201,11 +202,12 @@ def test_a_flow_that_is_stopped_stops_its_worker_which_saves_first(folders, run)
 @pytest.fixture
 def toys(folders, tmp_path, monkeypatch):
     """toys(stage) -> a run in this process whose stage transform is that function, on a worker that is a thread."""
-    store = read_pipeline(folders({"transform": "gpu"})[0]).open_store()
-    store.create()
+    local = read_pipeline(folders({"transform": "gpu"})[0]).open_store()
     threads = []
 
-    def made(function, *, worker_store=store, code=None, kind=None):
+    def made(function, *, store=local, worker_store=None, kind=None, steps=1, between=lambda started: None):
+        store.create()
+        worker_store = worker_store or store
         monkeypatch.setitem(sys.modules, "toys", SimpleNamespace(function=function, __name__="toys"))
         stage = Stage_("transform", "toys:function")
         monkeypatch.setattr(Stage_, "version", 1)
@@ -239,12 +241,14 @@ def toys(folders, tmp_path, monkeypatch):
 
         loaded = read_pipeline(tmp_path / "flow")
         spec = RunSpec(loaded=loaded, store=store, start=lambda queue, exchange, title: Thread(exchange))
-        step = Step(
-            stage, "transform", {"stage": "transform", "version": 1}, lambda: {"module": tmp_path / "flow" / "net.py"}
-        )
+        keys = [{"stage": "transform", "version": 1, "number": number} for number in range(steps)]
         with Elsewhere(spec, report) as elsewhere:
             engine = Engine(store, child=None, monitor_for=report.monitor, elsewhere=elsewhere)
-            return engine.call_many([step])[0], report, other
+            for key in keys:
+                step = Step(stage, "transform", key, lambda: {"module": tmp_path / "flow" / "net.py"})
+                (output,) = engine.call_many([step])
+                between(threads)
+        return output, report, other
 
     monkeypatch.setattr(client, "LOOK_SECONDS", 0.2)
     yield made
@@ -257,6 +261,10 @@ class Request(Frozen):
     module: Path
 
 
+def plain(request: Request, out, monitor):
+    return {"result": 1}
+
+
 def test_an_output_that_another_worker_made_is_found_in_the_store(toys, tmp_path):
     def function(request: Request, out, monitor):
         assert request.module == tmp_path / "elsewhere" / "net.py", "the worker has paths of its own"
@@ -267,6 +275,28 @@ def test_an_output_that_another_worker_made_is_found_in_the_store(toys, tmp_path
     output, report, _ = toys(function)
     assert output.get() == {"result": 1} and (output.path / "data").read_text() == "made"
     assert "transform: a line" in report.lines
+
+
+def test_a_worker_that_is_not_needed_is_let_go_and_another_is_asked_later(toys, monkeypatch):
+    monkeypatch.setattr(client, "IDLE_SECONDS", 0.1)
+    ended = []
+
+    def between(started):
+        deadline = time.monotonic() + 20
+        while not started[-1].end and time.monotonic() < deadline:
+            time.sleep(0.05)
+        ended.append(started[-1].end)
+
+    toys(plain, steps=2, between=between)
+    assert ended == [("COMPLETED", "made"), ("COMPLETED", "made")]
+
+
+def test_a_store_in_a_bucket_is_enough(toys, bucket_name, tmp_path):
+    """Two machines: two working copies of one bucket."""
+    stores = [open_store(f"s3://{bucket_name}/store", tmp_path / copy) for copy in ("a", "b")]
+    output, _, _ = toys(plain, store=stores[0], worker_store=stores[1])
+    assert output.get() == {"result": 1} and stores[0].find("transform", output.fingerprint)
+    assert not (tmp_path / "a" / "stages" / "transform").exists(), "nothing was fetched that nobody reads"
 
 
 def test_an_error_there_is_the_same_error_here(toys):
@@ -297,16 +327,16 @@ def test_a_worker_with_other_code_makes_nothing(toys, tmp_path, monkeypatch):
 def test_a_worker_with_another_store_says_so(toys, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "FIRST_ORDER_SECONDS", 0.3)
     with pytest.raises(HeadwayError, match=r"asks for nothing under exchange(?s:.*)must be the same"):
-        toys(lambda request, out, monitor: {}, worker_store=Store(tmp_path / "another"))
+        toys(plain, worker_store=Store(tmp_path / "another"))
 
 
 def test_a_worker_that_dies_or_is_cancelled_ends_the_flow(toys, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "FIRST_ORDER_SECONDS", 0.1)
     other = Store(tmp_path / "another")
     with pytest.raises(HeadwayError, match=r"a thread ended \(crashed\) before transform was made"):
-        toys(lambda request, out, monitor: {}, worker_store=other, kind="CRASHED")
+        toys(plain, worker_store=other, kind="CRASHED")
     with pytest.raises(Cancelled, match="was cancelled"):
-        toys(lambda request, out, monitor: {}, worker_store=other, kind="CANCELLED")
+        toys(plain, worker_store=other, kind="CANCELLED")
 
 
 def test_a_request_that_leads_out_of_the_store_is_refused(tmp_path):
