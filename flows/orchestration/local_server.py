@@ -72,7 +72,6 @@ class Place:
             FOLDER_VARIABLE: str(self.processes.folder),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
-            "PREFECT_WORKER_QUERY_SECONDS": env.get("PREFECT_WORKER_QUERY_SECONDS", "2"),
             "NO_PROXY": local,
             "no_proxy": local,
             "PWD": str(self.root),  # prefect.yaml's {{ $PWD }}

@@ -7,7 +7,7 @@ Every five seconds it asks the server for the pool's flow runs that have not end
 
     the process ran on this machine and is dead       Crashed (Cancelled, if it was being cancelled)
     the process lives on this machine                 left alone, whatever became of its heartbeats
-    nothing is known of the process                   Crashed after 90 s without a new heartbeat, or 120 s Pending
+    nothing is known of the process                   Crashed after 90 s without a new heartbeat, or 110 s Pending
 
 Time is counted only while the server answers, and anew after each outage: heartbeats that a flow run could not send in
 the meantime arrive late.
@@ -27,7 +27,8 @@ from flows.orchestration.processes import FOLDER_VARIABLE, Processes
 from headway.redaction import protect
 
 WITHIN_SECONDS = 90.0
-PENDING_SECONDS = 120.0
+PENDING_SECONDS = 110.0
+"""With the time of a look, a true state comes within 120 s."""
 LOOK_SECONDS = 5.0
 
 
@@ -162,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flows.orchestration.watch", description=__doc__.partition("\n")[0])
     parser.add_argument("--pool", default="headway", help="the work pool whose flow runs are watched")
     parser.add_argument("--within", type=float, default=WITHIN_SECONDS, help="seconds without a heartbeat (90)")
-    parser.add_argument("--pending", type=float, default=PENDING_SECONDS, help="seconds Pending (120)")
+    parser.add_argument("--pending", type=float, default=PENDING_SECONDS, help="seconds Pending (110)")
     options = parser.parse_args(arguments)
     protect()
     os.environ["PREFECT_CLIENT_MAX_RETRIES"] = "1"  # an outage is to be seen, not waited out inside of a request

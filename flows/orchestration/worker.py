@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,7 +30,7 @@ import anyio
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
-from prefect.settings import get_current_settings
+from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, get_current_settings, temporary_settings
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from flows.orchestration.deploying.connection import connected, version_problem
@@ -43,6 +43,8 @@ from headway.storage.clock import Offset
 
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
+POLL_SECONDS = 2.0
+"""How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -52,7 +54,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self.engines: dict[UUID, int] = {}
-        self._draining, self._polling = False, False
+        self._draining, self._polling, self._away = False, False, False
         self._server = Offset(lambda: server_time(str(get_current_settings().api.url)))
         self._off = False
 
@@ -61,9 +63,29 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             return []
         self._polling = True
         try:
-            return await super().get_and_submit_flow_runs()
+            return await self._outlive(super().get_and_submit_flow_runs()) or []
         finally:
             self._polling = False
+
+    async def _sync_and_initialize(self) -> None:
+        await self._outlive(super()._sync_and_initialize())
+
+    async def _outlive(self, asking: Awaitable[Any]) -> Any:
+        """The answer; None while the server or its database is away: Prefect's worker ends itself, and the flow runs that it
+        started, after a minute and a half of errors."""
+        try:
+            answer = await asking
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                raise
+            if not self._away:
+                _say(f"the server does not answer: {error}".splitlines()[0])
+            self._away = True
+            return None
+        if self._away:
+            _say("the server answers again")
+        self._away = False
+        return answer
 
     async def _get_scheduled_flow_runs(self) -> Any:
         """The flow runs whose time has come by the server's clock: Prefect's worker goes by its own, and one that is an hour
@@ -234,7 +256,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.pipelines:
         os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
     worker = Worker(work_pool_name=options.pool, name=name, limit=options.limit, work_queues=options.queue)
-    asyncio.run(serve(worker, options.grace))
+    with temporary_settings(set_defaults={PREFECT_WORKER_QUERY_SECONDS: POLL_SECONDS}):
+        asyncio.run(serve(worker, options.grace))
     _forget(options.pool, name)
     return 0
 

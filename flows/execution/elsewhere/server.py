@@ -56,7 +56,7 @@ def serve(
     store.create()
     made: list[str] = []
     failed: Exception | None = None
-    with Child(on_line=lambda line: report.note(f"  | {line}")) as child, _stopped_by(exchange, report.stop):
+    with Child(on_line=report.relay) as child, _stopped_by(exchange, report.stop):
         work = _Work(store, folder, exchange, report, child, ready)
         deadline = time.monotonic() + FIRST_ORDER_SECONDS
         number = 0

@@ -55,8 +55,8 @@ def test_a_run_that_sends_no_heartbeats_is_not_judged_by_them():
 
 
 def test_pending_does_not_last_for_ever():
-    found = _ends(Watch(ELSEWHERE.get), [FlowRun("elsewhere", "PENDING")], [0, 115, 125])
-    assert found == [[], [], [("elsewhere", "CRASHED", "it did not start within 120 s")]]
+    found = _ends(Watch(ELSEWHERE.get), [FlowRun("elsewhere", "PENDING")], [0, 105, 115])
+    assert found == [[], [], [("elsewhere", "CRASHED", "it did not start within 110 s")]]
 
 
 def test_after_an_outage_heartbeats_may_settle():

@@ -6,7 +6,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
+import httpx
 import pytest
+from prefect.utilities.services import critical_service_loop
 from prefect.workers.process import ProcessWorker
 
 from flows.orchestration.worker import Worker, server_time
@@ -56,3 +58,42 @@ def test_a_server_says_its_time_and_one_that_is_away_does_not():
     server.server_close()
     with pytest.raises(OSError, match="does not say its time"):
         server_time(url)
+
+
+@pytest.mark.parametrize("workload", ["get_and_submit_flow_runs", "_sync_and_initialize"])
+def test_a_worker_outlives_any_outage_of_the_server_or_its_database(monkeypatch, capsys, workload):
+    request = httpx.Request("GET", "http://127.0.0.1/api")
+    away = [
+        httpx.HTTPStatusError("500", request=request, response=httpx.Response(500, request=request)),
+        httpx.ConnectError("refused"),
+    ]
+    answers = iter([*away * 50, ["a run"], asyncio.CancelledError()])
+
+    async def asked(worker):
+        if isinstance(answer := next(answers), BaseException):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ProcessWorker, workload, asked)
+    worker = Worker.__new__(Worker)
+    worker._draining, worker._polling, worker._away = False, False, False
+    with pytest.raises(asyncio.CancelledError):  # Prefect's own loop gives up with a RuntimeError after twelve
+        asyncio.run(critical_service_loop(getattr(worker, workload), interval=0, backoff=4))
+    assert capsys.readouterr().out.splitlines() == [
+        "headway worker: the server does not answer: 500",
+        "headway worker: the server answers again",
+    ]
+
+
+def test_a_worker_that_the_server_refuses_says_so_and_ends(monkeypatch):
+    request = httpx.Request("GET", "http://127.0.0.1/api")
+    refused = httpx.HTTPStatusError("401", request=request, response=httpx.Response(401, request=request))
+
+    async def asked(worker):
+        raise refused
+
+    monkeypatch.setattr(ProcessWorker, "get_and_submit_flow_runs", asked)
+    worker = Worker.__new__(Worker)
+    worker._draining, worker._polling, worker._away = False, False, False
+    with pytest.raises(httpx.HTTPStatusError):
+        asyncio.run(worker.get_and_submit_flow_runs())
