@@ -96,9 +96,6 @@ class Soak:
             self.host.database.start()
             self.host.up()
             ended = time.monotonic()
-        elif "worker" in victims:
-            until(lambda: self.host.pid("worker") is None, TRUE_WITHIN)
-            self.host.up()
         return ended
 
     def _child(self, engine):
@@ -119,6 +116,10 @@ class Soak:
         flow_run = self.host.ended(run, 300 if ended is None or goes_on else TRUE_WITHIN)
         seconds = None if ended is None or goes_on else time.monotonic() - ended
         state = flow_run["state"]["type"]
+        if ended is not None and "worker" in HITS[fault][0]:
+            until(lambda: self.host.pid("worker") is None, TRUE_WITHIN)
+        if self.host.pid("worker") is None:
+            self.host.up()
         self.check(flow_run)
         if state == "COMPLETED":
             self.land()
