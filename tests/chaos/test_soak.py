@@ -6,6 +6,7 @@ Completed; garbage is collected after every fifth run, as a nightly `headway gc`
 """
 
 import collections
+import contextlib
 import hashlib
 import os
 import random
@@ -16,7 +17,7 @@ import time
 import httpx
 import pytest
 
-from tests.chaos.host import FINAL, TRUE_WITHIN, until
+from tests.chaos.host import TRUE_WITHIN, until
 
 RUNS, SEED, EVERY_SECONDS, WINDOW = int(os.environ.get("HEADWAY_SOAK_RUNS", "50")), 14, 15, 3
 KEPT_RUNS, KEPT_VERSIONS = 5, 5
@@ -47,19 +48,19 @@ class Soak:
         self.largest = 0
         self.raw = {}
 
+    def active(self):
+        """The flow runs of the pipeline that go on; none while the server is away."""
+        query = {"deployments": {"name": {"any_": [self.pipeline.name]}}}
+        query |= {"flow_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}}}
+        with contextlib.suppress(httpx.HTTPError):
+            return [run["id"] for run in self.host.ask("/flow_runs/filter", query)]
+        return []
+
     def next_run(self):
         """The next flow run of the schedule that begins; those that came while another ran are Cancelled at once."""
 
         def begun():
-            query = {"deployments": {"name": {"any_": [self.pipeline.name]}}, "limit": 20}
-            query |= {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
-            try:
-                found = self.host.ask("/flow_runs/filter", query)
-            except httpx.HTTPError:
-                return None
-            return next(
-                (run["id"] for run in found if run["id"] not in self.seen and self.host.engine(run["id"])), None
-            )
+            return next((run for run in self.active() if run not in self.seen and self.host.engine(run)), None)
 
         run = until(begun, 240, lambda: self.host.flow_runs(self.pipeline.name)[-3:])
         self.seen.add(run)
@@ -155,6 +156,18 @@ class Soak:
         return int(subprocess.run(["du", "-sb", self.pipeline.store], capture_output=True, text=True).stdout.split()[0])
 
 
+def rows(ends):
+    """The lines of the table: each fault, how many runs it hit, how they ended, and how long that took at most."""
+    for fault in [None, *HITS]:
+        mine = [(state, seconds) for drawn, state, seconds in ends if drawn == fault]
+        states = collections.Counter(state.title() for state, _ in mine)
+        times = [seconds for _, seconds in mine if seconds is not None]
+        longest = f"{max(times):.0f} s" if times else "it goes on" if fault else ""
+        ended = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        if mine:
+            yield [fault or "none", len(mine), ended, longest]
+
+
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
@@ -179,10 +192,7 @@ def test_scheduled_runs_with_a_fault_in_half_of_them_need_nobody(host, deployed,
     host.ask(f"/deployments/{deployment}/schedules/{schedule['id']}", method="DELETE")
     minutes = (time.monotonic() - began) / 60
 
-    def active():
-        return [run for run in host.flow_runs("soaked") if run["state"]["type"] not in FINAL | {"SCHEDULED"}]
-
-    until(lambda: not active(), 300)
+    until(lambda: host.healthy() and not soak.active(), 300)
     last = host.ended(host.start("retrain/soaked"), 300)
     assert last["state"]["type"] == "COMPLETED", last["state"]
     soak.check(last)
@@ -193,19 +203,8 @@ def test_scheduled_runs_with_a_fault_in_half_of_them_need_nobody(host, deployed,
     if RUNS >= 50:  # fewer do not fill what is kept
         assert max(sizes[len(sizes) // 2 :]) <= 1.5 * max(sizes[: len(sizes) // 2]), sizes
 
-    for fault in [None, *HITS]:
-        mine = [(state, seconds) for drawn, state, seconds in soak.ends if drawn == fault]
-        states = collections.Counter(state.title() for state, _ in mine)
-        times = [seconds for _, seconds in mine if seconds is not None]
-        record_property(
-            "soak",
-            [
-                fault or "none",
-                len(mine),
-                ", ".join(f"{count} {state}" for state, count in states.most_common()),
-                f"{max(times):.0f} s" if times else "the run goes on" if fault else "",
-            ],
-        )
+    for cells in rows(soak.ends):
+        record_property("soak", cells)
     record_property(
         "soak",
         [
