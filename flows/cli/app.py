@@ -22,6 +22,8 @@ exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did n
 COMMANDS = {
     "Train and promote": {
         "init": "drafts.init: look at data, and write a pipeline.yaml that runs",
+        "import-tfx": "drafts.from_tfx: write a pipeline.yaml with the meaning of a TFX pipeline, and list what has no "
+        "counterpart",
         "run": "commands: ingest to promotion; finished work is not repeated",
         "plan": "commands: what a run would do, and why",
         "promote": "versions.promotion: make a version, or the last run's held candidate, the champion; or name it by an alias",

@@ -56,11 +56,22 @@ class Draft:
     columns: dict[str, Any] = field(default_factory=dict)
     """What `columns:` says of single columns."""
     only: bool = False
-    """Whether `columns:` names all that are read."""
+    """Whether `columns:` names all that are read, so that no other is learnt from."""
     model: dict[str, float | bool] = field(default_factory=dict)
     """What `model:` says; empty: the default."""
-    doubts: tuple[str, ...] = ()
-    """Sentences that a person should read."""
+    preprocess: dict[str, Any] = field(default_factory=dict)
+    """What `preprocess:` says; empty: nothing is computed."""
+    validation: dict[str, Any] = field(default_factory=dict)
+    """What `validation:` says; empty: the defaults."""
+    origin: tuple[str, ...] = ()
+    """Lines at the top of the file that say where it comes from; none: from the data alone."""
+    notes: tuple[str, ...] = ()
+    """Sentences about the data that a person should read."""
+
+    @property
+    def doubts(self) -> list[str]:
+        """What a person should look at: of the data, and of single columns."""
+        return [*self.notes, *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning)]
 
 
 def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
@@ -107,11 +118,11 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     seen = typed(look, label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
-    doubts = [note for note in seen.notes if note.startswith("column ") and "left out" in note]
+    notes = [note for note in seen.notes if note.startswith("column ") and "left out" in note]
     if facts.rare and label.column is not None:
         source["where"] = _without(label.column, facts.rare)
         rare = pc.is_in(seen.label, value_set=_array(facts.rare, seen.label.type))
-        doubts.append(
+        notes.append(
             f"{counted(rare.true_count, 'row')} of {counted(len(facts.rare), 'class', 'classes')} with fewer than 5 rows "
             "are filtered (source.where): too few to learn and to judge"
         )
@@ -124,7 +135,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         seen = dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare)))
         statistics = statistics_of(seen)
     if seen.rejected > _MOST_REJECTED * seen.read:
-        doubts.append(
+        notes.append(
             f"{seen.rejected:,} of {seen.read:,} rows cannot be read and would stop a run at "
             "validation.max_quarantined: 0.01; 'headway quarantine' shows them"
         )
@@ -141,7 +152,6 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             where=look.config.path,
             fix="bring columns that say something of a row",
         )
-    doubts += [f"{choice.column} {choice.why}" for choice in choices if choice.warning]
     columns = {choice.column: choice.config for choice in choices if choice.config is not None}
     return Draft(
         name=name or _name(look.config.path),
@@ -155,7 +165,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         columns=columns,
         only=look.config.format == "images",
         model=WORDS_MODEL if _has_words(columns) and seen.read < _FEW_ROWS else {},
-        doubts=tuple(doubts),
+        notes=tuple(notes),
     )
 
 

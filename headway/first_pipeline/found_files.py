@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import re
+import zlib
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -28,6 +29,7 @@ from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 
 _HEAD_BYTES = 1 << 16
+_GZIP = b"\x1f\x8b"
 _DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]))?)?(?!\d)"
 )
@@ -196,6 +198,8 @@ def _by_content(path: str) -> Format:
         head = file.read(_HEAD_BYTES)
     if not head:
         raise DataError("the file is empty", where=path, fix="write it again")
+    if head.startswith(_GZIP):
+        head = zlib.decompressobj(wbits=31).decompress(head)
     found = format_of(head)
     if found is not None:
         return found

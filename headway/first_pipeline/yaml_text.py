@@ -32,8 +32,10 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     source = {"format": draft.source["format"], "path": path} | {
         key: value for key, value in draft.source.items() if key not in ("format", "path")
     }
+    drafted = f"Drafted by headway init from {counted(draft.rows, 'row')}"
+    drafted += "." if draft.whole else ", of which some were looked at."
     lines = [
-        f"# Drafted by headway init from {counted(draft.rows, 'row')}{'' if draft.whole else ', of which some were looked at'}.",
+        *(_comment(line) for line in draft.origin or (drafted,)),
         "# docs/pipeline.md has every key; what is not here has its default.",
         f"name: {draft.name}",
         "",
@@ -46,10 +48,14 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     if draft.facts.task is not None:
         lines.append(_commented(f"task: {draft.facts.task}", _task_reason(draft.facts.task)))
     lines += ["", *_columns(draft), ""]
+    if draft.preprocess:
+        lines += [*_nested("preprocess", draft.preprocess), ""]
     if draft.split.config:
         lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
     else:
         lines.append(_comment(f"split: {draft.split.text}"))
+    if draft.validation:
+        lines += _nested("validation", draft.validation)
     if draft.model and module != "model":
         lines.append(
             _commented(f"model: {flow(draft.model)}", "words: hidden layers see them too, penalties are small")
@@ -97,6 +103,17 @@ def _mapping(key: str, value: Mapping[str, Any]) -> list[str]:
     return [f"{key}:", *(f"  {scalar(name)}: {flow(item)}" for name, item in value.items())]
 
 
+def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
+    """A mapping with a line for each entry of its mappings."""
+    lines = [f"{key}:"]
+    for name, item in value.items():
+        if isinstance(item, Mapping) and item:
+            lines += [f"  {scalar(name)}:", *(f"    {scalar(inner)}: {flow(of)}" for inner, of in item.items())]
+        else:
+            lines.append(f"  {scalar(name)}: {flow(item)}")
+    return lines
+
+
 def _task_reason(task: str) -> str:
     return {
         "count": "whole numbers from 0 up, most of them small",
@@ -106,9 +123,10 @@ def _task_reason(task: str) -> str:
 
 
 def _columns(draft: Draft) -> list[str]:
-    if draft.only:
-        return [_commented(f"columns: {flow(draft.columns)}", "read in no other size")]
     by_name = {choice.column: choice for choice in draft.choices}
+    if draft.only:
+        only = draft.columns.items()
+        return ["columns:", *(_commented(f"  {scalar(name)}: {flow(of)}", by_name[name].why) for name, of in only)]
     said = {name: config for name, config in draft.columns.items() if not _auto_leaves_out(by_name[name])}
     left = [choice for choice in draft.choices if _auto_leaves_out(choice)]
     lines = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,15 +10,13 @@ from cyclopts import Parameter
 
 from flows.cli.options import JsonOption
 from headway.errors import ConfigError, HeadwayError
-from headway.messages import counted, some
+from headway.messages import some
 
 if TYPE_CHECKING:
     from headway.first_pipeline.draft import Draft
     from headway.first_pipeline.look import Look
     from headway.tabular.label import LabelConfig
 
-_SHOWN = 40
-"""Columns in the table; of more, those that need a word."""
 _ASKED = 3
 
 
@@ -43,6 +40,7 @@ def init(
 ) -> int:
     """Look at data and write a pipeline.yaml for it: source, label, columns and split."""
     from flows.cli.commands import answer
+    from flows.cli.drafts.writing import absolute, check_free, path_from, report, write
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
     from headway.first_pipeline.module_files import module_files
@@ -50,34 +48,13 @@ def init(
 
     target = folder / "pipeline.yaml"
     names = ["pipeline.yaml", "schema.pbtxt", *(["model.py", "test_model.py"] if module else [])]
-    _check_free([folder / name for name in names], force)
-    source, look = look_at(found_source(_absolute(data)))
+    check_free([folder / name for name in names], force, where="headway init", option="--folder")
+    source, look = look_at(found_source(absolute(data)))
     draft = draft_of(source, look, _label(label, look, ask=not options.json and sys.stdin.isatty()), name=name)
     texts = {} if module is None else module_files(module, draft.facts.task or draft.facts.kind)
-    texts["pipeline.yaml"] = pipeline_text(draft, path=_from(folder, draft.source["path"]), module=module)
-    _write(folder, texts)
-    return answer(options, _value(draft, target), _report(draft, target))
-
-
-def _absolute(data: str) -> str:
-    return data if "://" in data else os.path.abspath(Path(data).expanduser())  # noqa: PTH100  links stay as they are
-
-
-def _from(folder: Path, path: str) -> str:
-    """A path as pipeline.yaml in `folder` says it: relative to it where it lies in or beside it."""
-    if "://" in path:
-        return path
-    relative = os.path.relpath(path, folder.resolve())
-    return path if relative.startswith("../..") else relative
-
-
-def _check_free(files: list[Path], force: bool) -> None:
-    if not force and (there := [str(file) for file in files if file.exists()]):
-        raise ConfigError(
-            f"there is {' and '.join(there)} already",
-            where="headway init",
-            fix="--force overwrites it, --folder NEW writes elsewhere",
-        )
+    texts["pipeline.yaml"] = pipeline_text(draft, path=path_from(folder, draft.source["path"]), module=module)
+    write(folder, texts)
+    return answer(options, value_of(draft, target), report(draft, target))
 
 
 def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
@@ -112,21 +89,8 @@ def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
     raise ConfigError("no label was given", where="--label", fix="--label COLUMN")
 
 
-def _write(folder: Path, texts: dict[str, str]) -> None:
-    from flows.config.pipeline import Pipeline
-    from headway.config import load, read_yaml
-    from headway.storage.atomic_io import replace_text, writing
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder):
-        for name, text in texts.items():
-            replace_text(folder / name, text)
-        (folder / "schema.pbtxt").unlink(missing_ok=True)  # of the columns of another pipeline
-    file = folder / "pipeline.yaml"
-    load(Pipeline, read_yaml(file), where=str(file))
-
-
-def _value(draft: Draft, target: Path) -> dict[str, Any]:
+def value_of(draft: Draft, target: Path) -> dict[str, Any]:
+    """What was found and written, for --json."""
     return {
         "pipeline": str(target),
         "name": draft.name,
@@ -134,27 +98,5 @@ def _value(draft: Draft, target: Path) -> dict[str, Any]:
         "task": draft.facts.task or draft.facts.kind,
         "split": draft.split.config,
         "columns": [{"column": c.column, "type": c.type, "use": c.use, "why": c.why} for c in draft.choices],
-        "doubts": list(draft.doubts),
+        "doubts": draft.doubts,
     }
-
-
-def _report(draft: Draft, target: Path) -> str:
-    from flows.dag.column_table import table_text
-
-    shown = draft.choices
-    if len(shown) > _SHOWN:
-        shown = tuple(c for c in draft.choices if c.why or c.config is not None)[:_SHOWN]
-    rows = [{"column": c.column, "type": c.type, "use": c.use, "why": c.why} for c in shown]
-    features = sum(choice.use == "feature" for choice in draft.choices)
-    lines = [table_text(rows, names=("column", "type", "use"))]
-    if len(draft.choices) > len(shown):
-        lines.append(f"  and {counted(len(draft.choices) - len(shown), 'more feature')} as they are")
-    lines += [
-        "",
-        f"data:   {counted(draft.rows, 'row')}{'' if draft.whole else ' looked at'}, {counted(features, 'feature')}",
-        f"label:  {draft.label.column or draft.label.expression}, {draft.facts.text}",
-        f"split:  {draft.split.text}",
-        *(f"look:   {doubt}" for doubt in draft.doubts),
-        f"wrote {target}; next: headway run{'' if target.parent == Path() else f' {target.parent}'}",
-    ]
-    return "\n".join(lines)

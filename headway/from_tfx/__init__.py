@@ -1,0 +1,1 @@
+"""A pipeline from TFX's schema, examples and preprocessing_fn."""

@@ -1,0 +1,223 @@
+"""A preprocessing_fn is read, never run: what its outputs become, and what is said of those that have no counterpart."""
+
+import textwrap
+
+import pytest
+
+from headway.errors import ConfigError, DataError
+from headway.from_tfx.interpreter import read_preprocessing_fn
+from headway.from_tfx.label_expression import expression_of
+from headway.from_tfx.output_columns import translate
+from headway.from_tfx.symbols import Raw
+
+INPUTS = {
+    "x": Raw("x", "float32", required=True),
+    "miles": Raw("miles", "float32", sparse=True),
+    "fare": Raw("fare", "float32", required=True, least=0.0),
+    "n": Raw("n", "int64", required=True),
+    "day": Raw("day", "int64", required=True, category=True),
+    "s": Raw("s", "bytes", sparse=True),
+}
+HEAD = "import tensorflow as tf\nimport tensorflow_transform as tft\n\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """read(body): the translation of a preprocessing_fn with this body."""
+
+    def run(body, label=frozenset(), *, sole=True, head=""):
+        file = tmp_path / "transform.py"
+        inside = textwrap.indent(textwrap.dedent(body), "    ")
+        file.write_text(f"{HEAD}{head}\ndef preprocessing_fn(inputs):\n{inside}\n")
+        outputs = read_preprocessing_fn(str(file), INPUTS)
+        return translate(outputs, label=frozenset(label), sole=sole, taken=INPUTS)
+
+    return run
+
+
+def config(done):
+    return done.columns | {name: (made.source, made.config) for name, made in done.derived.items()}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("tft.scale_to_z_score(inputs['x'])", {"x": "standardize"}),
+        ("tft.scale_to_0_1(tf.cast(inputs['n'], tf.float32))", {"n": "min_max"}),
+        ("tft.scale_by_min_max(inputs['x'], -1, output_max=1)", {"x": {"min_max": {"low": -1, "high": 1}}}),
+        ("tft.bucketize(inputs['x'], num_buckets=7)", {"x": {"bucketize": {"buckets": 7}}}),
+        ("tft.apply_buckets(inputs['x'], [[1, 2.5]])", {"x": {"bucketize": {"boundaries": [1, 2.5]}}}),
+        ("tft.apply_buckets(inputs['x'], tf.constant([[1., 2.]]))", {"x": {"bucketize": {"boundaries": [1.0, 2.0]}}}),
+        (
+            "tft.compute_and_apply_vocabulary(inputs['s'], top_k=9, frequency_threshold=3, num_oov_buckets=2)",
+            {"s": {"vocabulary": {"top_k": 9, "min_count": 3, "oov_buckets": 2}}},
+        ),
+        (
+            "tft.compute_and_apply_vocabulary(tf.as_string(inputs['n']))",
+            {"n": {"vocabulary": {"min_count": 1, "oov_buckets": 1}}},
+        ),
+        (
+            "tft.apply_vocabulary(inputs['s'], tft.vocabulary(inputs['s'], top_k=4), num_oov_buckets=3)",
+            {"s": {"vocabulary": {"top_k": 4, "min_count": 1, "oov_buckets": 3}}},
+        ),
+        ("tf.one_hot(tft.hash_strings(inputs['s'], 16), 16)", {"s": {"hash": {"buckets": 16}}}),
+        ("tf.strings.to_hash_bucket_fast(inputs['s'], 5)", {"s": {"hash": {"buckets": 5}}}),
+        ("tft.scale_to_z_score(tf.math.log1p(inputs['fare']))", {"fare": ["log", "standardize"]}),
+        (
+            "tft.scale_to_z_score(tf.math.log1p(inputs['x']))",
+            {"o": ("tf.math.log1p(columns['x'])", "standardize")},
+        ),
+        (
+            "tft.scale_to_0_1(tf.clip_by_value(inputs['x'], 0, 9))",
+            {"x": [{"clip": {"min": 0, "max": 9}}, "min_max"]},
+        ),
+        ("inputs['day']", {"day": "vocabulary"}),
+        ("inputs['x']", {"x": "identity"}),
+        ("inputs['x'] / (1 + inputs['fare'])", {"o": ("columns['x'] / (1 + columns['fare'])", "identity")}),
+        (
+            "tf.strings.join([inputs['s'], tf.as_string(inputs['n'])], separator='-')",
+            {"o": ("tf.strings.join([columns['s'], tf.as_string(columns['n'])], separator='-')", "vocabulary")},
+        ),
+        (
+            "tft.bucketize(tf.sparse.to_dense(inputs['miles'], default_value=-1), 4)",
+            {
+                "o": (
+                    "tf.identity(tf.where(columns['miles__present'], columns['miles'], -1.0))",
+                    {"bucketize": {"buckets": 4}},
+                )
+            },
+        ),
+    ],
+)
+def test_a_call_becomes_the_operation_that_does_the_same(read, expression, expected):
+    assert config(read(f"return {{'o': {expression}}}")) == expected
+
+
+def test_what_a_missing_value_is_decides_between_columns_and_a_computed_one(read):
+    done = read("return {'a': tft.scale_to_z_score(tf.sparse.to_dense(inputs['miles'], 0)), 'b': inputs['miles'] * 2}")
+    assert done.derived["a"].source == "tf.identity(columns['miles'])" and done.derived["a"].present == ()
+    assert done.derived["b"].present == ("miles",)
+    assert config(read("return {'a': tft.scale_to_z_score(inputs['miles'])}")) == {"miles": "standardize"}
+    done = read(
+        "return {'a': tft.compute_and_apply_vocabulary(tf.sparse.to_dense(inputs['s'], ''), num_oov_buckets=1)}"
+    )
+    assert set(done.columns) == {"s"} and "has an id of its own here, where TFX takes it for ''" in str(done.remarks[0])
+
+
+def test_loops_helpers_constants_and_files_beside_it_are_followed(read, tmp_path):
+    (tmp_path / "names.py").write_text(
+        "NUMBERS = ['x', 'fare']\nBUCKETS = {'n': 3}\n\ndef xf(name):\n  return f'{name}_xf'\n"
+    )
+    body = """
+        outputs = {}
+        for key in names.NUMBERS:
+            outputs[names.xf(key)] = scaled(inputs[key])
+        for key, count in names.BUCKETS.items():
+            outputs[names.xf(key)] = tft.bucketize(inputs[key], count)
+        outputs.update({name + '_xf': fill(value) for name, value in inputs.items() if name == 'day'})
+        if outputs:
+            outputs[names.xf('s')] = tft.hash_strings(fill(inputs['s']), hash_buckets=2 ** 3)
+        return outputs
+    """
+    head = textwrap.dedent(
+        """
+        from models import names
+
+        def scaled(column, *, scale=tft.scale_to_z_score):
+            return scale(column)
+
+        def fill(x):
+            if not isinstance(x, tf.sparse.SparseTensor):
+                return x
+            default = '' if x.dtype == tf.string else 0
+            dense = tf.sparse.to_dense(tf.SparseTensor(x.indices, x.values, [x.dense_shape[0], 1]), default)
+            return tf.squeeze(dense, axis=1)
+        """
+    )
+    assert config(read(body, head=head)) == {
+        "x": "standardize", "fare": "standardize", "n": {"bucketize": {"buckets": 3}}, "day": "vocabulary",
+        "s": {"hash": {"buckets": 8}},
+    }  # fmt: skip
+
+
+def test_a_column_that_is_used_twice_is_computed_the_second_time(read):
+    done = read("return {'a': tft.scale_to_z_score(inputs['x']), 'x': tft.bucketize(inputs['x'], 5)}")
+    assert config(done) == {
+        "x": "standardize",
+        "x_computed": ("tf.identity(columns['x'])", {"bucketize": {"buckets": 5}}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("tft.scale_to_gaussian(inputs['x'])", "tft.scale_to_gaussian has no counterpart; say [log, standardize]"),
+        ("tft.scale_to_z_score(inputs['x'], elementwise=True)", "with elementwise"),
+        ("tft.compute_and_apply_vocabulary(inputs['s'], weights=inputs['x'])", "with weights"),
+        ("inputs['x'] - tft.mean(inputs['x'])", "tft.mean has no counterpart"),
+        ("tft.scale_to_z_score(inputs['x']) * 2", "computes with what tft gives"),
+        ("tf.reduce_mean(inputs['x'])", "tf.reduce_mean is not known to compute each row by itself"),
+        ("tf.py_function(lambda x: x, [inputs['x']], tf.float32)", "tf.py_function is not known"),
+        ("numpy.log(inputs['x'])", "numpy.log is not read"),
+        ("inputs['nope']", "there is no 'nope'"),
+        ("open('/etc/passwd').read()", "open is not read"),
+        ("().__class__.__base__.__subclasses__()", "is not read"),
+        ("'a' * 10 ** 9", "is too large"),
+        ("tf.constant(1.0)", "is the same in every row"),
+        ("7", "is not a column"),
+    ],
+)
+def test_what_has_no_counterpart_is_listed_with_its_line_and_the_others_stay(read, expression, said):
+    done = read(f"outputs = {{'kept': inputs['x']}}\noutputs['o'] = {expression}\nreturn outputs", head="import numpy")
+    assert config(done) == {"x": "identity"}
+    [remark] = done.remarks
+    assert said in str(remark) and "output 'o'" in str(remark) and remark.line == 7
+
+
+def test_a_branch_that_depends_on_the_rows_is_listed(read):
+    done = read("outputs = {'kept': inputs['x']}\nif inputs['x'] > 0:\n    outputs['o'] = inputs['n']\nreturn outputs")
+    assert set(config(done)) == {"x"}
+    outputs_with = "outputs = {'k': inputs['x']}\nwhile True:\n    pass\nreturn outputs"
+    assert set(config(read(outputs_with))) == {"x"}
+
+
+def test_endless_recursion_and_files_that_are_none_end_with_an_error(read, tmp_path):
+    with pytest.raises(ConfigError, match="without end"):
+        read("return again(inputs)", head="def again(x):\n    return again(x)\n")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        read_preprocessing_fn(str(tmp_path / "none.py"), INPUTS)
+    (tmp_path / "bad.py").write_text("def preprocessing_fn(inputs:\n")
+    with pytest.raises(DataError, match=r"bad\.py:1: it is not Python"):
+        read_preprocessing_fn(str(tmp_path / "bad.py"), INPUTS)
+    (tmp_path / "other.py").write_text("x = 1\n")
+    with pytest.raises(ConfigError, match="it has no function preprocessing_fn"):
+        read_preprocessing_fn(str(tmp_path / "other.py"), INPUTS)
+    with pytest.raises(ConfigError, match="returns no dict"):
+        read("return inputs['x']")
+
+
+def test_the_label_s_own_outputs_are_left_out_and_not_those_of_its_other_columns(read):
+    body = "return {'y': inputs['x'] > 0.2 * inputs['fare'], 'fare_xf': tft.scale_to_z_score(inputs['fare'])}"
+    assert config(read(body, {"x", "fare"}, sole=False)) == {"fare": "standardize"}
+    assert config(read("return {'x_xf': inputs['x'], 'n_xf': inputs['n']}", {"x"})) == {"n": "identity"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "label"),
+    [
+        ("tf.cast(tf.greater(inputs['x'], 2), tf.int64)", "x > 2"),
+        ("tf.where(inputs['s'] == 'yes', 1, 0)", "s == 'yes'"),
+        ("tf.where(inputs['x'] > 1, tf.zeros_like(inputs['x']), tf.ones_like(inputs['x']))", "not (x > 1)"),
+        (
+            "tf.where(tf.math.is_nan(inputs['fare']), tf.zeros_like(inputs['fare']), "
+            "tf.cast(tf.greater(inputs['x'], tf.multiply(inputs['fare'], tf.constant(0.2))), tf.int64))",
+            "fare is not None and (x > (fare * 0.2))",
+        ),
+        ("tf.logical_and(inputs['x'] > 1, inputs['n'] <= 3)", "(x > 1) and (n <= 3)"),
+        ("tf.math.log1p(inputs['x'])", None),
+    ],
+)
+def test_a_computed_label_is_an_expression(tmp_path, expression, label):
+    file = tmp_path / "t.py"
+    file.write_text(f"{HEAD}def preprocessing_fn(inputs):\n    return {{'y': {expression}}}\n")
+    assert expression_of(read_preprocessing_fn(str(file), INPUTS).values["y"]) == label
