@@ -95,6 +95,10 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(
                     None, None, "a key must be a single word, not a list or mapping", key_node.start_mark
                 )
+            if key_node.tag == "tag:yaml.org,2002:null" and key_node.value:
+                key_node.tag = (
+                    "tag:yaml.org,2002:str"  # `parse: {null: [...]}`: a key is a name, and one is called null
+                )
             key = self.construct_object(key_node, deep=deep)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)

@@ -110,3 +110,9 @@ class Stopping(Frozen):
 def test_a_key_that_was_renamed_says_its_new_name():
     with pytest.raises(ConfigError, match="carve: is called 'holdout' now; rename it"):
         load(Stopping, {"carve": 0.2}, where="x.yaml")
+
+
+def test_a_key_that_is_called_null_is_that_name(tmp_path):
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("parse: {as: number, null: ['?', none]}\nnull: 1\nempty: null\n")
+    assert read_yaml(file) == {"parse": {"as": "number", "null": ["?", "none"]}, "null": 1, "empty": None}
