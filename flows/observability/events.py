@@ -37,6 +37,11 @@ _SILENT = ("already champion", "done", "named", "failed", "cancelled", "overtake
 """States of a run in which no verdict on a candidate took effect."""
 
 
+def resource(pipeline: str) -> str:
+    """The id by which Headway's events name a pipeline."""
+    return f"headway.pipeline.{pipeline}"
+
+
 def events_of_output(output: Output, record: Mapping[str, Any]) -> Iterator[Event]:
     """The events of a step that has just ended.
 

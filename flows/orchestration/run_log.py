@@ -30,8 +30,8 @@ from prefect.logging import get_run_logger
 
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
+from flows.observability.events import resource
 from flows.observability.reporting import listeners
-from flows.orchestration.deploying.plan import resource
 from flows.orchestration.requested_stops import StopRequests
 from flows.progress.artifacts import Artifact, artifacts_of, key_of, report_artifact, verdict_markdown
 from flows.progress.reporter import Several

@@ -21,6 +21,7 @@ from prefect.exceptions import ParameterBindError, ParameterTypeError, Signature
 
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import DATA_QUEUE, Alarm, Timing
+from flows.observability.events import resource
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
 
@@ -50,11 +51,6 @@ EVENTS: dict[Alarm, tuple[str, ...]] = {
 
 
 Retrain = Timing | Literal[False] | None
-
-
-def resource(pipeline: str) -> str:
-    """The id by which Headway's events name a pipeline."""
-    return f"headway.pipeline.{pipeline}"
 
 
 def load_flow(name: str) -> Flow[..., Any]:

@@ -8,7 +8,8 @@ import yaml
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, Timing
-from flows.orchestration.deploying.plan import ENTRYPOINTS, STAGE, automations, entries, load_flow, queues_of, resource
+from flows.observability.events import resource
+from flows.orchestration.deploying.plan import ENTRYPOINTS, STAGE, automations, entries, load_flow, queues_of
 from headway.errors import ConfigError
 
 PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
