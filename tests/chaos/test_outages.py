@@ -50,6 +50,13 @@ def test_a_run_outlives_outages_of_the_server_and_of_its_database(host, retraine
     assert ended["name"] == f"retrained 2024-01 to {month}: promoted {champion + 1}", ended
     row("the server away for 60 s (kill -9), while the run ends", "Completed", time.monotonic() - began, "nothing")
 
+    # what a watch on another machine goes by
+    of_run = {
+        "event": {"name": ["prefect.flow-run.heartbeat"]},
+        "resource": {"id": [f"prefect.flow-run.{training.run}"]},
+    }
+    assert host.ask("/events/filter", {"filter": of_run})["total"] >= 1
+
     again = host.ended(host.start("retrain/retrained"), 180)
     assert "is the champion already" in again["state"]["message"], again["state"]
     assert all(stage["cached"] for stage in pipeline.runs()[-1]["stages"])
