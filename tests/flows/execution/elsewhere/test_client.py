@@ -346,5 +346,7 @@ def test_a_request_that_leads_out_of_the_store_is_refused(tmp_path):
     for module in ("/srv/x.py", {"$store": "x.py"}):
         with pytest.raises(ConfigError, match="not a file of the pipeline's folder"):
             order._received({"inner": [{"module": module}]}, tmp_path, tmp_path)
+    metrics = {"loss": 0.6, "file": "train-0.tfrecord", "module": {"$pipeline": "net.py"}}
+    assert order._received(metrics, tmp_path, tmp_path) == metrics | {"module": str(tmp_path / "net.py")}
     with pytest.raises(ConfigError, match="does not name the exchange"):
         Exchange(Store(tmp_path), "../runs")
