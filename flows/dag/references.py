@@ -40,7 +40,7 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
     """Return the tasks that the pipeline and the label's type allow, before any row is read."""
     if task != "auto":
         return (task,)
-    empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in columns], names=[c.name for c in columns])
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, c.arrow) for c in columns], names=[c.name for c in columns])
     try:
         if label.expression is not None and pa.types.is_boolean(parse(label.expression).evaluate(empty).type):
             return ("binary",)

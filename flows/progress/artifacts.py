@@ -8,6 +8,7 @@ Nothing here talks to a server; `flows.orchestration.run_log` publishes them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from headway.messages import counted, number
 from headway.validation.anomaly import summary_table
 
 Rows = list[dict[str, Any]]
+_BARS = "▁▂▃▄▅▆▇█"
+_POINTS = 20
+"""Of a training, in a table."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 description = "; ".join(["splits and their labels", *result.get("proof", [])])
                 artifacts.append(Artifact("splits", description, table=result["splits"]))
             return artifacts
+        case "train":
+            points = history_of(output)
+            about = f"{output.title}: {counted(result['steps'], 'step')}"
+            key = "-".join(["curves", *output.title.removeprefix("train").split()])
+            return [Artifact(key, about, markdown=curves_markdown(output.title, result, points))] if points else []
         case "evaluate":
             # champion, reference, test or seed
             role = [word for word in output.title.removeprefix("evaluate").split() if not word.isdigit()]
@@ -114,6 +123,39 @@ def _distinct(column: Mapping[str, Any]) -> int | str:
     """The number of different values; an estimate with its standard error."""
     error = column.get("distinct_error")
     return f"{column['distinct']:,} ±{error:.0%}" if error else column["distinct"]
+
+
+def history_of(output: Output) -> Rows:
+    """The points of a training, each {"step", "loss", "holdout_loss", ...}; [] where its file is not on this machine."""
+    try:
+        return list(json.loads((output.path / "history.json").read_text(encoding="utf-8"))["history"])
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def curves_markdown(title: str, result: Mapping[str, Any], points: Rows) -> str:
+    """The curves of a training as a row of bars each, and as a table of about twenty steps."""
+    names = ["loss", "holdout_loss", "learning_rate"]
+    names = [name for name in names if any(isinstance(point.get(name), int | float) for point in points)]
+    chosen = [points[round(i * (len(points) - 1) / (_POINTS - 1))] for i in range(_POINTS)]
+    chosen = [point for i, point in enumerate(chosen) if point not in chosen[:i]]
+    best = f", best on the holdout at step {result['best_step']:,}" if result.get("best_step") is not None else ""
+    parts = [f"# {title.capitalize()}\n\n{counted(result['steps'], 'step')}{best}\n"]
+    drawn = [[name.replace("_", " "), f"`{_bars([p.get(name) for p in points])}`"] for name in names if "loss" in name]
+    parts.append(_table(["curve", f"steps {points[0]['step']:,} to {points[-1]['step']:,}"], drawn))
+    rows = [[f"{point['step']:,}", *(_cell(point.get(name)) for name in names)] for point in chosen]
+    parts.append(_table(["step", *(name.replace("_", " ") for name in names)], rows))
+    return "\n".join(parts)
+
+
+def _bars(values: Sequence[Any], most: int = 40) -> str:
+    """Numbers as bars of text, the largest the highest; a blank where there is none."""
+    if len(values) > most:
+        values = [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+    known = [value for value in values if isinstance(value, int | float)]
+    least, most_of = min(known), max(known)
+    scale = (len(_BARS) - 1) / ((most_of - least) or 1.0)
+    return "".join(_BARS[round((v - least) * scale)] if isinstance(v, int | float) else " " for v in values)
 
 
 def metrics_markdown(title: str, result: Mapping[str, Any]) -> str:

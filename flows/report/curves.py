@@ -6,10 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter
-
-from flows.report.figures.drawing import FIRST, GOOD, SECOND, figure, thinned
+from flows.report.figures.drawing import FIRST, GOOD, SECOND, Plot, figure, thinned
 from flows.report.material import Material
 from flows.report.view import Chart, Part, Table
 from headway.messages import counted, duration, number
@@ -76,7 +73,7 @@ def _series(points: list[dict[str, Any]], name: str) -> list[tuple[int, float]]:
 def _losses(
     losses: list[tuple[int, float]], held: list[tuple[int, float]], best: int | None, title: str, of: str
 ) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.plot(*zip(*losses, strict=True), color=FIRST, marker="o" if len(losses) < 8 else "", markersize=3)
         if held:
             axes.plot(*zip(*held, strict=True), color=SECOND, marker="o" if len(held) < 8 else "", markersize=3)
@@ -92,7 +89,7 @@ def _losses(
 
 
 def _rates(rates: list[tuple[int, float]], title: str, of: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.plot(*zip(*rates, strict=True), color=FIRST, marker="o" if len(rates) < 8 else "", markersize=3)
         _steps(axes)
         axes.set_ylim(bottom=0)
@@ -103,7 +100,7 @@ def _rates(rates: list[tuple[int, float]], title: str, of: str) -> Chart:
     return Chart(f"Learning rate by step{of}", figure(draw, name=f"rate {title}", label=said))
 
 
-def _steps(axes: Axes) -> None:
+def _steps(axes: Plot) -> None:
     axes.set_xlabel("step")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.thousands_of_x()
     axes.set_xlim(left=0)

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from markupsafe import escape
+
 from flows.progress.evaluation_tables import interval_text
 from flows.report.curves import training
+from flows.report.figures.drawing import reused
 from flows.report.headline import headline_of
 from flows.report.material import Material
 from flows.report.origin import again, origin
@@ -23,6 +26,9 @@ from flows.report.window_data import data
 from headway.messages import counted, duration, number, window_text
 from headway.redaction import redact
 from headway.storage.store import Store
+
+_LOOKED_THROUGH = 3
+"""Reports of earlier runs, of several pipelines in one store."""
 
 
 def path_of(store: Store, run: str) -> Path:
@@ -44,8 +50,23 @@ def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | No
     Returns:
         Its place, as `place_of` says.
     """
-    store.replace(path_of(store, record["run"]), page(Material(store, record, files)))
+    with reused(_before(store, record)):
+        html = page(Material(store, record, files))
+    store.replace(path_of(store, record["run"]), html)
     return place_of(store, record["run"])
+
+
+def _before(store: Store, record: Mapping[str, Any]) -> str | None:
+    """The newest report of an earlier run of the pipeline, whose figures may be the same."""
+    names = sorted((name for name in store.children(store.runs_folder) if name.endswith(".html")), reverse=True)
+    for name in [name for name in names if name.removesuffix(".html") < record["run"]][:_LOOKED_THROUGH]:
+        try:
+            text = store.read(store.runs_folder / name).decode("utf-8", "replace")
+        except OSError:  # somebody removed it
+            continue
+        if f"<title>{escape(record['pipeline'])}" in text:
+            return text
+    return None
 
 
 def page(material: Material) -> str:

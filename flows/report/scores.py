@@ -10,7 +10,8 @@ import numpy as np
 from flows.dag.step import Output
 from flows.progress.evaluation_tables import importance_table, interval_text, metric_rows, threshold_table
 from flows.report.figures import score_charts
-from flows.report.figures.drawing import BAD, FIRST, GOOD, MUTED, Strips, short
+from flows.report.figures.drawing import BAD, FIRST, GOOD, MUTED, short
+from flows.report.figures.strips import Strips
 from flows.report.material import Material
 from flows.report.slice_harm import slices
 from flows.report.view import Chart, Part, Table
@@ -93,7 +94,7 @@ def _metrics(measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str
 
 def _differences(compared: list[dict[str, Any]]) -> list[Any]:
     """A picture of each difference, in units of its tolerance."""
-    strips = Strips(len(compared), name="differences", limits=(-3, 3), height=16)
+    strips = Strips(len(compared), limits=(-3, 3), height=16)
     for row, each in enumerate(compared):
         strips.box(row, -0.015, 0.015, MUTED, low=0, high=1, alpha=0.5)
         strips.box(row, -1.015, -0.985, BAD, low=0.1, high=0.9, alpha=0.6)
@@ -167,7 +168,7 @@ def _importance(material: Material) -> Iterator[Table]:
     title, rows = importance_table(result)
     rows, each = rows[:_MOST_ROWS], result["columns"][:_MOST_ROWS]
     highest = max([1e-12, *((c["interval"] or [0, c["permuted"] or 0.0])[1] for c in each)])
-    strips = Strips(len(rows), name="importance", limits=(0, highest), height=14)
+    strips = Strips(len(rows), limits=(0, highest), height=14)
     for row, column in enumerate(each):
         strips.box(row, 0, max(column["permuted"] or 0.0, 0.0), FIRST)
     pictures = strips.svgs()

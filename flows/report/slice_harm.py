@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flows.report.figures.drawing import FIRST, MUTED, Strips, short
+from flows.report.figures.drawing import FIRST, MUTED, short
+from flows.report.figures.strips import Strips
 from flows.report.view import Table
 from headway.messages import number, signed
 from headway.tasks.table import HIGHER_IS_BETTER
@@ -80,7 +81,7 @@ def _intervals(rows: list[dict[str, Any]], metric: str, whole: float) -> list[An
     spans = [(row["metrics"].get("intervals") or {}).get(metric) or [row["metrics"][metric]] * 2 for row in rows]
     low, high = min([whole, *(s[0] for s in spans)]), max([whole, *(s[1] for s in spans)])
     width = (high - low) or 1.0
-    strips = Strips(len(rows), name="slices", limits=(low - 0.03 * width, high + 0.03 * width), height=14)
+    strips = Strips(len(rows), limits=(low - 0.03 * width, high + 0.03 * width), height=14)
     for row, (left, right) in enumerate(spans):
         strips.box(row, whole - 0.003 * width, whole + 0.003 * width, MUTED, low=0, high=1, alpha=0.5)
         strips.box(row, left, right, FIRST, low=0.42, high=0.58, alpha=0.6)
@@ -92,7 +93,7 @@ def _intervals(rows: list[dict[str, Any]], metric: str, whole: float) -> list[An
 def _worst(found: Mapping[str, Any]) -> Table:
     metric = found.get("metric", "loss")
     highest = max(each[metric] for each in found["slices"]) or 1.0
-    strips = Strips(len(found["slices"]), name="worst", limits=(0, highest), height=14)
+    strips = Strips(len(found["slices"]), limits=(0, highest), height=14)
     rows = []
     for row, each in enumerate(found["slices"]):
         strips.box(row, 0, each[metric], FIRST)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.progress.rerun_reasons import why_it_ran
-from flows.report.figures.drawing import FIRST, LINE, Strips
+from flows.report.figures.drawing import FIRST, LINE
+from flows.report.figures.strips import Strips
 from flows.report.view import Part, Table
 from headway.messages import counted, duration
 
@@ -17,7 +18,7 @@ def what_ran(record: Mapping[str, Any]) -> Part:
     """The steps of a run."""
     stages = _grouped(record.get("stages", []))
     longest = max((stage["seconds"] for stage in stages), default=0.0) or 1.0
-    strips = Strips(len(stages), name="stages", height=14)
+    strips = Strips(len(stages), height=14)
     for row, stage in enumerate(stages):
         if not stage["cached"]:
             strips.box(row, 0, stage["seconds"] / longest, FIRST)

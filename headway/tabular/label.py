@@ -83,7 +83,7 @@ class LabelConfig(Frozen):
         name, may be null."""
         names = self.columns()
         read = [column for column in columns if column.name in names]
-        empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in read], names=[c.name for c in read])
+        empty = pa.RecordBatch.from_arrays([pa.nulls(0, c.arrow) for c in read], names=[c.name for c in read])
         missing = sorted(names - set(empty.schema.names))
         if missing:
             raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where=name)

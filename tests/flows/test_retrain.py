@@ -176,12 +176,15 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
         "statistics-train",
         "splits",
         "validation",
+        "curves",
         "evaluation",
         "evaluation-slices",
         "verdict",
         "report",
     )
-    assert set(artifacts) == {f"flights-{name}" for name in names}
+    # a training that takes ten seconds has a bar, too
+    assert {key for key in artifacts if "-progress-" not in key} == {f"flights-{name}" for name in names}
+    assert "| loss | `" in artifacts["flights-curves"]
     assert "# Verdict: first model" in artifacts["flights-verdict"]
     assert "The candidate is promoted: it is version 1." in artifacts["flights-verdict"]
     logs = [line["message"] for line in prefect("/logs/filter", {"logs": of_run})]

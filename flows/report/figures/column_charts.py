@@ -11,7 +11,8 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from flows.report.figures.drawing import FIRST, SECOND, Strips
+from flows.report.figures.drawing import FIRST, SECOND
+from flows.report.figures.strips import Strips
 from headway.messages import number
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.validation.drift import drift_distance
@@ -26,7 +27,7 @@ Shares = NDArray[np.float64]
 
 def histograms(pairs: Sequence[Pair], *, name: str) -> list[Markup]:
     """A picture for each column: bars of ours, a line of theirs; empty where nothing was counted."""
-    strips = Strips(len(pairs), name=name, height=26)
+    strips = Strips(len(pairs), height=26)
     for row, (ours, theirs) in enumerate(pairs):
         both = _shares(ours, theirs if theirs is not None and theirs.type == ours.type else None)
         if both is None:

@@ -1,35 +1,39 @@
 """Figures as SVG that stand inside a page: its style sheet gives their colours and their font.
 
     svg = figure(lambda axes: axes.plot(x, y, color=FIRST), name="roc", label="ROC curve: ...")
-    strips = Strips(3, name="stages")             # small pictures, one for each row of a table, drawn in one go
-    strips.box(0, 0.0, 0.4, FIRST)
-    first, second, third = strips.svgs()
+
+    with reused(earlier_page):                    # a figure that the earlier page has is not drawn again
+        svg = figure(...)
 
 A colour here is the name of a variable of the style sheet, in the form of a colour that matplotlib accepts. Nothing of the
-process is changed: no pyplot, no backend, settings only within a call.
+process is changed: no pyplot, no backend, settings only within a call. matplotlib takes half a second to import, so only what
+has to be drawn imports it: a figure carries the digest of all that it shows.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 from markupsafe import Markup, escape
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-_VARIABLES = {
+VERSION = 1
+"""Raised when the same figure is to look another way."""
+VARIABLES = {
     "#010101": "ink",
     "#020202": "muted",
     "#030303": "line",
@@ -38,7 +42,7 @@ _VARIABLES = {
     "#060606": "good",
     "#070707": "bad",
 }
-INK, MUTED, LINE, FIRST, SECOND, GOOD, BAD = _VARIABLES
+INK, MUTED, LINE, FIRST, SECOND, GOOD, BAD = VARIABLES
 _SETTINGS: Any = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -65,18 +69,80 @@ _WIDTH, _HEIGHT = 4.0, 2.6
 _LEFT, _RIGHT, _BOTTOM, _TOP = 0.56, 0.1, 0.46, 0.1
 """Inches."""
 _OWN_ID = re.compile(r' id="[\w.]+_\d+"')
-_COLOUR = re.compile(r"(fill|stroke): (" + "|".join(_VARIABLES) + ")")
-_ROW = re.compile(r'<g id="row(\d+)">\s*(.*?)\s*</g>', re.DOTALL)
+_COLOUR = re.compile(r"(fill|stroke): (" + "|".join(VARIABLES) + ")")
 
 
-def figure(draw: Callable[[Axes], object], *, name: str, label: str) -> Markup:
+class Plot:
+    """Stands for matplotlib's axes while a figure is described: keeps the calls, which are drawn later, if at all.
+
+    plot.plot(x, y, color=FIRST)
+    plot.thousands_of_x()                         # 20k instead of 20000
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def keep(*values: Any, **options: Any) -> None:
+            self.calls.append((name, values, options))
+
+        return keep
+
+    def digest(self, *more: str) -> str:
+        """The digest of all that is shown, and of what draws it."""
+        told = json.dumps([VERSION, metadata.version("matplotlib"), more, self.calls], default=_plain)
+        return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+    def draw(self, axes: Axes) -> None:
+        from matplotlib.ticker import EngFormatter
+
+        for name, values, options in self.calls:
+            if name == "thousands_of_x":
+                axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            else:
+                getattr(axes, name)(*values, **options)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+_EARLIER: ContextVar[dict[str, str] | None] = ContextVar("earlier", default=None)
+_FIGURE = re.compile(r'<svg class="figure" data-figure="(\w+)".*?</svg>', re.DOTALL)
+
+
+@contextmanager
+def reused(page: str | None) -> Iterator[None]:
+    """Take the figures of an earlier page that show the same, for the block."""
+    found = {} if page is None else {match[1]: match[0] for match in _FIGURE.finditer(page)}
+    before = _EARLIER.set(found)
+    try:
+        yield
+    finally:
+        _EARLIER.reset(before)
+
+
+def figure(draw: Callable[[Plot], object], *, name: str, label: str) -> Markup:
     """A figure with one pair of axes, as an <svg> element.
 
     Args:
-        draw: draws on the axes.
+        draw: draws on the axes, by matplotlib's methods.
         name: of its own on the page.
         label: what it shows, for who cannot see it.
     """
+    plot = Plot()
+    draw(plot)
+    digest = plot.digest(name, label)
+    earlier = (_EARLIER.get() or {}).get(digest)
+    return Markup(earlier) if earlier is not None else _drawn(plot, name, label, digest)
+
+
+def _drawn(plot: Plot, name: str, label: str, digest: str) -> Markup:
+    from matplotlib.figure import Figure
+
     with _settings(name):
         drawn = Figure((_WIDTH, _HEIGHT))
         box = (
@@ -85,103 +151,13 @@ def figure(draw: Callable[[Axes], object], *, name: str, label: str) -> Markup:
             (_WIDTH - _LEFT - _RIGHT) / _WIDTH,
             (_HEIGHT - _BOTTOM - _TOP) / _HEIGHT,
         )
-        draw(drawn.add_axes(box))
+        plot.draw(drawn.add_axes(box))
         text = _svg_text(drawn)
     _, _, inside = text.partition("<g")
     inside = _OWN_ID.sub("", "<g" + inside.rpartition("</svg>")[0])
-    return _element(inside, (0, 0, 72 * _WIDTH, 72 * _HEIGHT), label, "figure")
-
-
-class Strips:
-    """Small pictures of one size, drawn as one figure: a figure for each would take a hundred times as long.
-
-    Args:
-        rows: how many.
-        name: of its own on the page.
-        limits: the range of x; y is 0 to 1, upwards.
-        width, height: in points.
-    """
-
-    def __init__(
-        self,
-        rows: int,
-        *,
-        name: str,
-        limits: tuple[float, float] = (0.0, 1.0),
-        width: float = 120.0,
-        height: float = 20.0,
-    ):
-        self._rows, self._name, self._limits, self._size = rows, name, limits, (width, height)
-        self._shapes: list[Callable[[Axes], Any]] = []
-        self._owners: list[int] = []
-
-    def box(
-        self,
-        row: int,
-        left: float,
-        right: float,
-        colour: str,
-        *,
-        low: float = 0.2,
-        high: float = 0.8,
-        alpha: float = 1.0,
-    ) -> None:
-        """Add a filled box; what lies beyond the limits is cut."""
-        least, most = self._limits
-        left, right = min(max(left, least), most), min(max(right, least), most)
-        base = self._base(row)
-
-        def shape(axes: Axes) -> Any:
-            patch = Rectangle((left, base + low), right - left, high - low, color=colour, alpha=alpha, linewidth=0)
-            return axes.add_patch(patch)
-
-        self._add(row, shape)
-
-    def steps(self, row: int, heights: Sequence[float], colour: str, *, fill: bool) -> None:
-        """Add a histogram of bins of equal width; heights are 0 to 1."""
-        edges, base = np.linspace(*self._limits, len(heights) + 1), self._base(row)
-        values = base + 0.04 + 0.92 * np.asarray(heights, np.float64)
-        width = 0.0 if fill else 1.0
-        self._add(
-            row,
-            lambda axes: axes.stairs(
-                values,
-                edges,
-                baseline=base + 0.04,
-                fill=fill,
-                color=colour,
-                alpha=0.55 if fill else 1.0,
-                linewidth=width,
-            ),
-        )
-
-    def svgs(self) -> list[Markup]:
-        """An <svg> element for each row; its cells say the same, so that screen readers pass over it."""
-        if not self._rows:
-            return []
-        width, height = self._size
-        with _settings(self._name):
-            drawn = Figure((width / 72, self._rows * height / 72))
-            axes = drawn.add_axes((0, 0, 1, 1))
-            axes.set_axis_off()
-            for row, shape in zip(self._owners, self._shapes, strict=True):
-                patch = shape(axes)
-                patch.set_gid(f"row{row}")
-                patch.set_clip_on(False)
-            axes.set_xlim(*self._limits)
-            axes.set_ylim(0, self._rows)
-            text = _svg_text(drawn)
-        inside = [""] * self._rows
-        for found in _ROW.finditer(text):
-            inside[int(found[1])] += found[2]
-        return [_element(shapes, (0, row * height, width, height), None, "strip") for row, shapes in enumerate(inside)]
-
-    def _base(self, row: int) -> float:
-        return float(self._rows - 1 - row)
-
-    def _add(self, row: int, shape: Callable[[Axes], Any]) -> None:
-        self._owners.append(row)
-        self._shapes.append(shape)
+    view = f"0 0 {72 * _WIDTH:g} {72 * _HEIGHT:g}"
+    said = f'role="img" aria-label="{escape(label)}"'
+    return Markup(f'<svg class="figure" data-figure="{digest}" {said} viewBox="{view}">{inside}</svg>')
 
 
 def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
@@ -199,6 +175,9 @@ def short(text: object, most: int = 28) -> str:
 
 @contextmanager
 def _settings(name: str) -> Iterator[None]:
+    import matplotlib
+
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
     # ids are digests of what they name and of this salt: the same figure has the same ids in every report
     with matplotlib.rc_context(_SETTINGS | {"svg.hashsalt": f"headway-{name}"}), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its font has no sign of some script; the page's font draws it
@@ -206,16 +185,12 @@ def _settings(name: str) -> Iterator[None]:
 
 
 def _svg_text(drawn: Figure) -> str:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     drawn.patch.set_visible(False)
     written = io.StringIO()
     FigureCanvasSVG(drawn).print_svg(written, metadata={"Date": None})
-    text = _COLOUR.sub(lambda found: f"{found[1]}: var(--{_VARIABLES[found[2]]})", written.getvalue())
+    text = _COLOUR.sub(lambda found: f"{found[1]}: var(--{VARIABLES[found[2]]})", written.getvalue())
     text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", text)  # so up to matplotlib 3.10
     text = re.sub(r" font-family: [^;\"]*;", "", text)
     return re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
-
-
-def _element(inside: str, box: tuple[float, float, float, float], label: str | None, kind: str) -> Markup:
-    said = 'aria-hidden="true"' if label is None else f'role="img" aria-label="{escape(label)}"'
-    view = " ".join(f"{number:g}" for number in box)
-    return Markup(f'<svg class="{kind}" {said} viewBox="{view}">{inside}</svg>')

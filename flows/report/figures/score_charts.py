@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from flows.report.figures.drawing import FIRST, MUTED, SECOND, figure
+from flows.report.figures.drawing import FIRST, MUTED, SECOND, Plot, figure
 from flows.report.view import Chart
 from headway.messages import number
 from headway.metrics.base import Rows
@@ -43,14 +42,14 @@ def _values(columns: Columns, name: str) -> NDArray[np.float64]:
     return np.asarray([np.nan if value is None else value for value in columns[name]], np.float64)
 
 
-def _lines(axes: Axes, ours: Columns, theirs: Columns, x: str, y: str, **style: Any) -> None:
+def _lines(axes: Plot, ours: Columns, theirs: Columns, x: str, y: str, **style: Any) -> None:
     if theirs:
         axes.plot(_values(theirs, x), _values(theirs, y), color=SECOND, **style)
     axes.plot(_values(ours, x), _values(ours, y), color=FIRST, **style)
 
 
 def _roc(ours: Columns, theirs: Columns, whose: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.plot([0, 1], [0, 1], **_EVEN)
         _lines(axes, ours, theirs, "false_positive_rate", "true_positive_rate")
         _shares(axes, "false positives, share of all negatives", "found, share of all positives")
@@ -59,7 +58,7 @@ def _roc(ours: Columns, theirs: Columns, whose: str) -> Chart:
 
 
 def _precision_recall(ours: Columns, theirs: Columns, whose: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         _lines(axes, ours, theirs, "recall", "precision")
         _shares(axes, "recall", "precision")
 
@@ -68,7 +67,7 @@ def _precision_recall(ours: Columns, theirs: Columns, whose: str) -> Chart:
 
 
 def _by_threshold(ours: Columns, theirs: Columns, whose: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.plot(_values(ours, "threshold"), _values(ours, "precision"), color=FIRST)
         axes.plot(_values(ours, "threshold"), _values(ours, "recall"), color=MUTED)
         _shares(axes, "threshold", "share")
@@ -78,7 +77,7 @@ def _by_threshold(ours: Columns, theirs: Columns, whose: str) -> Chart:
 
 
 def _lift(ours: Columns, theirs: Columns, whose: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.plot([0, 1], [0, 1], **_EVEN)
         for side, colour in ((theirs, SECOND), (ours, FIRST)):
             if side:
@@ -94,7 +93,7 @@ def _lift(ours: Columns, theirs: Columns, whose: str) -> Chart:
 
 
 def _reliability(ours: Columns, theirs: Columns, whose: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         low, high = _range(ours, theirs, "prediction_mean", "label_mean")
         axes.plot([low, high], [low, high], **_EVEN)
         _lines(axes, ours, theirs, "prediction_mean", "label_mean", marker="o", markersize=3)
@@ -107,7 +106,7 @@ def _reliability(ours: Columns, theirs: Columns, whose: str) -> Chart:
 
 
 def _residuals(ours: Columns, theirs: Columns, whose: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         x, mean, apart = (_values(ours, name) for name in ("prediction_mean", "residual_mean", "residual_deviation"))
         axes.axhline(0, color=MUTED, linewidth=0.8)
         axes.fill_between(x, mean - apart, mean + apart, color=FIRST, alpha=0.15, linewidth=0)
@@ -121,7 +120,7 @@ def _residuals(ours: Columns, theirs: Columns, whose: str) -> Chart:
 
 
 def _levels(ours: Columns, theirs: Columns, whose: str) -> Chart:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.plot([0, 1], [0, 1], **_EVEN)
         _lines(axes, ours, theirs, "level", "labels_below", marker="o", markersize=3)
         _shares(axes, "predicted quantile", "labels at or below it")
@@ -151,7 +150,7 @@ def scores(rows: Rows) -> Chart:
     sides = [np.histogram(rows.prediction[at], edges, weights=rows.weight[at])[0] for at in (~positive, positive)]
     shares = [side / max(side.sum(), 1e-12) for side in sides]
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.stairs(shares[0], edges, color=MUTED, linewidth=1.4)
         axes.stairs(shares[1], edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
         axes.set_xlim(0, 1)
@@ -172,7 +171,7 @@ def errors(rows: Rows, theirs: Rows | None, whose: str) -> Chart:
     def shares(each: Rows) -> NDArray[np.float64]:
         return np.histogram(each.label - each.prediction, edges, weights=each.weight)[0] / max(each.total, 1e-12)
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         axes.stairs(shares(rows), edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
         if theirs is not None:
             axes.stairs(shares(theirs), edges, color=SECOND, linewidth=1.4)
@@ -184,7 +183,7 @@ def errors(rows: Rows, theirs: Rows | None, whose: str) -> Chart:
     return Chart("How far predictions are off", figure(draw, name="errors", label=label), keys)
 
 
-def _shares(axes: Axes, x: str, y: str) -> None:
+def _shares(axes: Plot, x: str, y: str) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.01)
     axes.set_xlabel(x)

@@ -199,3 +199,18 @@ def test_a_report_is_linked_where_it_lies(tmp_path):
     local = report_artifact(f"{tmp_path}/runs/r 1.html").markdown
     assert f"(file://{tmp_path}/runs/r%201.html)" in local and f"    {tmp_path}/runs/r 1.html\n" in local
     assert "(s3://bucket/runs/r1.html)" in report_artifact("s3://bucket/runs/r1.html").markdown
+
+
+def test_a_training_has_its_curves(tmp_path):
+    points = [{"step": 10 * i, "loss": 1.0 / (i + 1), "holdout_loss": None if i % 2 else 0.5} for i in range(100)]
+    (tmp_path / "history.json").write_text(json.dumps({"history": points}))
+    result = {"steps": 1000, "best_step": 20}
+    output = Output("train", "train", "f", tmp_path, result, hit=False)
+    (artifact,) = artifacts_of(output)
+    assert artifact.key == "curves" and "1,000 steps, best on the holdout at step 20" in artifact.markdown
+    lines = artifact.markdown.splitlines()
+    assert any(line.startswith("| loss | `█") and line.endswith("▁` |") for line in lines)
+    rows = [line for line in lines if line.startswith("| ") and line[2].isdigit()]
+    assert len(rows) == 20 and rows[0].startswith("| 0 | 1 |") and rows[-1].startswith("| 990 | 0.01 |")
+    (tmp_path / "history.json").unlink()
+    assert not artifacts_of(output), "a training whose file is in a bucket only"

@@ -1,11 +1,16 @@
 """The report of a run: what it says, that it stands alone, and that nothing in the data becomes markup."""
 
+import json
 import re
+import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
+from flows.report.figures import drawing
 from flows.report.headline import headline_of
 from flows.report.material import Material
 from flows.report.page import page, write
@@ -155,3 +160,33 @@ def test_values_that_are_no_text_are_told_by_their_size():
     column = {"type": "bytes", "rows": 400, "missing": 0, "distinct": 400, "shortest": 97, "longest": 4000}
     assert usual_values(column | {"top": [["\\x89PNG\r\n\x1a", 1]]}) == "97 to 4,000 bytes"
     assert usual_values(column | {"top": [["cat", 200], ["dog", 1]]}) == "cat 50%, dog under 1%"
+
+
+def test_figures_of_an_earlier_report_that_show_the_same_are_not_drawn_again(tmp_path, monkeypatch):
+    store, record = recorded(tmp_path)
+    write(store, record)
+    later = record | {"run": f"{record['run']}-later"}
+    monkeypatch.setattr(drawing, "_drawn", lambda *figure: pytest.fail("a figure was drawn"))
+    place = write(store, later)
+    figures = [
+        re.findall(r'<svg class="figure".*?</svg>', Path(page).read_text(), re.DOTALL)
+        for page in (store.runs_folder / f"{record['run']}.html", place)
+    ]
+    assert figures[0] and figures[0] == figures[1]
+    monkeypatch.setattr(drawing, "VERSION", "another")
+    with pytest.raises(pytest.fail.Exception):  # what draws it has changed
+        write(store, record | {"run": f"{record['run']}-latest"})
+
+
+def test_a_page_whose_figures_are_there_needs_no_matplotlib(tmp_path):
+    store, record = recorded(tmp_path)
+    write(store, record)
+    code = (
+        "import json, sys\nfrom flows.report.page import write\n"
+        "from headway.storage.store import Store\nfrom pathlib import Path\n"
+        f"record = json.loads({json.dumps(json.dumps(record, default=str))}) | {{'run': '9'}}\n"
+        f"write(Store(Path({str(store.root)!r})), record)\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'matplotlib'])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
