@@ -106,6 +106,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/gate_trained.py
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py
+	$(PYTHON) bench/dashboard.py
 
 $(STAMP)-docs: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

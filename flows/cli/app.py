@@ -66,6 +66,7 @@ COMMANDS = {
         "why": "runs.reasons: why a stage of the last run ran, or was reused",
         "logs": "runs.reasons: what a run reported, line by line, with the time in UTC",
         "report": "runs.reports: one run as a page with figures: verdict, data, training, evaluation, lineage",
+        "ui": "runs.ui: a local page over stores: runs as they go on, versions, champions, drift, spans, disk",
         "cat": "data: rows of a shard as JSON lines",
         "quarantine": "data: the rows that the latest run's ingest rejected, and why",
         "export-examples": "data: the window as classic tf.Examples, one per row",

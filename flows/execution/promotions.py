@@ -17,54 +17,68 @@ Note = Callable[[str], None]
 
 
 def promote_version(
-    loaded: LoadedPipeline,
+    loaded: LoadedPipeline | None,
     registry: Registry,
     version: str,
     *,
     alias: str | None = None,
     reason: str,
     force: bool = False,
+    seen: int | None = None,
     note: Note,
 ) -> Event:
     """Make a version the champion, or point an alias at it.
 
     Args:
+        loaded: names the MLflow server that is told; None: none is.
         version: its number, previous or an alias.
         force: even if it was rolled back, or somebody promoted meanwhile.
+        seen: the champion that was decided against, `NOBODY` for none; None: the one of now.
         note: takes what could not be told to an MLflow server.
 
     Raises:
         StoreError: there is no such version, it was rolled back, or the champion changed meanwhile.
     """
     if alias is None:
-        against = None if force else registry.decided_against()
+        against = _against(registry, force, seen)
         event = registry.promote(registry.number(version), reason=reason, force=force, against=against)
     else:
         stood = None if force else registry.alias(alias) or NOBODY
         event = registry.set_alias(alias, registry.number(version), reason=reason, against=stood)
-    follow(loaded, registry, note=note)
+    if loaded is not None:
+        follow(loaded, registry, note=note)
     return event
 
 
 def roll_back(
-    loaded: LoadedPipeline,
+    loaded: LoadedPipeline | None,
     registry: Registry,
     version: str | None = None,
     *,
     reason: str,
     force: bool = False,
+    seen: int | None = None,
     note: Note,
 ) -> Event:
     """Make the champion before the champion again, or a version.
 
+    Args:
+        loaded, seen: as of `promote_version`.
+
     Raises:
         StoreError: there is none, or the champion changed meanwhile.
     """
-    against = None if force else registry.decided_against()
     number = None if version is None else registry.number(version)
-    event = registry.rollback(number, reason=reason, force=force, against=against)
-    follow(loaded, registry, note=note)
+    event = registry.rollback(number, reason=reason, force=force, against=_against(registry, force, seen))
+    if loaded is not None:
+        follow(loaded, registry, note=note)
     return event
+
+
+def _against(registry: Registry, force: bool, seen: int | None) -> int | None:
+    if seen is not None:
+        return seen
+    return None if force else registry.decided_against()
 
 
 def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reason: str, note: Note) -> Event:

@@ -70,13 +70,13 @@ class Registry(Versions):
 
     def previous(self) -> int | None:
         """The version that a rollback goes back to; None when there is none."""
-        return next(iter(self._before(self.history())), None)
+        return next(self._before(self.history()), None)
 
-    def _before(self, events: list[Event]) -> list[int]:
+    def _before(self, events: list[Event]) -> Iterator[int]:
         """The whole champions before the present one that were not rolled back, latest first."""
         gone, current = self.rolled_back(), events[-1].version if events else None
         earlier = dict.fromkeys(e.version for e in reversed(events) if e.version != current)
-        return [number for number in earlier if number not in gone and self._read(number) is not None]
+        return (number for number in earlier if number not in gone and self._read(number) is not None)
 
     def rolled_back(self) -> dict[int, str]:
         """Versions that were rolled back and not promoted again since, with when and why."""
@@ -191,7 +191,7 @@ class Registry(Versions):
             earlier = [e.version for e in events if e.version != current]
             listed = ", ".join(str(number) for number in sorted(set(earlier))) or "none"
             if to is None:
-                to = next(iter(self._before(events)), None)
+                to = next(self._before(events), None)
                 if to is None:
                     problem = f"there is no champion before version {current} to go back to"
                     raise self._refused(problem, f"name one (--to N); champions before it: {listed}")

@@ -1,0 +1,136 @@
+"""A page of the dashboard as plain values, and its HTML: the parts are the report's own (`flows.report.view`).
+
+html = render(Page("Runs", parts=[Part("Runs", tables=[Table("Runs", rows)])]), stores)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+
+from flows.report.headline import Headline, headline_of
+from flows.report.rendering import environment, style
+from flows.report.view import Part
+from headway.redaction import redact
+
+HERE = Path(__file__).parent
+PAGE_ROWS = 25
+"""Rows of a list before it goes on on the next page."""
+LIVE_SECONDS, IDLE_SECONDS = 2, 5
+"""How often a page looks for what is new, while something runs and while nothing does."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a confirmation sends."""
+
+    action: str
+    label: str
+    token: str
+    back: str
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    force: str = ""
+    """Why force is needed; then it has to be ticked."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page; `parts` come below its heading."""
+
+    title: str
+    heading: str
+    store: str | None = None
+    """The slug of the store that it is about."""
+    tab: str = ""
+    crumbs: Sequence[tuple[str, str]] = ()
+    """(title, address) of the pages above it."""
+    headline: Headline | None = None
+    facts: Sequence[tuple[str, Any]] = ()
+    findings: Sequence[Mapping[str, Any]] = ()
+    actions: Sequence[tuple[str, str]] = ()
+    """(label, address)"""
+    message: str = ""
+    parts: Sequence[Part] = ()
+    form: Form | None = None
+    every: int = IDLE_SECONDS
+    """Seconds between two looks for what is new; 0: it does not change."""
+    status: int = 200
+
+
+def render(page: Page, stores: Mapping[str, str]) -> str:
+    """The HTML of a page, without secrets.
+
+    Args:
+        stores: {slug: name} of all stores; empty for a reader who has not signed in.
+    """
+    template = environment(HERE / "templates").get_template("page.html")
+    return redact(template.render(page=page, stores=stores, here=page.store)).encode("utf-8", "replace").decode("utf-8")
+
+
+def style_sheet() -> str:
+    """The report's style sheet, and what the dashboard adds to it."""
+    return style() + (HERE / "static" / "dashboard.css").read_text(encoding="utf-8")
+
+
+def script() -> str:
+    return (HERE / "static" / "live.js").read_text(encoding="utf-8")
+
+
+def tag_of(html: str) -> str:
+    """The ETag of a page."""
+    return f'"{hashlib.sha256(html.encode()).hexdigest()[:32]}"'
+
+
+# --- addresses and cells
+
+
+def address(*names: object, **query: object) -> str:
+    """The address of a page of a store: address("flights", "runs", run)."""
+    path = "/stores/" + "/".join(quote(str(name), safe="") for name in names)
+    given = {k: v for k, v in query.items() if v not in (None, "") and not (k in ("page", "history") and v == 1)}
+    return path + (f"?{urlencode(given)}" if given else "")
+
+
+def link(text: object, href: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(href, text)
+
+
+def state_cell(record: Mapping[str, Any]) -> Markup:
+    """The word for how a run stands, coloured."""
+    said = headline_of(record, record.get("verdict") or {})
+    return Markup('<span class="state {}">{}</span>').format(said.tone, said.word)
+
+
+def long(text: str, most: int = 300) -> Markup:
+    """A cell of whole sentences, which may take several lines."""
+    return Markup('<span class="long">{}</span>').format(text if len(text) <= most else text[: most - 1] + "…")
+
+
+def when(text: object) -> str:
+    """A time of the store for a reader: '2026-11-23 04:14'."""
+    return str(text or "")[:16].replace("T", " ")
+
+
+def paged(rows: Sequence[Any], page: int, size: int = PAGE_ROWS) -> tuple[Sequence[Any], int, int]:
+    """(the rows of a page, its number, how many pages there are); a page that is not there is the nearest that is."""
+    pages = max(1, -(-len(rows) // size))
+    page = min(max(page, 1), pages)
+    return rows[(page - 1) * size : page * size], page, pages
+
+
+def pager(page: int, pages: int, *names: object, key: str = "page", **query: object) -> Markup | str:
+    """Links to the page before and after; empty of one page."""
+    if pages == 1:
+        return ""
+    parts = [Markup("<span>page {} of {}</span>").format(page, pages)]
+    if page > 1:
+        parts.insert(0, link("newer", address(*names, **query, **{key: page - 1})))
+    if page < pages:
+        parts.append(link("older", address(*names, **query, **{key: page + 1})))
+    return Markup('<span class="pager">{}</span>').format(Markup(" ").join(parts))

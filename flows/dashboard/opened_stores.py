@@ -1,0 +1,124 @@
+"""The stores that the dashboard shows, by the name that they have in its addresses.
+
+stores = opened(["examples/flights"], ["s3://team/headway"])
+stores["flights"].store, stores["flights"].pipelines
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from flows.config.pipeline import LoadedPipeline, read_pipeline
+from flows.dashboard.run_index import RunIndex
+from flows.progress.log_file import path_of as log_of
+from flows.progress.log_file import read_log
+from headway.errors import StoreError
+from headway.registry.registry import Registry
+from headway.registry.registry import names as registry_names
+from headway.storage.remote_store import open_store
+from headway.storage.store import Store
+
+_PARTS = ("stages", "runs", "models", "serving", "checkpoints", "locks")
+
+
+@dataclass(frozen=True)
+class OpenedStore:
+    """A store, and the pipelines that were named with it."""
+
+    slug: str
+    """Its name in addresses."""
+    store: Store
+    pipelines: dict[str, LoadedPipeline] = field(default_factory=dict)
+    worths: dict[str, dict[int, tuple[str, float | None]]] = field(default_factory=dict)
+    """By model and version the metric that decides, as far as it has been asked for."""
+
+    @cached_property
+    def index(self) -> RunIndex:
+        return RunIndex(self.store)
+
+    def registry(self, model: str) -> Registry | None:
+        """The registry of a model; None where the store and the named pipelines have none of this name."""
+        # a name is looked for among those that are there, and never made into a path
+        return Registry(self.store, model) if model in (*self.model_folders(), *self.pipelines) else None
+
+    def log(self, run: str) -> str | None:
+        """The log of a run that the index has; None where there is none."""
+        return None if self.leads_out(log_of(self.store, run)) else read_log(self.store, run)
+
+    def leads_out(self, path: Path) -> bool:
+        """Whether a file of the store is a link to something outside of it."""
+        return path.exists() and not path.resolve().is_relative_to(self.store.root.resolve())
+
+    def model_folders(self) -> list[str]:
+        """The models with a folder in the registry."""
+        return [name for name in registry_names(self.store) if self._is_model(name)]
+
+    def stray(self) -> list[tuple[str, str]]:
+        """(path, problem) of what lies in models/ and is not a model."""
+        found = [name for name in registry_names(self.store) if not self._is_model(name)]
+        return [(f"models/{name}", "is not a model: it has neither versions nor a champion") for name in found]
+
+    def _is_model(self, name: str) -> bool:
+        children = self.store.children(self.store.root / "models" / name)
+        return any(child.isdigit() or child.endswith(".json") for child in children)
+
+    def models(self) -> list[str]:
+        """Every model of the registry and every pipeline that ran or was named, sorted."""
+        return sorted({*self.model_folders(), *self.pipelines, *(run["pipeline"] for run in self.index.runs())})
+
+
+def opened(pipelines: Sequence[str], stores: Sequence[str]) -> dict[str, OpenedStore]:
+    """The stores of these pipelines, and these stores, each once, by slug.
+
+    Raises:
+        ConfigError: a pipeline.yaml does not exist or has a mistake.
+        StoreError: a folder is not a store.
+    """
+    found: dict[str, tuple[Store, dict[str, LoadedPipeline]]] = {}
+    for name in pipelines:
+        loaded = read_pipeline(Path(name))
+        store = loaded.open_store()
+        found.setdefault(_identity(store), (store, {}))[1][loaded.pipeline.name] = loaded
+    for where in stores:
+        store = open_store(where)
+        if "://" not in where:
+            _check_folder(store, where)
+        found.setdefault(_identity(store), (store, {}))
+    slugs = _slugs((store, pipelines) for store, pipelines in found.values())
+    return {
+        slug: OpenedStore(slug, store, pipelines)
+        for slug, (store, pipelines) in zip(slugs, found.values(), strict=True)
+    }
+
+
+def _identity(store: Store) -> str:
+    return store.name if "://" in store.name else str(store.root.resolve())
+
+
+def _check_folder(store: Store, where: str) -> None:
+    folder = store.root
+    if not folder.is_dir():
+        problem = "is a file" if folder.exists() else "there is no such folder"
+        raise StoreError(problem, where=where, fix="name the folder that `store:` in pipeline.yaml names")
+    inside = sorted(path.name for path in folder.iterdir())
+    if inside and not set(inside) & set(_PARTS):
+        fix = "name the folder that `store:` in pipeline.yaml names, or the pipeline itself, without --store"
+        problem = f"is not a store: it holds none of {', '.join(f'{name}/' for name in _PARTS[:3])}"
+        raise StoreError(problem, where=where, fix=fix)
+
+
+def _slugs(stores: Iterable[tuple[Store, dict[str, LoadedPipeline]]]) -> list[str]:
+    """A name for each store: its pipeline's, or its folder's; numbered where two have the same."""
+    slugs: list[str] = []
+    for store, pipelines in stores:
+        place = Path(store.name.split("://")[-1])
+        name = next(iter(pipelines)) if len(pipelines) == 1 else place.name
+        name = place.parent.name or name if name == "store" else name
+        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "store"
+        number = sum(re.fullmatch(rf"{slug}(-\d+)?", other) is not None for other in slugs)
+        slugs.append(f"{slug}-{number + 1}" if number else slug)
+    return slugs

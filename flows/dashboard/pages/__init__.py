@@ -1,0 +1,1 @@
+"""The pages of the dashboard, a module each: from a store to plain values."""

@@ -1,0 +1,174 @@
+"""The first page of a store, and the page over several: what runs, the models, what is wrong, the latest runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, when
+from flows.dashboard.monitor_state import checked_spans
+from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.pages.model_page import champion_of, primary_of
+from flows.dashboard.pages.run_page import progress_of
+from flows.dashboard.pages.runs_page import run_row
+from flows.report.view import Part, Table
+from headway.errors import HeadwayError
+from headway.messages import counted, duration, number
+from headway.registry.versions import numbers
+
+_LATEST = 8
+
+
+def stores_page(stores: Mapping[str, OpenedStore]) -> Page:
+    """All stores, a row each."""
+    rows, running = [], 0
+    for slug, opened in stores.items():
+        runs = opened.index.runs()
+        live = sum(run["state"] == "running" for run in runs)
+        running += live
+        models = [model for model in opened.model_folders() if _champion(opened, model) is not None]
+        rows.append(
+            {
+                "store": link(slug, address(slug)),
+                "place": opened.store.name,
+                "champions": len(models),
+                "runs": len(runs),
+                "running": live or "",
+                "latest": when(runs[0]["started"]) if runs else "nothing yet",
+                "to look at": len(alarms(opened)) or "",
+            }
+        )
+    parts = [Part("Stores", tables=[Table("Stores", rows)])]
+    every = LIVE_SECONDS if running else IDLE_SECONDS
+    return Page("Stores", counted(len(rows), "store"), parts=parts, every=every)
+
+
+def store_page(opened: OpenedStore) -> Page:
+    """One store."""
+    runs, slug = opened.index.runs(), opened.slug
+    live = [run for run in runs if run["state"] == "running"]
+    found = alarms(opened)
+    parts = []
+    if live:
+        parts.append(Part("Running now", tables=[Table("Runs that go on", [_live_row(opened, run) for run in live])]))
+    models = opened.models()
+    rows = [_model_row(opened, model, runs) for model in models]
+    if rows:
+        parts.append(Part("Models", tables=[Table("Models", rows)]))
+    if runs:
+        latest = [run_row(slug, run, several=len(models) > 1) for run in runs[:_LATEST]]
+        more = link(f"all {counted(len(runs), 'run')}", address(slug, "runs"))
+        parts.append(Part("Latest runs", tables=[Table("Latest runs", latest, note=more)]))
+    if not runs and not opened.model_folders():
+        parts.append(_how_to_begin(opened))
+    states = [run["state"] for run in runs]
+    facts = [("models", f"{len(rows):,}"), ("runs", f"{len(runs):,}")] if runs or rows else []
+    facts += [("latest run", f"{when(runs[0]['started'])} UTC")] if runs else []
+    facts += [("running", f"{len(live)}")] if live else []
+    facts += [("failed", f"{states.count('failed'):,}")] if "failed" in states else []
+    every = LIVE_SECONDS if live else IDLE_SECONDS
+    return Page(slug, slug, slug, "Overview", facts=facts, findings=found, parts=parts, every=every)
+
+
+def alarms(opened: OpenedStore) -> list[dict[str, str]]:
+    """What a person should look at, as findings: what monitor and the gate found of champions, and damage."""
+    opened.index.runs()
+    return [*_of_champions(opened), *_damage(opened)]
+
+
+def _of_champions(opened: OpenedStore) -> Iterator[dict[str, str]]:
+    for model in opened.model_folders():
+        number_of = _champion(opened, model)
+        checked = [row for row in checked_spans(opened.store, model).rows if row.champion == number_of and row.alarms]
+        if checked:
+            row = checked[-1]
+            more = f" and {counted(len(row.alarms) - 1, 'alarm')} more" if len(row.alarms) > 1 else ""
+            message = f"{model}, span {row.span}: {row.alarms[0]}{more}"
+            yield _finding("warning", message, link(f"drift of {model}", address(opened.slug, "models", model)))
+            continue
+        judged = next((r for r in opened.index.runs() if r["pipeline"] == model and r.get("champion")), None)
+        if judged and judged["champion"]["version"] == number_of:
+            for alarm in judged["champion"].get("alarms") or []:
+                run = link(f"run {judged['run']}", address(opened.slug, "runs", judged["run"]))
+                yield _finding("warning", f"{model}: {alarm}", run)
+
+
+def _damage(opened: OpenedStore) -> Iterator[dict[str, str]]:
+    for path, problem in [*opened.index.problems(), *opened.stray()]:
+        yield _finding(
+            "error", f"{path} {problem}", "it is left out of these pages; headway verify reads the whole store"
+        )
+    for model in opened.model_folders():
+        if (unread := checked_spans(opened.store, model).problem) is not None:
+            yield _finding("error", unread, "")
+        try:
+            registry = opened.registry(model)
+            assert registry is not None
+            registry.champion()
+            registry.aliases()
+        except HeadwayError as error:
+            yield _finding("error", f"{error.where}: {error.problem}", error.fix or "")
+
+
+def _finding(severity: str, message: str, fix: str) -> dict[str, str]:
+    return {"severity": severity, "message": message, "fix": fix}
+
+
+def _champion(opened: OpenedStore, model: str) -> int | None:
+    """The champion's number; None also where its pointer is damaged."""
+    registry = opened.registry(model)
+    try:
+        return (registry.decided_against() or None) if registry else None
+    except HeadwayError:
+        return None
+
+
+def _live_row(opened: OpenedStore, run: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "run": link(run["run"], address(opened.slug, "runs", run["run"])),
+        "pipeline": run["pipeline"],
+        "for": duration(run["seconds"]),
+        "steps done": run["steps"],
+        "now": progress_of(opened, run["run"]),
+    }
+
+
+def _model_row(opened: OpenedStore, model: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    latest = next((run for run in runs if run["pipeline"] == model), None)
+    row: dict[str, Any] = {"model": link(model, address(opened.slug, "models", model))}
+    registry = opened.registry(model)
+    version, problem = champion_of(registry) if registry else (None, None)
+    if version is not None:
+        primary, value = primary_of(opened, version)
+        row |= {
+            "champion": link(f"v{version.number}", address(opened.slug, "models", model, "versions", version.number)),
+            "since": when(registry.history()[-1].time) if registry else "",
+            "metric": f"{primary} {number(value)}" if primary else "",
+        }
+    else:
+        row |= {"champion": problem or "none yet"}
+    row["versions"] = len(numbers(registry.store, registry.folder)) if registry else 0
+    if latest:
+        run = link(when(latest["started"]), address(opened.slug, "runs", latest["run"]))
+        row["latest run"] = run
+    return row
+
+
+def _how_to_begin(opened: OpenedStore) -> Part:
+    if opened.pipelines:
+        commands = [f"headway run {_typed(loaded.file)}" for loaded in opened.pipelines.values()]
+    else:
+        commands = ["headway run PIPELINE"]
+    said = [
+        "This store is empty: no run has written to it yet.",
+        "A run appears here as soon as it begins. To start one:",
+    ]
+    return Part("Nothing here yet", said, commands=commands)
+
+
+def _typed(file: Path) -> str:
+    """A pipeline as it would be typed from here."""
+    place = file.parent if file.name == "pipeline.yaml" else file
+    here = Path.cwd()
+    return str(place.relative_to(here)) if place.is_relative_to(here) else str(place)

@@ -1,0 +1,266 @@
+"""The dashboard's web application: addresses, who may see them, and the answers. Nothing that is asked by GET is written.
+
+app = make_app(opened(["examples/flights"], []), Access(port=8765))
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from starlette.exceptions import HTTPException
+
+from flows.dashboard import changes
+from flows.dashboard.layout import Page, address, render, script, style_sheet, tag_of
+from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.pages.disk_page import DiskUsage, disk_page
+from flows.dashboard.pages.model_page import model_page
+from flows.dashboard.pages.run_page import run_page
+from flows.dashboard.pages.runs_page import runs_page
+from flows.dashboard.pages.spans_page import spans_page
+from flows.dashboard.pages.store_page import store_page, stores_page
+from flows.dashboard.pages.time_charts import DRAWING
+from flows.dashboard.pages.version_page import version_page
+from flows.dashboard.request_checks import FORM_BYTES, REPORT_POLICY, Access, Guard
+from flows.report.headline import Headline
+from flows.report.material import Material
+from flows.report.page import page as drawn_report
+from flows.report.page import path_of
+from headway.errors import HeadwayError
+from headway.redaction import redact
+
+Note = Callable[[str], None]
+
+
+class _SignIn(Exception):
+    """The asker has no session."""
+
+
+class _NotThere(Exception):
+    """There is no such page."""
+
+
+def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = print) -> FastAPI:
+    """The application.
+
+    Args:
+        note: hears what the terminal should show: changes, and errors of ours.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(Guard)
+    names = {slug: opened.store.name for slug, opened in stores.items()}
+    usages = {slug: DiskUsage(opened.store) for slug, opened in stores.items()}
+
+    def signed_in(request: Request) -> None:
+        if not access.is_session(request.headers):
+            raise _SignIn
+
+    def at(store: str) -> OpenedStore:
+        if store not in stores:
+            raise _NotThere
+        return stores[store]
+
+    def answered(request: Request, page: Page | None) -> Response:
+        if page is None:
+            raise _NotThere
+        html = render(page, names)
+        tag = tag_of(html)
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return HTMLResponse(html, page.status, headers={"ETag": tag})
+
+    inside = [Depends(signed_in)]
+
+    # --- outside: what is the same for everybody, and the door
+
+    @app.get("/static/dashboard.css")
+    def css() -> Response:
+        return Response(style_sheet(), media_type="text/css")
+
+    @app.get("/static/live.js")
+    def live() -> Response:
+        return Response(script(), media_type="text/javascript")
+
+    def entered(to: str) -> Response:
+        answer = RedirectResponse(to, 303)
+        answer.set_cookie(access.cookie, access.session, httponly=True, samesite="strict", path="/")
+        return answer
+
+    @app.get("/")
+    def first(request: Request, token: str = "") -> Response:
+        if token and access.signs_in(token):
+            answer = entered("/")
+            if request.headers.get("sec-fetch-site") == "cross-site":
+                # of a link in another page: a redirect would still be that page's, and come without the cookie
+                answer.status_code = 200
+                del answer.headers["location"]
+                answer.headers["refresh"] = "0; url=/"
+            return answer
+        signed_in(request)
+        if len(stores) == 1:
+            return answered(request, store_page(next(iter(stores.values()))))
+        return answered(request, stores_page(stores))
+
+    @app.post("/sign-in")
+    def sign_in(form: Mapping[str, str] = Depends(_form)) -> Response:
+        if access.signs_in(form.get("token", "").strip()):
+            return entered("/")
+        return HTMLResponse(render(_sign_in_page(wrong=True), {}), 401)
+
+    # --- inside
+
+    @app.get("/stores/{store}", dependencies=inside)
+    def of_store(request: Request, store: str) -> Response:
+        return answered(request, store_page(at(store)))
+
+    @app.get("/stores/{store}/runs", dependencies=inside)
+    def of_runs(request: Request, store: str, page: int = 1, pipeline: str = "", state: str = "") -> Response:
+        return answered(request, runs_page(at(store), page=page, pipeline=pipeline, state=state))
+
+    @app.get("/stores/{store}/runs/{run}", dependencies=inside)
+    def of_run(request: Request, store: str, run: str) -> Response:
+        return answered(request, run_page(at(store), run))
+
+    @app.get("/stores/{store}/runs/{run}/log", dependencies=inside)
+    def of_log(store: str, run: str) -> Response:
+        opened = at(store)
+        if opened.index.record(run) is None or (text := opened.log(run)) is None:
+            raise _NotThere
+        return PlainTextResponse(redact(text))
+
+    @app.get("/stores/{store}/runs/{run}/report", dependencies=inside)
+    def of_report(store: str, run: str) -> Response:
+        html = _report(at(store), run)
+        return HTMLResponse(html, headers={"Content-Security-Policy": REPORT_POLICY})
+
+    @app.get("/stores/{store}/spans", dependencies=inside)
+    def of_spans(request: Request, store: str, page: int = 1, pipeline: str = "") -> Response:
+        return answered(request, spans_page(at(store), page=page, pipeline=pipeline))
+
+    @app.get("/stores/{store}/disk", dependencies=inside)
+    def of_disk(request: Request, store: str) -> Response:
+        return answered(request, disk_page(at(store), usages[store]))
+
+    @app.get("/stores/{store}/models/{model}", dependencies=inside)
+    def of_model(
+        request: Request, store: str, model: str, page: int = 1, history: int = 1, changed: int = 0
+    ) -> Response:
+        shown = model_page(at(store), model, page=page, history_page=history, changed=changed)
+        return answered(request, shown)
+
+    @app.get("/stores/{store}/models/{model}/versions/{number}", dependencies=inside)
+    def of_version(request: Request, store: str, model: str, number: int) -> Response:
+        return answered(request, version_page(at(store), model, number))
+
+    @app.get("/stores/{store}/models/{model}/versions/{number}/promote", dependencies=inside)
+    def ask_promote(request: Request, store: str, model: str, number: int) -> Response:
+        return answered(request, changes.confirm_promotion(at(store), model, number, access))
+
+    @app.get("/stores/{store}/models/{model}/rollback", dependencies=inside)
+    def ask_rollback(request: Request, store: str, model: str) -> Response:
+        return answered(request, changes.confirm_rollback(at(store), model, access))
+
+    def change(store: str, model: str, kind: str, form: Mapping[str, str]) -> Response:
+        opened = at(store)
+        try:
+            event = changes.changed(opened, model, kind, form, access, note)
+        except HeadwayError as error:
+            return HTMLResponse(render(changes.refused(opened, model, error), names), 409)
+        if event is None:
+            raise _NotThere
+        note(f"{kind}: version {event.version} is the champion of {model} now ({event.reason})")
+        return RedirectResponse(address(store, "models", model, changed=event.version), 303)
+
+    @app.post("/stores/{store}/models/{model}/versions/{number}/promote", dependencies=inside)
+    def do_promote(store: str, model: str, number: int, form: Mapping[str, str] = Depends(_form)) -> Response:
+        return change(store, model, changes.PROMOTE, {**form, "version": str(number)})
+
+    @app.post("/stores/{store}/models/{model}/rollback", dependencies=inside)
+    def do_rollback(store: str, model: str, form: Mapping[str, str] = Depends(_form)) -> Response:
+        return change(store, model, changes.ROLLBACK, form)
+
+    # --- what goes wrong
+
+    def shown_names(request: Request) -> dict[str, str]:
+        return names if access.is_session(request.headers) else {}
+
+    @app.exception_handler(_SignIn)
+    def to_sign_in(request: Request, error: Exception) -> Response:
+        return HTMLResponse(render(_sign_in_page(), {}), 401)
+
+    @app.exception_handler(HeadwayError)
+    def known(request: Request, error: Exception) -> Response:
+        page = _problem_page("It cannot be shown", str(error), 409)
+        return HTMLResponse(render(page, shown_names(request)), page.status)
+
+    @app.exception_handler(_NotThere)
+    @app.exception_handler(RequestValidationError)
+    def not_there(request: Request, error: Exception) -> Response:
+        page = _problem_page("There is no such page", "The store has nothing of this name, or no longer.", 404)
+        return HTMLResponse(render(page, shown_names(request)), page.status)
+
+    @app.exception_handler(HTTPException)
+    def refused(request: Request, error: HTTPException) -> Response:
+        status = error.status_code
+        title = "There is no such page" if status == 404 else "This cannot be done"
+        page = _problem_page(title, str(error.detail), status)
+        return HTMLResponse(render(page, shown_names(request)), status)
+
+    @app.exception_handler(OSError)
+    def unread(request: Request, error: OSError) -> Response:
+        page = _problem_page("A file of the store cannot be read", f"{error.filename}: {error.strerror}", 500)
+        return HTMLResponse(render(page, shown_names(request)), page.status)
+
+    @app.middleware("http")
+    async def whole(request: Request, call_next: Any) -> Response:
+        """A bug of ours is said on the terminal; its page says no more than that."""
+        try:
+            return await call_next(request)
+        except Exception as error:
+            note(redact("".join(traceback.format_exception(error))))
+            page = _problem_page("A bug in Headway", f"{type(error).__name__}; the terminal has the rest.", 500)
+            return HTMLResponse(render(page, shown_names(request)), page.status)
+
+    return app
+
+
+async def _form(request: Request) -> Mapping[str, str]:
+    """The fields of a form, the last of each name."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "a form was expected")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > FORM_BYTES:
+            raise HTTPException(413, "this form is too large")
+    return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+
+
+def _report(opened: OpenedStore, run: str) -> str:
+    """The report of a run: the one that it wrote, else drawn for this answer."""
+    record = opened.index.record(run)
+    if record is None:
+        raise _NotThere
+    path = path_of(opened.store, run)
+    if record["state"] != "running" and path.name in opened.store.children(path.parent):
+        if opened.leads_out(path):
+            raise _NotThere
+        return opened.store.read(path).decode("utf-8", "replace")
+    with DRAWING:
+        return drawn_report(Material(opened.store, record))
+
+
+def _problem_page(title: str, error: str, status: int) -> Page:
+    return Page(title, title, headline=Headline("", "bad", title, error=error), every=0, status=status)
+
+
+def _sign_in_page(*, wrong: bool = False) -> Page:
+    message = "This is not the token that headway ui printed." if wrong else ""
+    return Page(
+        "Sign in", "Open the address that headway ui printed", tab="sign in", message=message, every=0, status=401
+    )
