@@ -66,6 +66,8 @@ def server_settings(auth: str, address: str, port: int, environ: Mapping[str, st
     return {
         SERVER: auth,
         "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+        # an hour is the default: a worker whose clock is an hour ahead would take every token for expired
+        "PREFECT_SERVER_API_CSRF_TOKEN_EXPIRATION": "P1D",
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": environ.get("PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS") or own,
         # leases of concurrency slots in memory would be lost in a restart of the server
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": environ.get("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -86,7 +87,7 @@ def flow_body(
     name = Path(pipeline).stem
     try:
         with stop_on_signals(stops.stop), stops.polling():
-            loaded = read_pipeline(Path(pipeline), set)
+            loaded = _read(Path(pipeline), set)
             name = loaded.pipeline.name
             with contextlib.suppress(HeadwayError):  # the work says it
                 name = f"{name} {about(loaded)}".strip()
@@ -111,6 +112,24 @@ def flow_body(
     _rename(f"{name}: {ending.word}")
     get_run_logger().info("%s", message)
     return Completed(message=message)
+
+
+def _read(pipeline: Path, set: Settings) -> LoadedPipeline:
+    """Read the deployment's pipeline.
+
+    Raises:
+        ConfigError: as `read_pipeline`; one that is gone says what to do about the deployment.
+    """
+    try:
+        return read_pipeline(pipeline, set)
+    except ConfigError as error:
+        if pipeline.exists() and (pipeline.is_file() or (pipeline / "pipeline.yaml").exists()):
+            raise
+        fix = (
+            f"put it back, or let {socket.gethostname()} see it there; where it has moved, 'headway deploy' of its new "
+            "folder; 'headway undeploy' where it is not wanted any more"
+        )
+        raise ConfigError(error.problem, where=error.where, fix=fix) from None
 
 
 def start_retrain(pipeline: str, key: str, parameters: Mapping[str, Any]) -> str:

@@ -17,6 +17,8 @@ import datetime
 import email.utils
 import itertools
 import os
+import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -36,7 +38,7 @@ from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 from flows.orchestration.deploying.connection import connected, version_problem
 from flows.orchestration.deployments import create_queues, workers
 from flows.orchestration.processes import PIPELINES_VARIABLE
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted, duration
 from headway.redaction import protect
 from headway.storage.clock import Offset
@@ -111,6 +113,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             # Prefect's worker would neither start the run nor end it; in a folder of its own the flow says what is gone
             _say(f"the working directory of {flow_run.name} is gone: {configuration.working_dir}")
             configuration.working_dir = None
+        check_program(configuration.command, {**os.environ, **(configuration.env or {})})
 
         class Noting:
             def started(_, pid: int = 0) -> None:
@@ -165,6 +168,21 @@ async def serve(worker: Worker, grace: float) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await serving
     _say("stopped")
+
+
+def check_program(command: str | None, environ: Mapping[str, str | None]) -> None:
+    """Check that the program of a flow run's command is on this machine: Prefect would say "unhandled errors in a TaskGroup".
+
+    Raises:
+        ConfigError: it is not.
+    """
+    program = next(iter(shlex.split(command or "")), None)
+    if program is not None and shutil.which(program, path=environ.get("PATH")) is None:
+        raise ConfigError(
+            f"there is no program {program!r} on {socket.gethostname()}, which this worker is on",
+            where="the deployment's job variable `command`",
+            fix="put the environment that has Headway first on the worker's PATH and start it again; or headway deploy",
+        )
 
 
 def server_time(url: str) -> float:

@@ -42,7 +42,7 @@ evaluation: {{slices: []}}
 gate: {{baseline: false, tolerance: {{auc: 0.5, loss: 0.9}}}}
 store: store
 """
-PACE = '''"""A loss that counts its steps, and waits at each while a file named `slow` is here."""
+PACE = '''"""A loss that counts its steps, and waits at each as many seconds as a file named `slow` says."""
 
 import time
 from pathlib import Path
@@ -56,8 +56,10 @@ HERE = Path(__file__).parent
 def _step():
     with (HERE / "steps").open("ab") as out:
         out.write(b".")
-    if (HERE / "slow").exists():
-        time.sleep(0.15)
+    try:
+        time.sleep(float((HERE / "slow").read_text()))
+    except (FileNotFoundError, ValueError):
+        pass
     return np.float32(0)
 
 
@@ -107,9 +109,9 @@ class TinyPipeline:
         land(self.folder / "data", month)
         return month
 
-    def slow(self) -> None:
-        """Make each training step take 0.15 s."""
-        (self.folder / "slow").touch()
+    def slow(self, seconds: float = 0.15) -> None:
+        """Make each training step take so long."""
+        (self.folder / "slow").write_text(str(seconds))
 
     def fast(self) -> None:
         """Let training run at its own speed."""

@@ -205,7 +205,8 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     gone = client.create_flow_run_from_deployment(names["retrain"].id).id
     _until(lambda: client.read_flow_run(gone).state.is_final())
     assert client.read_flow_run(gone).name == "churn: failed"
-    assert "no such file" in client.read_flow_run(gone).state.message
+    message = client.read_flow_run(gone).state.message
+    assert "no such file" in message and "'headway deploy' of its new folder" in message
     _until(lambda: any("no such file" in text for text in TOLD), 60)
 
     assert "removed deployment retrain/churn" in typed("undeploy", "churn", check=0).stdout

@@ -11,7 +11,8 @@ import pytest
 from prefect.utilities.services import critical_service_loop
 from prefect.workers.process import ProcessWorker
 
-from flows.orchestration.worker import Worker, server_time
+from flows.orchestration.worker import Worker, check_program, server_time
+from headway.errors import ConfigError
 from headway.storage.clock import Offset
 
 
@@ -35,6 +36,19 @@ def test_runs_are_asked_for_by_the_servers_clock(monkeypatch, capsys, hours, sai
     assert (asked[0]["work_pool_name"], asked[0]["work_queue_names"]) == ("headway", ["gpu"])
     lines = capsys.readouterr().out.splitlines()
     assert lines == ([] if said is None else [f"headway worker: this machine's clock is {said} the server's"])
+
+
+def test_a_command_whose_program_is_gone_is_named(tmp_path):
+    program = tmp_path / "python"
+    program.touch(mode=0o755)
+    environ = {"PATH": str(tmp_path)}
+    for command in (None, "", f"{program} -m x", "python -P -m flows.launcher prefect.engine"):
+        check_program(command, environ)
+    program.unlink()
+    for command in (f"{program} -m x", "python -P -m flows.launcher prefect.engine"):
+        with pytest.raises(ConfigError, match=r"there is no program .*python") as error:
+            check_program(command, environ)
+        assert "headway deploy" in error.value.fix
 
 
 def test_a_server_says_its_time_and_one_that_is_away_does_not():

@@ -1,0 +1,98 @@
+"""The alarms `late` and `held`, from a real server through a notification block to who listens."""
+
+import json
+import os
+import signal
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.chaos.host import until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
+LATE_SECONDS = 10
+"""The automation's own are a minute at least."""
+
+
+@pytest.fixture
+def told(host, monkeypatch, tmp_path):
+    """What the notification block custom-webhook/chaos tells: a list that grows."""
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+    heard = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_POST(self):
+            heard.append(json.loads(self.rfile.read(int(self.headers["content-length"])))["text"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    env = host.env
+    settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: env["PREFECT_API_AUTH_STRING"]}
+    with temporary_settings(settings):
+        block = CustomWebhookNotificationBlock(
+            name="chaos", url=f"http://127.0.0.1:{listener.server_port}/", json_data={"text": "{{subject}}: {{body}}"}
+        )
+        block.save("chaos", overwrite=True)
+    yield heard
+    listener.shutdown()
+    listener.server_close()
+
+
+def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_held(host, told, deployed, row):
+    extra = "alarms: {notify: custom-webhook/chaos, when: [late, held], late_minutes: 1}\n"
+    pipeline = deployed("alarmed", extra)
+    file = pipeline.folder / "pipeline.yaml"
+    file.write_text(file.read_text().replace("gate: {", "gate: {hold: true, "))
+    pipeline.fast()
+    (late,) = host.ask("/automations/filter", {"automations": {"name": {"any_": ["headway alarmed: late"]}}})
+    assert late["trigger"]["within"] == 60.0
+    fields = (
+        "name",
+        "description",
+        "enabled",
+        "tags",
+        "trigger",
+        "actions",
+        "actions_on_trigger",
+        "actions_on_resolve",
+    )
+    body = {field: late[field] for field in fields} | {"trigger": late["trigger"] | {"within": LATE_SECONDS}}
+    host.ask(f"/automations/{late['id']}", body, method="PUT")
+
+    worker = host.pid("worker")
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        run = host.start("retrain/alarmed")
+        until(lambda: told, 90, lambda: host.flow_run(run)["state"])
+        seconds = time.monotonic() - began
+        assert len(told) == 1 and told[0].startswith("headway: alarmed late: retrain "), told
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    row(
+        "no worker takes the run (alarm late)",
+        "Late, and who is to be told is",
+        seconds,
+        "nothing: it runs once a worker is there",
+    )
+
+    ended = host.ended(run, 180)
+    assert ended["name"].endswith(": held"), ended["state"]
+    assert pipeline.champion() is None
+    until(lambda: len(told) > 1, 60, lambda: told)
+    assert told[1].startswith("headway: alarmed held: alarmed 2024-01 to 2024-02: "), told
+    version = [found.number for found in pipeline.registry().versions()]
+    time.sleep(1.0)
+    assert len(told) == 2, "each is told once"
+    host.headway("promote", pipeline.folder)
+    assert pipeline.champion() == 1 and version in ([], [1])
+    pipeline.check(host)
