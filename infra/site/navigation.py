@@ -34,17 +34,16 @@ def home(source: Path) -> str:
 def groups(text: str, source: Path) -> dict[str, list[str]]:
     """{group: its pages as "title <file from the root>"}, those that no group names under More."""
     parts = HEADING.split(text)
-    found = {
-        name: list(
-            dict.fromkeys(
-                f"{m[2]} <{os.path.normpath(Path('docs') / m[3].partition('#')[0])}>"
-                for m in LINK.finditer(part)
-                if not m[1] and m[3].partition("#")[0].endswith(PAGES) and "://" not in m[3]
-            )
-        )
-        for name, part in zip(parts[1::2], parts[2::2], strict=True)
-    }
-    named = {page.rpartition("<")[2].rstrip(">") for pages in found.values() for page in pages}
+    found: dict[str, list[str]] = {}
+    named: set[str] = set()
+    for group, part in zip(parts[1::2], parts[2::2], strict=True):
+        found[group] = []
+        for link in LINK.finditer(part):
+            page = os.path.normpath(Path("docs") / link[3].partition("#")[0])
+            if link[1] or "://" in link[3] or not page.endswith(PAGES) or page in named:
+                continue  # a picture, another site, or a page that stands in the navigation already
+            named.add(page)
+            found[group].append(f"{link[2]} <{page}>")
     others = {str(p.relative_to(source)) for p in source.rglob("*") if p.suffix in PAGES and p.name != "index.md"}
     return {name: pages for name, pages in [*found.items(), ("More", sorted(others - named))] if pages}
 

@@ -68,3 +68,13 @@ def anchors(page):
         count = seen[slug] = seen.get(slug, -1) + 1
         found.add(f"{slug}-{count}" if count else slug)
     return found
+
+
+def indented(page):
+    """The first lines of blocks that are indented by four spaces instead of fenced, outside of lists."""
+    lines = FENCE.sub("", page.read_text(encoding="utf-8")).splitlines()
+    found = []
+    for above, line in zip(["", *lines], lines, strict=False):
+        if line.startswith("    ") and line.strip() and (not above.strip() or above.startswith("#")):
+            found.append(line)
+    return found
