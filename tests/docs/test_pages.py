@@ -53,7 +53,7 @@ FOLDERS = {
     "docs/predict.md": "examples/flights",
 }
 """Where a reader of the page stands; of other pages it is the clone."""
-COMING = {"docs/dashboard.md", "docs/from-tfx.md"}
+COMING = {"docs/dashboard.md"}
 """Pages that docs/index.md does not name yet."""
 DOCUMENTED = [page for page in PAGES if name(page) not in HISTORY | COMING]
 
