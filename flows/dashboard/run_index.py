@@ -119,8 +119,9 @@ class RunIndex:
             self._problems = problems
             known = self._ended | found
             owner = functools.cache(lambda pipeline: self.store.lock(f"run-{pipeline}").owner())
+            clock = functools.cache(self.store.clock)
             return [
-                settled(known[name], owner(known[name]["pipeline"]))
+                settled(known[name], owner(known[name]["pipeline"]), clock())
                 if known[name]["state"] == "running"
                 else known[name]
                 for name in reversed(files)
@@ -145,7 +146,7 @@ class RunIndex:
         if isinstance(record, str):
             return None
         if record["state"] == "running":
-            record = settled(record, self.store.lock(f"run-{record['pipeline']}").owner())
+            record = settled(record, self.store.lock(f"run-{record['pipeline']}").owner(), self.store.clock())
         return record
 
     def _read(self, name: str) -> dict[str, Any] | str:

@@ -10,10 +10,9 @@ import threading
 from collections.abc import Sequence
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from flows.report.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, figure, short
+from flows.report.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, short
 from flows.report.view import Chart
 from headway.messages import number
 
@@ -28,7 +27,7 @@ Points = tuple[tuple[int, float], ...]
 def _drawn(
     places: tuple[str, ...], lines: tuple[Points, ...], level: float | None, y_label: str, label: str, from_zero: bool
 ) -> Markup:
-    def draw(axes: Axes) -> None:
+    def draw(axes: Plot) -> None:
         for (_, colour), points in zip(_COLOURS, lines, strict=False):
             axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=3.5)
         if level is not None:
