@@ -14,6 +14,7 @@ from flows.report.view import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, size
 from headway.registry.gc import collect
+from headway.storage.remote_store import BucketStore
 from headway.storage.store import Store
 
 KEPT_SECONDS = 120.0
@@ -33,14 +34,7 @@ _KINDS = {
 def usage_of(store: Store) -> dict[str, Any]:
     """Bytes and number by kind, and what could be freed. Deletes nothing, and takes no lock."""
     began = time.perf_counter()
-    rows = []
-    for stage in [name for name in store.children(store.stages) if not name.startswith(".")]:
-        outputs = store.children(store.stages / stage)
-        rows.append({"kind": f"stages/{stage}", "count": len(outputs), "bytes": store.size(store.stages / stage)})
-    for name in store.children(store.root):
-        if name != "stages" and not name.startswith("."):
-            folder = store.root / name
-            rows.append({"kind": name, "count": len(store.children(folder)), "bytes": store.size(folder)})
+    rows = _in_bucket(store) if isinstance(store, BucketStore) else _on_disk(store)
     try:
         garbage = collect(store, keep_runs=KEEP_RUNS)
         free: Any = {"count": len(garbage), "bytes": sum(item.bytes for item in garbage)}
@@ -54,6 +48,33 @@ def usage_of(store: Store) -> dict[str, Any]:
         "disk": space and {"free": space.free, "total": space.total},
         "took": time.perf_counter() - began,
     }
+
+
+def _on_disk(store: Store) -> list[dict[str, Any]]:
+    folders = [store.root / name for name in store.children(store.root) if name != "stages"]
+    folders += [store.stages / name for name in store.children(store.stages)]
+    return [
+        {
+            "kind": folder.relative_to(store.root).as_posix(),
+            "count": len(store.children(folder)),
+            "bytes": store.size(folder),
+        }
+        for folder in folders
+        if not folder.name.startswith(".")
+    ]
+
+
+def _in_bucket(store: BucketStore) -> list[dict[str, Any]]:
+    """The same by one listing."""
+    sizes: dict[str, int] = {}
+    items: dict[str, set[str]] = {}
+    for name, found in store.bucket.listing("").items():
+        parts = name.split("/")
+        depth = 2 if parts[0] == "stages" else 1
+        kind = "/".join(parts[:depth])
+        sizes[kind] = sizes.get(kind, 0) + found.bytes
+        items.setdefault(kind, set()).add("/".join(parts[: depth + 1]))
+    return [{"kind": kind, "count": len(items[kind]), "bytes": total} for kind, total in sizes.items()]
 
 
 class DiskUsage:
