@@ -24,7 +24,7 @@ from headway.schema_inference.identifiers import TIMES, words_of
 from headway.schema_inference.split_columns import names_rows
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leakage_hints import constant, duplicates, leakage, strengths
+from headway.validation.leakage_hints import constant, leaks, repeated, strengths
 
 SUSPICIOUS = 0.99
 """What a column alone may reach on the label; `validation.leakage` has the same default."""
@@ -46,6 +46,8 @@ class Choice:
     """What `columns:` has to say of it; None: nothing, auto does the same."""
     warning: bool = False
     """Whether `why` is a doubt that a person should look at."""
+    by_auto: bool = False
+    """Whether a run leaves the column out by itself."""
 
 
 def statistics_of(seen: Seen) -> SplitStatistics:
@@ -67,20 +69,18 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
         label: the columns that the label is made of.
     """
     columns = [column for column in seen.schema.columns if column.name not in label and column.name != LABEL]
-    out = _left_out(seen, statistics, columns)
+    by_auto, numbered = _left_out(seen, statistics, columns)
+    out = by_auto | numbered
     names = [column.name for column in columns if column.name not in out]
-    for anomaly in duplicates(statistics, names):
-        out.setdefault(anomaly.column or "", "repeats " + anomaly.message.split(" repeats ", 1)[1].split(":")[0])
+    for name, first in repeated(statistics, names).items():
+        out.setdefault(name, f"repeats column {first!r}")
     names = [name for name in names if name not in out]
     doubts = dict[str, str]()
-    for anomaly in leakage(statistics, strengths(statistics, names, facts.kind), facts.kind, SUSPICIOUS):
-        if anomaly.column is None:
-            continue
-        how = anomaly.message.split(" alone ", 1)[1].split(" (in ")[0]
-        if anomaly.severity == "error":
-            out[anomaly.column] = f"almost a copy of the label: it alone {how}"
+    for leak in leaks(statistics, strengths(statistics, names, facts.kind), facts.kind, SUSPICIOUS):
+        if leak.copy:
+            out[leak.column] = f"almost a copy of the label: it alone {leak.how}"
         else:
-            doubts[anomaly.column] = f"alone {how}: is it known when a prediction is needed? If not: ignore"
+            doubts[leak.column] = f"alone {leak.how}: is it known when a prediction is needed? If not: ignore"
     if seen.rows.num_rows < 200 and facts.kind != "regression":  # too few for strengths to say
         for name in names:
             if name not in out and _renames(seen.values(name), seen.label):
@@ -91,7 +91,7 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
         if name in label:
             choices.append(Choice(name, _type(column), "label", "the label is made of it"))
         elif name in out:
-            choices.append(Choice(name, _type(column), "left out", out[name], "ignore"))
+            choices.append(Choice(name, _type(column), "left out", out[name], "ignore", by_auto=name in by_auto))
         elif name in doubts:
             choices.append(Choice(name, _type(column), "feature", doubts[name], warning=True))
         else:
@@ -99,9 +99,9 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
     return choices
 
 
-def _left_out(seen: Seen, statistics: SplitStatistics, columns: list[Column]) -> dict[str, str]:
-    """Why a column can teach nothing, by its name."""
-    out = dict[str, str]()
+def _left_out(seen: Seen, statistics: SplitStatistics, columns: list[Column]) -> tuple[dict[str, str], dict[str, str]]:
+    """Why a column can teach nothing, by its name: (those that a run leaves out by itself, row numbers)."""
+    out, numbered = dict[str, str](), dict[str, str]()
     for column in columns:
         name = column.name
         if name not in statistics.columns:
@@ -112,8 +112,8 @@ def _left_out(seen: Seen, statistics: SplitStatistics, columns: list[Column]) ->
         elif _names_rows(column, own) and not _words(column, seen) and not _size(column, seen):
             out[name] = f"identifier: {own.distinct:,} different values in {counted(own.present, 'row')}"
         elif _counts_up(column, seen):
-            out[name] = "row number: it only rises or falls"
-    return out
+            numbered[name] = "row number: it only rises or falls"
+    return out, numbered
 
 
 def _names_rows(column: Column, own: ColumnStatistics) -> bool:

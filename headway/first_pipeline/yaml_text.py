@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.draft import Draft
 from headway.messages import counted
 
@@ -127,8 +126,8 @@ def _columns(draft: Draft) -> list[str]:
     if draft.only:
         only = draft.columns.items()
         return ["columns:", *(_commented(f"  {scalar(name)}: {flow(of)}", by_name[name].why) for name, of in only)]
-    said = {name: config for name, config in draft.columns.items() if not _auto_leaves_out(by_name[name])}
-    left = [choice for choice in draft.choices if _auto_leaves_out(choice)]
+    said = {name: config for name, config in draft.columns.items() if not by_name[name].by_auto}
+    left = [choice for choice in draft.choices if choice.by_auto]
     lines = []
     for choice in left[:_NAMED]:
         lines.append(_comment(f"{_named(choice.column)}: {choice.why}; auto leaves it out"))
@@ -145,11 +144,6 @@ def _columns(draft: Draft) -> list[str]:
     ]
     lines += [_commented(f"  {scalar(name)}: {flow(config)}", by_name[name].why) for name, config in said.items()]
     return lines
-
-
-def _auto_leaves_out(choice: Choice) -> bool:
-    """Whether a run leaves the column out by itself."""
-    return choice.use == "left out" and choice.why.startswith(("constant", "identifier", "holds nothing"))
 
 
 def _named(name: str) -> str:

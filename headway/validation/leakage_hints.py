@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,22 @@ def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
 
 
 def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anomaly]:
-    """Report columns that repeat an earlier one: equal statistics over all rows, and equal values in each sampled row."""
-    rows = train.sample.table()
+    """Report columns that repeat an earlier one."""
+    found = repeated(train, names)
+    rows = len(train.sample.table() or ()) if found else 0
+    for name, first in found.items():
+        message = f"column {name!r} repeats column {first!r}: the same values in each of {rows:,} sampled "
+        message += f"train rows, and the same figures over all {train.rows:,}"
+        fix = f"leave one of them out: {column_yaml(name, 'ignore')}"
+        yield finding("warning", "duplicate", "train", message, fix, column=name)
+
+
+def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
+    """Each column that repeats an earlier one, and that one: equal statistics over all rows, and equal values in each
+    sampled row."""
+    rows, found = train.sample.table(), dict[str, str]()
     if rows is None:
-        return
+        return found
     first: dict[Any, str] = {}
     places = _places(rows, names)
     for name, column in train.columns.items():
@@ -54,13 +67,11 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
         figures = column.to_json() | {"name": ""}
         values = _bits(rows.column(places[name]))
         same = (json.dumps(figures, sort_keys=True), column.distinct, values)
-        if same not in first:
+        if same in first:
+            found[name] = first[same]
+        else:
             first[same] = name
-            continue
-        message = f"column {name!r} repeats column {first[same]!r}: the same values in each of {len(rows):,} sampled "
-        message += f"train rows, and the same figures over all {train.rows:,}"
-        fix = f"leave one of them out: {column_yaml(name, 'ignore')}"
-        yield finding("warning", "duplicate", "train", message, fix, column=name)
+    return found
 
 
 def _places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
@@ -122,7 +133,30 @@ def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound
             fix = "widen the window, or check that every column is available at prediction time"
             yield finding("info", "leakage", "train", message, fix)
         return
-    for name, score in alone.items():
+    for leak in leaks(train, alone, task, bound):
+        message = f"column {leak.column!r} alone {leak.how} (in {len(rows):,} sampled train rows)"
+        message += ", almost as a copy of it would: " if leak.copy else ": "
+        message += "is it available at prediction time?"
+        fix = f"leave it out: {column_yaml(leak.column, 'ignore')}; if it is: "
+        fix += f"validation.columns.{leak.column}.severity: {{leakage: ignore}}"
+        yield finding("error" if leak.copy else "warning", "leakage", "train", message, fix, column=leak.column)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A column that alone predicts the label too well."""
+
+    column: str
+    how: str
+    """A verb and what follows it: ranks the label with an AUC of 0.9996."""
+    copy: bool
+    """Whether it is almost a copy of the label."""
+
+
+def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Leak]:
+    """The columns whose strength reaches `bound`."""
+    rows = _rows(train, task)
+    for name, score in alone.items() if rows is not None else ():
         if score < bound:
             continue
         how = {
@@ -130,15 +164,9 @@ def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound
             "multiclass": f"predicts the label with {score:.2%} fewer mistakes than guessing the commonest class",
             "regression": f"explains {score:.2%} of the variance of the label's rank",
         }[task]
-        copy = score >= _COPY[task] and (
-            task == "regression" or _one_value_a_class(rows.column(name), rows.column(LABEL))
-        )
-        message = f"column {name!r} alone {how} (in {len(rows):,} sampled train rows)"
-        message += ", almost as a copy of it would: " if copy else ": "
-        message += "is it available at prediction time?"
-        fix = f"leave it out: {column_yaml(name, 'ignore')}; if it is: "
-        fix += f"validation.columns.{name}.severity: {{leakage: ignore}}"
-        yield finding("error" if copy else "warning", "leakage", "train", message, fix, column=name)
+        assert rows is not None
+        only = task == "regression" or _one_value_a_class(rows.column(name), rows.column(LABEL))
+        yield Leak(name, how, copy=score >= _COPY[task] and only)
 
 
 def _one_value_a_class(values: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
