@@ -206,9 +206,13 @@ def _tables(output: Output) -> list[str]:
     ]
 
 
+_TABLE = 40
+"""Columns that the summary of a run shows; of more, those that were left out."""
+
+
 def summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
     """A finished run for a terminal."""
-    from flows.dag.column_table import about_column, table_text
+    from flows.dag.column_table import LEFT_OUT, about_column, table_text
     from flows.progress.summary import summary
 
     places: list[tuple[str, object]] = []
@@ -224,7 +228,10 @@ def summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
     if not table:
         return text
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    return f"{table_text(table, width)}\n  (headway schema --columns shows this again)\n\n{text}"
+    shown = table if len(table) <= _TABLE else [row for row in table if row["transform"] == LEFT_OUT][:_TABLE]
+    more = f"  and {counted(len(table) - len(shown), 'more column')}; " if len(shown) < len(table) else "  ("
+    again = "headway schema --columns shows " + ("all of them\n" if len(shown) < len(table) else "this again)\n")
+    return f"{table_text(shown, width) if shown else ''}\n{more}{again}\n{text}"
 
 
 def verdict_lines(record: dict[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ class ModelConfig(Grown):
             "soft_clip",
             "l2",
             "linear_l2",
+            "linear_l1",
             "most_ids",
             "bins",
             "members",
@@ -67,6 +68,9 @@ class ModelConfig(Grown):
     )
     l2: Penalty = Field(default=0.0, description="added to the loss: l2 / 2 * the squared weights of the hidden layers")
     linear_l2: Penalty = Field(default=0.0, description="the same for the weights of the linear part")
+    linear_l1: Penalty = Field(
+        default=0.0, description="times the absolute weights of the linear part's numbers: the least useful become 0"
+    )
     most_ids: int | None = Field(
         default=None,
         ge=1,
@@ -122,7 +126,7 @@ class ModelConfig(Grown):
         if self.name == "two_towers":
             if not self.item:
                 raise ValueError("item: two_towers needs the columns of the item, such as item: [movie_id, genres]")
-            for field in ("linear", "soft_clip", "most_ids", "bins", "dropout"):
+            for field in ("linear", "linear_l1", "soft_clip", "most_ids", "bins", "dropout"):
                 if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: two_towers does not have it")
         if self.name == "tabm" and not self.hidden:

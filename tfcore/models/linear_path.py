@@ -26,11 +26,14 @@ def linear_parts(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
     speed = linear_speed(config, layout)
     # the penalty is that of the weight as it counts
     penalty = l2(config.linear_l2 * speed**2)
+    sparse = penalty
+    if config.linear_l1:
+        sparse = keras.regularizers.L1L2(config.linear_l1 * speed, config.linear_l2 * speed**2 / 2)
     parts = []
     if layout.numeric:
         parts.append(
             keras.layers.Dense(
-                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=penalty, name="wide_numeric"
+                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=sparse, name="wide_numeric"
             )(inputs["numeric"])
         )
     sizes = [entry.size for entry in layout.categorical]

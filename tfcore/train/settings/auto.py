@@ -10,6 +10,7 @@ has the default of its config. The values follow from measurements: bench/models
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 from pydantic import Field
@@ -38,6 +39,12 @@ ENSEMBLE_HIDDEN = (64, 64)
 SOFT_CLIP = 4.0
 ROWS_PER_ID, LEAST_IDS = 20, 50
 """Hidden layers learn columns of fewer rows per id by heart; the linear path shrinks each id by its penalty."""
+WIDE = 0.5
+"""Inputs per train row from which on most of them can only be noise to so few rows: a sparse linear model is what they tell."""
+LEAST_WIDE = 200
+SPARSE, WIDE_L2 = 0.5, 0.1
+"""The L1 penalty of a wide table, as a share of 0.5 * sqrt(2 ln(inputs) / rows), below which no weight of pure noise is 0 (the
+universal threshold of the lasso, for a logistic loss); and the L2 penalty that keeps its hidden layers still."""
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
@@ -121,6 +128,9 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
     chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
+    if facts.width > WIDE * rows and facts.width > LEAST_WIDE:
+        chosen["linear_l1"] = _rounded(SPARSE * 0.5 * math.sqrt(2 * math.log(facts.width) / rows))
+        chosen["l2"] = max(chosen["l2"], WIDE_L2)
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
 
 
@@ -164,5 +174,6 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
         if model.linear:
             parts.append("a linear path")
         if model.l2 or model.linear_l2:
-            parts.append(f"l2 {model.l2:g} (linear path {model.linear_l2:g})")
+            sparse = f", l1 {model.linear_l1:g}" if model.linear_l1 else ""
+            parts.append(f"l2 {model.l2:g} (linear path {model.linear_l2:g}{sparse})")
     return "; ".join(parts)

@@ -44,6 +44,18 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert "a linear path" in described(training, model) and "no holdout" in described(training, model)
 
 
+def test_a_table_with_more_inputs_than_half_its_rows_has_a_sparse_linear_model():
+    wide = Facts(rows=1600, width=2000, task="binary")
+    training, model = resolve(TrainingConfig(), ModelConfig(), wide)
+    assert 0.02 < model.linear_l1 < 0.03 and model.l2 == 0.1 and f"l1 {model.linear_l1:g}" in described(training, model)
+    _, given = resolve(TrainingConfig(), ModelConfig(linear_l1=0.0), wide)
+    assert given.linear_l1 == 0.0
+    for rows, width in ((1600, 700), (150, 180)):
+        assert (
+            resolve(TrainingConfig(), ModelConfig(), Facts(rows=rows, width=width, task="binary"))[1].linear_l1 == 0.0
+        )
+
+
 def test_tabm_has_smaller_hidden_layers_and_keeps_its_name():
     _, model = resolved(5000, model={"name": "tabm"})
     assert (model.name, model.hidden, model.quantile_bins) == ("tabm", (64, 64), 16)

@@ -1,0 +1,16 @@
+"""The summary of a run of a wide table."""
+
+from types import SimpleNamespace
+
+from flows.cli import commands
+
+
+def test_of_a_wide_table_only_the_columns_left_out_are_printed(monkeypatch):
+    monkeypatch.setattr("flows.progress.summary.summary", lambda record, places, notes: "promoted")
+    rows = [{"column": f"c{i}", "type": "number", "transform": "standardize", "why": "auto"} for i in range(100)]
+    rows[7] = {"column": "same", "type": "number", "transform": "left out", "why": "constant"}
+    record = {"state": "trained", "stages": [], "notes": [], "columns": rows}
+    text = commands.summary_text(record, SimpleNamespace(last=None))
+    assert "same" in text and "c8 " not in text and "and 99 more columns; headway schema --columns shows all" in text
+    text = commands.summary_text(record | {"columns": rows[:3]}, SimpleNamespace(last=None))
+    assert "c2" in text and "(headway schema --columns shows this again)" in text
