@@ -9,15 +9,16 @@ HEADWAY := $(VENV)/bin/headway
 FLIGHTS := examples/flights
 DIGITS := examples/digits
 OWN_STEP := examples/own-step
+MONITORED := examples/predict-and-monitor
 STAMP := $(VENV)/.installed
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo digits own-step quick test chaos soak browser gpu flink check format bench docs dist versions ops up down golden clean
+.PHONY: help setup demo digits own-step predict-and-monitor quick test chaos soak browser gpu flink check format bench docs dist versions ops up down golden clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
 setup: $(STAMP) ## make .venv with the tested versions
 
@@ -39,6 +40,9 @@ digits: $(STAMP) ## scikit-learn's 1,797 images of digits: from PNG files to a p
 own-step: $(STAMP) ## a model with a loss and a training step of its own, on real flights
 	@$(PYTHON) $(OWN_STEP)/prepare.py
 	@$(PYTHON) -P -m flows.cli run $(OWN_STEP)
+
+predict-and-monitor: $(STAMP) ## days of flights land: each is scored, drift and late labels raise alarms, a retrain follows
+	@$(PYTHON) $(MONITORED)/story.py
 
 # Three processes for two cores: tests that wait for servers, processes and locks leave a core free.
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
@@ -107,6 +111,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/width.py
 	$(PYTHON) bench/dashboard.py
+	$(PYTHON) bench/capacity.py
 
 $(STAMP)-docs: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
@@ -137,4 +142,5 @@ down: $(STAMP) ## stop what `make up` started
 	@$(PYTHON) -P -m flows.orchestration.local_server stop
 
 clean: ## remove stores and data that the examples made
-	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store $(DIGITS)/data $(DIGITS)/store $(OWN_STEP)/data $(OWN_STEP)/store .headway
+	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store $(DIGITS)/data $(DIGITS)/store $(OWN_STEP)/data $(OWN_STEP)/store .headway \
+	  $(MONITORED)/incoming $(MONITORED)/labelled $(MONITORED)/scored $(MONITORED)/store

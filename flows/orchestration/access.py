@@ -21,6 +21,7 @@ from headway.errors import ConfigError
 
 CLIENT = "PREFECT_API_AUTH_STRING"
 SERVER = "PREFECT_SERVER_API_AUTH_STRING"
+VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
 NAME = "auth"
 """The file with the password, beside the server's log."""
 
@@ -69,6 +70,8 @@ def server_settings(auth: str, address: str, port: int, environ: Mapping[str, st
         # an hour is the default: a worker whose clock is an hour ahead would take every token for expired
         "PREFECT_SERVER_API_CSRF_TOKEN_EXPIRATION": "P1D",
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": environ.get("PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS") or own,
+        # Prefect deletes old events by itself, and old runs where it is told to: those that ended 90 days ago
+        VACUUM: environ.get(VACUUM) or "events,flow_runs",
         # leases of concurrency slots in memory would be lost in a restart of the server
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": environ.get("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE")
         or "prefect.server.concurrency.lease_storage.filesystem",
