@@ -92,7 +92,7 @@ SECRETS += [BLOCK, HOOK, HEADER, QUERY]
 
 def lines_of(title):
     """The lines of the first block below a heading of the page."""
-    block = PAGE.partition(f"## {title}\n")[2].partition("\n\n    ")[2].partition("\n\n")[0]
+    block = PAGE.partition(f"## {title}\n")[2].partition("```bash\n")[2].partition("\n```")[0]
     assert block, title
     return [line.strip() for line in block.splitlines()]
 
