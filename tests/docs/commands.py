@@ -70,6 +70,8 @@ def skipped(block, command=None):
         if not prefixes or (command is not None and command.startswith(prefixes)):
             return reason
     words = shlex.split(command or "")
+    if any(word.startswith("flows.orchestration.") for word in words):
+        return "a Prefect server"
     return FOREIGN.get(next((Path(word).name for word in words if not re.match(r"[A-Z_]+=|sudo$", word)), ""))
 
 
