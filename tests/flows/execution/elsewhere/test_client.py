@@ -154,6 +154,7 @@ def _checksums(store):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_what_another_worker_makes_has_the_bytes_of_a_run_in_one_process(folders, run, tmp_path):
     flow, elsewhere = folders({}, store=tmp_path / "alone")
     alone, _, _ = run(flow, None)
@@ -179,13 +180,14 @@ def test_what_another_worker_makes_has_the_bytes_of_a_run_in_one_process(folders
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_flow_that_is_stopped_stops_its_worker_which_saves_first(folders, run):
     flow, elsewhere = folders({"train": "gpu"}, training="{steps: 400000, batch_size: 64, checkpoint_every_steps: 64}")
     report = Report()
     store = read_pipeline(flow).open_store()
 
     def stop():
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not [*store.checkpoints.glob("*/*/checkpoint.json")] and time.monotonic() < deadline:
             time.sleep(0.2)
         report.stop.set()
