@@ -15,7 +15,7 @@ from headway.messages import counted
 from tests.chaos.tiny_pipeline import CHECKPOINT_EVERY, STEPS, TinyPipeline, dead
 from tests.chaos.training import Training
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 HITS = {
