@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import sys
+import tempfile
 import threading
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer
 from flows.cli.options import Count, JsonOption
 from flows.config.extras import require
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import listed, now
+from headway.redaction import redact
 
 if TYPE_CHECKING:
     from flows.dashboard.opened_stores import OpenedStore
@@ -59,17 +61,29 @@ def ui(
         access = Access(port=listener.getsockname()[1])
         app = make_app(stores, access, _say)
         url = f"{address(listener)}/?token={access.token}"
-        places = {slug: each.store.name for slug, each in stores.items()}
+        places = {slug: redact(each.store.name, secrets_only=options.json) for slug, each in stores.items()}
         text = f"{listed(list(places.values()))}: open\n  {url}\nCtrl-C ends it; the token is of this process alone"
         listener.listen(BACKLOG)  # from here on a browser may connect
-        answer(options, {"url": url, "stores": places}, text)
-        sys.stdout.flush()
+        # by `answer` the token would be hidden as a secret, which it is for everybody but the reader of this line
+        print(json.dumps({"url": url, "stores": places}, indent=1) if options.json else text, flush=True)
         # while its reader reaches for the browser
         threading.Thread(target=_read_ahead, args=(stores,), name="read-ahead", daemon=True).start()
-        if open:
-            webbrowser.open(url)
-        run(app, listener)
+        with _shown(url) if open else contextlib.nullcontext():
+            run(app, listener)
     return 0
+
+
+@contextlib.contextmanager
+def _shown(url: str) -> Iterator[None]:
+    """Open the browser on a private file that leads to this address: all users of a machine can read command lines."""
+    with tempfile.TemporaryDirectory(prefix="headway-ui-") as folder:  # only its owner may enter it
+        page = Path(folder) / "headway-ui.html"
+        page.write_text(
+            f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Headway</a>\n'
+        )
+        # a browser in the terminal would not return before it was left, and until then nobody would answer it
+        threading.Thread(target=webbrowser.open, args=(page.as_uri(),), name="browser", daemon=True).start()
+        yield
 
 
 def _read_ahead(stores: Mapping[str, OpenedStore]) -> None:
@@ -89,4 +103,4 @@ def _bound(port: int | None) -> socket.socket:
 
 
 def _say(line: str) -> None:
-    print(f"{now()} {line}", file=sys.stderr, flush=True)
+    print(redact(f"{now()} {line}"), file=sys.stderr, flush=True)
