@@ -6,6 +6,7 @@ stores["flights"].store, stores["flights"].pipelines
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,6 @@ def _slugs(stores: Iterable[tuple[Store, dict[str, LoadedPipeline]]]) -> list[st
         name = next(iter(pipelines)) if len(pipelines) == 1 else place.name
         name = place.parent.name or name if name == "store" else name
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "store"
-        number = sum(re.fullmatch(rf"{slug}(-\d+)?", other) is not None for other in slugs)
-        slugs.append(f"{slug}-{number + 1}" if number else slug)
+        numbered = (f"{slug}-{number}" for number in itertools.count(2))
+        slugs.append(next(name for name in itertools.chain([slug], numbered) if name not in slugs))
     return slugs

@@ -13,11 +13,11 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse
 
 HOSTS = ("127.0.0.1", "localhost")
@@ -60,13 +60,9 @@ class Access:
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def is_session(self, headers: Headers) -> bool:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        found = cookies.get(self.cookie)
-        return found is not None and hmac.compare_digest(found.value.encode(), self.session.encode())
+        # http.cookies gives up at the first odd cookie, and other servers of this machine set theirs for the same host
+        found = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        return hmac.compare_digest(found.encode(), self.session.encode())
 
     def form_token(self, *about: object) -> str:
         """The token of a form that changes just this."""

@@ -52,7 +52,6 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
         note: hears what the terminal should show: changes, and errors of ours.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard)
     names = {slug: opened.store.name for slug, opened in stores.items()}
     usages = {slug: DiskUsage(opened.store) for slug, opened in stores.items()}
 
@@ -213,7 +212,8 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
 
     @app.exception_handler(OSError)
     def unread(request: Request, error: OSError) -> Response:
-        page = _problem_page("A file of the store cannot be read", f"{error.filename}: {error.strerror}", 500)
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error) or type(error).__name__
+        page = _problem_page("A file of the store cannot be read", said, 500)
         return HTMLResponse(render(page, shown_names(request)), page.status)
 
     @app.middleware("http")
@@ -226,6 +226,7 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
             page = _problem_page("A bug in Headway", f"{type(error).__name__}; the terminal has the rest.", 500)
             return HTMLResponse(render(page, shown_names(request)), page.status)
 
+    app.add_middleware(Guard)  # the last is the outermost: the page of a bug gets the headers too
     return app
 
 

@@ -231,6 +231,16 @@ def test_several_stores_have_a_page_each_and_names_of_their_own(project, tmp_pat
     assert both.get("/stores/flights-2/models/flights").status_code == 200
 
 
+def test_no_store_hides_another_whose_folder_has_a_numbered_name(tmp_path):
+    folders = [tmp_path / name for name in ("a/x-2", "a/x", "b/x")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    stores = opened([], list(map(str, folders)))
+    assert {slug: each.store.root for slug, each in stores.items()} == dict(
+        zip(("x-2", "x", "x-3"), folders, strict=True)
+    )
+
+
 def test_two_pipelines_of_one_store(project, show):
     (project / "second").mkdir()
     second = PIPELINE.replace("name: flights", "name: delays").replace("store: store", "store: ../store")

@@ -48,6 +48,14 @@ def test_the_token_opens_a_session_that_scripts_and_other_sites_do_not_see(proje
     assert again.status_code == 200 and again.headers["refresh"] == "0; url=/"
 
 
+@pytest.mark.parametrize("other", ['a={"x": 1}', "a=b c", "flag", "name=\u00f6", 'a="x', "a[0]=1"])
+def test_an_odd_cookie_of_another_server_on_this_machine_signs_nobody_out(project, show, other):
+    outside = show([project], signed_in=False)
+    for cookies in (f"{other}; {_cookie(outside)}", f"{_cookie(outside)}; {other}"):
+        assert outside.get("/", headers={"Cookie": cookies.encode("latin-1")}).status_code == 200
+    assert outside.get("/", headers={"Cookie": other.encode("latin-1")}).status_code == 401
+
+
 def test_a_token_can_be_pasted(project, show):
     outside = show([project], signed_in=False)
     headers = {"Origin": BASE}
@@ -163,6 +171,17 @@ def test_every_answer_has_the_headers(client, page):
         and answer.headers["cross-origin-resource-policy"] == "same-origin"
     )
     assert "<script>alert" not in answer.text or answer.headers["content-type"].startswith("text/plain")
+
+
+def test_the_page_of_a_bug_has_the_headers_and_says_nothing_of_it(client, monkeypatch):
+    def broken(*arguments, **settings):
+        raise RuntimeError("arr_delay")
+
+    monkeypatch.setattr("flows.dashboard.web_app.runs_page", broken)
+    answer = client.get("/stores/flights/runs")
+    assert answer.status_code == 500 and "A bug in Headway" in answer.text and "arr_delay" not in answer.text
+    assert answer.headers["content-security-policy"] == POLICY and answer.headers["cache-control"] == "no-store"
+    assert "RuntimeError: arr_delay" in client.said[-1]
 
 
 def test_get_writes_nothing(client, project):
