@@ -12,7 +12,9 @@ from flows.dashboard.monitor_state import checked_spans
 from flows.dashboard.opened_stores import opened
 from flows.dashboard.pages.disk_page import DiskUsage, usage_of
 from flows.dashboard.run_index import RunIndex
+from headway import redaction
 from headway.errors import ConfigError, StoreError
+from headway.redaction import remember
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.flows.dashboard.conftest import PIPELINE, SPANS, add_run, add_version, ingest, name_of, verdict
@@ -229,6 +231,19 @@ def test_several_stores_have_a_page_each_and_names_of_their_own(project, tmp_pat
     both = show([project], [other / "store"])
     assert "2 stores" in both.get("/").text
     assert both.get("/stores/flights-2/models/flights").status_code == 200
+
+
+def test_links_lead_to_what_a_variable_names_and_hold_no_secret(client, store):
+    add_run(store, 20, pipeline="flights-berlin")
+    try:
+        remember("REGION", "flights-berlin")
+        said = client.get("/stores/flights").text
+        assert ">${REGION}</a>" in said and ">flights-berlin" not in said
+        assert 'href="/stores/flights/models/flights-berlin"' in said
+        remember("API_KEY", "flights-berlin")
+        assert "flights-berlin" not in client.get("/stores/flights").text
+    finally:
+        redaction.forget()
 
 
 def test_no_store_hides_another_whose_folder_has_a_numbered_name(tmp_path):
