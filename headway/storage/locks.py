@@ -55,7 +55,7 @@ class Lock:
     ):
         self.path, self._lease, self._facts, self._once = path, lease_seconds, facts or {}, once
         self._token = uuid.uuid4().hex
-        self._since = ""
+        self._since, self._expires = "", 0.0
         self._stop, self._lost = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -115,6 +115,11 @@ class Lock:
 
     def check(self) -> None:
         """Raise Locked when another process took the lock over, as it may when this one paused longer than the lease."""
+        if self._thread is not None and not self._lost.is_set() and self.time() > self._expires:
+            with contextlib.suppress(
+                OSError, StoreError
+            ):  # the next beat of the thread may be a quarter of a lease away
+                self._beat()
         if self._lost.is_set():
             who = describe(self.owner() or {})
             raise Locked(
@@ -151,9 +156,11 @@ class Lock:
             return None
 
     def _write(self) -> None:
-        replace_text(self.path, self._claim_text())
+        expires = self.time() + self._lease
+        replace_text(self.path, self._claim_text(expires=expires))
+        self._expires = expires
 
-    def _claim_text(self, **fields: Any) -> str:
+    def _claim_text(self, *, expires: float, **fields: Any) -> str:
         """The text of the lock's file: the holder, since when, and when the lease expires."""
         facts = {
             "token": self._token,
@@ -162,18 +169,25 @@ class Lock:
             "process_started": started(os.getpid()),
             "since": self._since,
             "renewed": now(),
-            "expires": self.time() + self._lease,
+            "expires": expires,
         }
         return json.dumps(self._facts | facts | fields, indent=1) + "\n"
 
     def _renew(self) -> None:
         while not self._stop.wait(self._lease / 4):
             # a disk that is full for a moment costs one of the beats that a lease has
-            with contextlib.suppress(OSError, StoreError), self._guard():
-                owner = self.owner()
-                if owner is not None and owner.get("token") != self._token:
-                    self._lost.set()
-                    return
+            with contextlib.suppress(OSError, StoreError):
+                self._beat()
+            if self._lost.is_set():
+                return
+
+    def _beat(self) -> None:
+        """Renew the lease, or find that somebody else has the lock."""
+        with self._guard():
+            owner = self.owner()
+            if owner is not None and owner.get("token") != self._token:
+                self._lost.set()
+            else:
                 self._write()
 
     @contextlib.contextmanager

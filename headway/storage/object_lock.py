@@ -51,7 +51,6 @@ class BucketLock(Lock):
         self._putting = threading.Lock()
         self._bucket, self._on_taken = bucket, on_taken
         self._folder = f"locks/{path.name}"
-        self._expires = 0.0
 
     def time(self) -> float:
         return self._bucket.time()

@@ -151,6 +151,20 @@ def test_a_holder_that_stood_still_is_taken_over_and_finds_out(path):
     assert json.loads(path.read_text())["run"] == "new", "and it does not give up somebody else's lock"
 
 
+def test_a_check_after_a_long_sleep_looks_before_the_thread_does(path, monkeypatch):
+    lock = Lock(path)
+    with lock.held():
+        late = time.time() + 61
+        monkeypatch.setattr(lock, "time", lambda: late)
+        lock.check()  # nobody took it: it is renewed
+        assert json.loads(path.read_text())["expires"] == late + 60
+        owned_by(path, pid=1, host="elsewhere")
+        lock.check()  # its lease is new
+        late += 61
+        with pytest.raises(Locked, match="was taken over"):
+            lock.check()
+
+
 def test_a_stopped_process_loses_its_lock_and_does_not_take_it_back(path, holder):
     process = holder(lease_seconds=0.6)
     process.send_signal(signal.SIGSTOP)
