@@ -3,13 +3,15 @@
     result = back_up(store, Path("/backup/churn"))
     result.copied, result.there, result.bytes        # folders copied now, folders that were there, bytes copied
 
-Outputs and versions never change, so a second call copies only what is new. Small files that point at them are read before and
-written after: what a pointer that was read names was there by then, and a copy that is cut off points at whole things alone.
+Outputs and versions never change, so a second call copies only what is new. Small files that may point at them are read before
+and written after: what a pointer that was read names was there by then, and a copy that is cut off points at whole things alone.
 Nothing is ever deleted in the copy, which is a store like any other: `headway verify` reads it, `store:` may name it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,20 +60,26 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
     copy = Store(target)
     with lease(store, _FOLDERS, {"command": "backup"}), writing(target):
         copy.create()
-        small = [(path, path.read_bytes()) for path in _small_files(store)]
+        pointers = [
+            (path, data) for path in _files(store) if path.suffix == ".json" and (data := _read(path)) is not None
+        ]
         folders = [*_outputs(store), *_versions(store)]
         for count, folder in enumerate(folders):
             monitor.check()
             monitor.progress(count, len(folders), "folders")
             _copy_folder(store, copy, folder, done)
-        for path, data in small:
+        for path in _files(store):
+            if path.suffix != ".json":  # logs, reports and logged requests: many, and nothing rests on them
+                monitor.check()
+                _copy_file(path, target / path.relative_to(store.root), done)
+        for path, data in pointers:
             _write(target / path.relative_to(store.root), data, done)
         for name in names(copy):
             Registry(copy, name).repair()  # TensorFlow Serving's copy of the champion
     return done
 
 
-def _small_files(store: Store) -> Iterator[Path]:
+def _files(store: Store) -> Iterator[Path]:
     """Everything but outputs and versions; what is written aside has a hidden name."""
     for folder in _FOLDERS[1:]:
         for path in sorted((store.root / folder).rglob("*")):
@@ -116,6 +124,32 @@ def _copy_folder(store: Store, copy: Store, folder: Path, done: BackUp) -> None:
         remove(aside)
     done.copied += 1
     done.bytes += sum(entry.bytes for entry in manifest.files)
+
+
+def _read(path: Path) -> bytes | None:
+    """What a small file holds; None where it was removed meanwhile."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _copy_file(path: Path, target: Path, done: BackUp) -> None:
+    """Copy a file of any size as a whole, unless the copy has its size and its time; nothing where it was removed meanwhile."""
+    aside = target.with_name(mark(f".{target.name}"))
+    with contextlib.suppress(FileNotFoundError):
+        found = path.stat()
+        there = target.stat() if target.is_file() else None
+        if there is not None and (there.st_size, there.st_mtime_ns) == (found.st_size, found.st_mtime_ns):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copy2(path, aside)
+            sync_path(aside)
+            aside.rename(target)
+        finally:
+            remove(aside)
+        done.bytes += found.st_size
 
 
 def _write(path: Path, data: bytes, done: BackUp) -> None:

@@ -93,6 +93,28 @@ def test_a_backup_that_is_cut_off_leaves_the_copy_as_it_was(store, three, saved_
     assert Registry(_whole(tmp_path / "copy"), "flights").champion().number == 4
 
 
+def test_logs_reports_and_requests_are_copied_without_being_held_in_memory(store, three, tmp_path, monkeypatch):
+    day = store.root / "requests" / "flights" / "2026-01-01"
+    day.mkdir(parents=True)
+    (day / "1.jsonl").write_text("{}\n")
+    (store.runs_folder / "1.log").write_text("one\n")
+    read = []
+    monkeypatch.setattr(backup, "_read", lambda path: read.append(path.suffix) or path.read_bytes())
+    back_up(store, tmp_path / "copy")
+    assert (tmp_path / "copy/requests/flights/2026-01-01/1.jsonl").read_text() == "{}\n" and {*read} == {".json"}
+    (store.runs_folder / "1.log").write_text("one\ntwo\n")
+    assert back_up(store, tmp_path / "copy").bytes == len("one\ntwo\n"), "nothing else is new"
+    assert (tmp_path / "copy/runs/1.log").read_text() == "one\ntwo\n"
+
+
+def test_a_file_that_goes_while_it_is_copied_is_left_out(store, three, tmp_path, monkeypatch):
+    gone = [store.root / "watch" / name for name in ("a.json", "b.log")]
+    there = backup._files
+    monkeypatch.setattr(backup, "_files", lambda store: [*there(store), *gone])
+    back_up(store, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "watch").exists() or not [*(tmp_path / "copy" / "watch").iterdir()]
+
+
 def test_a_copy_in_the_store_itself_and_a_bucket_are_refused(store, tmp_path):
     for folder in (store.root / "copy", store.root, tmp_path):
         with pytest.raises(ConfigError, match="would lie in each other"):
