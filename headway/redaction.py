@@ -14,8 +14,9 @@ What is hidden:
       whose NAME ends as a secret's does,
       and passwords in URLs that others hold
 
-A value is shown as the ${NAME} that it stood for, also where it stands percent-encoded, escaped, or in base64. Shorter values
-are shown: a text without every "1" would say nothing. `protect` begins it, first thing in every process of Headway's.
+A value is shown as the ${NAME} that it stood for, also where it stands percent-encoded, escaped, or in base64; of one that is
+JSON, the members that have a secret's name are hidden alone too. Shorter values are shown: a text without every "1" would say
+nothing. `protect` begins it, first thing in every process of Headway's.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import traceback
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -48,8 +50,10 @@ _NAMED_SECRET = re.compile(
 _SECRET_LENGTH, _LENGTH = 4, 8
 _HARMLESS = re.compile(r"[\d\s.,:/_+TZ-]*")
 """Numbers, dates and times."""
-# a password may hold a slash; what stands before the first one may be a host and a port
-USERINFO = re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/@:'\"]+:(?!\d+/)[^\s@'\"]*|[^\s/@'\"]*)@")
+# a password may hold a slash or an @; what stands before the first slash may be a host and a port
+USERINFO = re.compile(
+    r"\b([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/@:'\"]+:(?!\d+/)[^\s@'\"]*|[^\s/@'\"]*)@(?:[^\s/@'\"]*@)*"
+)
 _PARAMETER = re.compile(
     r"""((?:^|[?&;,\s"'({\[])[\w.-]*(?:password|passwd|pwd|secret|token|api_?key|access_?key|account_?key)"""
     r"""|[?&;](?:sig|key|auth|code|sas|x-\w+-signature|x-\w+-credential))(=)(?!\*\*\*)[^\s&;,"'(){}\[\]<>]{4,}""",
@@ -60,6 +64,7 @@ _HEADER = re.compile(
     r"""(\bauthorization["']?\s*[:=,]\s*["']?(?:(?:basic|bearer|digest|token)\s+)?|\bbearer\s+)(?!\*\*\*)[A-Za-z0-9+/._~=:-]{8,}""",
     re.IGNORECASE,
 )
+_guard = threading.Lock()
 _hidden: dict[str, re.Pattern[str]] = {}
 """By ${NAME}: how its value looks in a text; the longest value first."""
 _values: dict[str, str] = {}
@@ -76,8 +81,13 @@ def remember(name: str, value: str, *, secret: bool | None = None) -> None:
     secret = _SECRET_NAME.search(name) is not None if secret is None else secret
     if len(value) < (_SECRET_LENGTH if secret else _LENGTH) or (not secret and _HARMLESS.fullmatch(value)):
         return
-    if _values.get(name) == value:
-        return
+    with _guard:
+        if _values.get(name) != value:
+            _remember(name, value, secret)
+
+
+def _remember(name: str, value: str, secret: bool) -> None:
+    global _hidden
     _values[name] = value
     (_secrets.add if secret else _secrets.discard)(name)
     whole = [value, *(part for part in _passwords(value) if len(part) >= _LENGTH)] if secret else [value]
@@ -89,9 +99,9 @@ def remember(name: str, value: str, *, secret: bool | None = None) -> None:
     if secret and len(value) >= _LENGTH:
         forms.add(base64.b64encode(value.encode("utf-8", "surrogateescape")).decode().rstrip("="))
     pattern = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True) if form)
-    _hidden[name] = re.compile(pattern if secret else rf"(?<!\w)(?:{pattern})(?!\w)")
-    for earlier in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
-        _hidden[earlier] = _hidden.pop(earlier)
+    known = _hidden | {name: re.compile(pattern if secret else rf"(?<!\w)(?:{pattern})(?!\w)")}
+    # replaced as a whole: another thread may be redacting
+    _hidden = {each: known[each] for each in sorted(known, key=lambda each: len(_values[each]), reverse=True)}
 
 
 def _passwords(value: str) -> Iterator[str]:
@@ -110,12 +120,43 @@ def _remember_environment(environ: Mapping[str, str]) -> None:
         if len(value) < _LENGTH or _HARMLESS.fullmatch(value):
             continue
         if re.search(rf"(?:{_NAMED_SECRET.pattern})$", name, re.IGNORECASE):
-            if value[0] not in "/~.{[":  # a path, as in SSH_AUTH_SOCK, or a structure
+            if not _is_path(value):
                 remember(name, value, secret=True)
+                for number, part in enumerate(_members(value), start=1):
+                    remember(f"{name}_{number}", part, secret=True)
             continue
         for number, password in enumerate(part for part in _passwords(value) if len(part) >= _LENGTH):
             if "://" in value or "=" in value:  # host:port and the like are no secrets
                 remember(name if not number else f"{name}_{number}", password, secret=True)
+
+
+def _is_path(value: str) -> bool:
+    """Whether it is the path of a file with a secret, as a service account's is; a key in base64 may begin with a slash too."""
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        path = Path(value).expanduser()
+        below = path.parent != Path(path.anchor) and path.parent.is_dir()
+        return value[0] in "/~." and (path.exists() or below)
+    return False
+
+
+def _members(value: str) -> list[str]:
+    """The secrets in credentials that are JSON, as those of a service account: of a list all texts, else by their names."""
+    found: list[str] = []
+
+    def look(item: Any, secret: bool) -> None:
+        if isinstance(item, dict):
+            for name, member in item.items():
+                look(member, _SECRET_NAME.search(name) is not None)
+        elif isinstance(item, list):
+            for member in item:
+                look(member, secret)
+        elif isinstance(item, str) and secret and len(item) >= _LENGTH and not _HARMLESS.fullmatch(item):
+            found.append(item)
+
+    if value[0] in "{[":
+        with contextlib.suppress(ValueError, RecursionError):
+            look(json.loads(value), value[0] == "[")
+    return found
 
 
 def redact(text: str, *, secrets_only: bool = False) -> str:

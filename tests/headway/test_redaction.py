@@ -37,6 +37,7 @@ def nothing_remembered():
         ("s3://KEY:SECRET@bucket/a", "s3://***@bucket/a"),
         ("no s3://KEY:SEC/RET+1@bucket/a, sorry", "no s3://***@bucket/a, sorry"),
         ("postgresql+asyncpg://prefect:pw@db.example/prefect", "postgresql+asyncpg://***@db.example/prefect"),
+        ("postgresql://me:p@ss:w@rd@db.example/x", "postgresql://***@db.example/x"),
         ("https://token@host/x", "https://***@host/x"),
         ("s3://bucket/a@b/c", "s3://bucket/a@b/c"),
         ("http://127.0.0.1:4200/api/a@b", "http://127.0.0.1:4200/api/a@b"),
@@ -75,6 +76,12 @@ def test_secrets_that_no_variable_holds_are_known_by_what_stands_before_them(tex
         ("DATABASE", "postgresql://me:a-long-password@db/x", "a-long-password"),
         ("STORAGE", "AccountName=a;AccountKey=a-long-password;x", "a-long-password"),
         ("API_KEY", "a<long>'key'", "a&lt;long&gt;&#39;key&#39;"),
+        ("AWS_SECRET_ACCESS_KEY", "/a-long/key+x", "/a-long/key+x"),
+        ("AWS_SECRET_ACCESS_KEY", "/a-long-key+x", "/a-long-key+x"),
+        ("API_TOKEN", "{a-long-token", "{a-long-token"),
+        ("API_TOKEN", ".a-long-token", ".a-long-token"),
+        ("API_TOKEN", "~a-long-token", "~a-long-token"),
+        ("API_TOKEN", "//" + "a" * 300, "//" + "a" * 300),
     ],
 )
 def test_secrets_of_the_environment_are_hidden_whether_or_not_a_pipeline_names_them(monkeypatch, name, value, part):
@@ -82,6 +89,16 @@ def test_secrets_of_the_environment_are_hidden_whether_or_not_a_pipeline_names_t
     monkeypatch.setenv(name, value)
     redaction.protect()
     assert redact(f"what {part} says", secrets_only=True).replace("}=", "}") == f"what ${{{name}}} says"
+
+
+def test_secrets_in_credentials_that_are_json_are_hidden_and_the_path_of_such_a_file_is_not(monkeypatch, tmp_path):
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\n"
+    monkeypatch.setenv("GCP_CREDENTIALS_JSON", json.dumps({"type": "service_account", "private_key": key, "n": [1]}))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    redaction.protect()
+    assert redact(f"bad key: {key}") == "bad key: ${GCP_CREDENTIALS_JSON_1}"
+    assert redact(json.dumps([key])) == '["${GCP_CREDENTIALS_JSON_1}"]'
+    assert redact(f"a service_account in {tmp_path}/key.json") == f"a service_account in {tmp_path}/key.json"
 
 
 @pytest.mark.parametrize(
