@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from headway.storage.store import Store
 
@@ -26,6 +26,11 @@ class _Span(BaseModel):
     metrics: dict[str, Any] = {}
     decay: list[str] = []
     checked: str = ""
+
+    @field_validator("metrics")
+    @classmethod
+    def _numbers(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {name: number for name, number in value.items() if isinstance(number, int | float)}
 
 
 class _Champion(BaseModel):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -79,6 +80,7 @@ class RunRecord(BaseModel):
     stages: list[_Stage] = []
     verdict: _Verdict | None = None
     metrics: dict[str, Any] | None = None
+    baselines: dict[str, dict[str, Any]] | None = None
     champion: _Judged | None = None
     version: int | None = None
     alias: str | None = None
@@ -151,8 +153,11 @@ class RunIndex:
 
     def _read(self, name: str) -> dict[str, Any] | str:
         """A record, or what is wrong with it."""
+        path = self.store.runs_folder / name
+        if _leads_out(self.store, path):
+            return "is a link that leads out of the store"
         try:
-            value = json.loads(self.store.read(self.store.runs_folder / name))
+            value = json.loads(self.store.read(path))
             checked = RunRecord.model_validate(value)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
@@ -165,6 +170,11 @@ class RunIndex:
         if name != f"{checked.run}.json":
             return f"is the record of run {checked.run}, under another name"
         return {"seconds": 0.0, "stages": [], **value, "spans": checked.spans or []}
+
+
+def _leads_out(store: Store, path: Path) -> bool:
+    """Whether a record is a link to something outside of the store, or to nothing."""
+    return path.is_symlink() and not (path.exists() and path.resolve().is_relative_to(store.root.resolve()))
 
 
 def _listed(record: dict[str, Any]) -> dict[str, Any]:

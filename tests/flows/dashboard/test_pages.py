@@ -233,6 +233,15 @@ def test_several_stores_have_a_page_each_and_names_of_their_own(project, tmp_pat
     assert both.get("/stores/flights-2/models/flights").status_code == 200
 
 
+def test_metrics_that_are_not_numbers_are_left_out_or_named(client, store):
+    state = {"champion": 2, "spans": {"2013-04": {"scored": 5, "metrics": {"auc": 0.5, "by": {"k": 1}, "odd": "x"}}}}
+    store.replace(store.root / "monitor" / "flights.json", json.dumps(state))
+    add_run(store, 20, metrics={"auc": 0.5}, baselines=5)
+    assert client.get(MODEL).status_code == 200
+    assert "is not a run's record: baselines: " in text_of(client.get("/stores/flights").text)
+    assert not client.said
+
+
 def test_links_lead_to_what_a_variable_names_and_hold_no_secret(client, store):
     add_run(store, 20, pipeline="flights-berlin")
     try:

@@ -156,6 +156,12 @@ def test_a_link_in_the_store_is_not_followed_out_of_it(client, project):
     log.symlink_to(project / "pipeline.yaml")
     for path in (f"/stores/flights/runs/{RUN}", f"/stores/flights/runs/{RUN}/log"):
         assert "arr_delay" not in client.get(path).text
+    record = project / "store" / "runs" / f"{RUN}.json"
+    record.rename(project / "elsewhere.json")
+    record.symlink_to(project / "elsewhere.json")
+    (record.parent / "20260101-000000-loop.json").symlink_to("20260101-000000-loop.json")
+    assert client.get("/stores/flights").text.count("is a link that leads out of the store") == 2
+    assert client.get(f"/stores/flights/runs/{RUN}").status_code == 404
 
 
 @pytest.mark.parametrize("page", PAGES)
