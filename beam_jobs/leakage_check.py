@@ -96,7 +96,9 @@ def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterato
     for part in request.spans:
         names = splits.get(part.request.span, {})
         whole = next(iter(names.values())) if len({*names.values()}) == 1 else None
-        of = [names.get(SPLITS[code]) for code in part.request.file_splits()] or [whole] * len(part.request.files)
+        of = [names.get(SPLITS[code]) for code in part.request.file_splits(part.request.files)] or [whole] * len(
+            part.request.files
+        )
         for name, file, split in zip(file_names(part.request.files), part.request.files, of, strict=True):
             yield File(part.request.span, name, file.bytes, file.crc32c, split)
 

@@ -125,8 +125,8 @@ class RangeWork(RangeRows):
         """Of the last batch of a wide table: those of the next one are often the same."""
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
-        of = np.array(request.file_splits()[piece.file :], np.int8)
-        self._of_files = of if piece.row_per_file or not len(of) else of[:1]
+        files = request.files[piece.file :] if piece.row_per_file else request.files[piece.file : piece.file + 1]
+        self._of_files = np.array(request.file_splits(files), np.int8)
         """split.mode: path: the split of each file of the range, which is one, or one for each row."""
         self._notes = KeyIndex(request.split, request.read, request.row_columns())
 

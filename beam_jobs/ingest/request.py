@@ -9,6 +9,7 @@ request.key()                # what the output depends on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -59,16 +60,16 @@ class IngestRequest(Frozen):
         label = self.label.columns().union(*(config.columns() for config in self.labels.values()))
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
-    def file_splits(self) -> list[int]:
-        """For each file the place of its split in `SPLITS`, with split.mode: path; none with another split.
+    def file_splits(self, files: Sequence[InputFile]) -> list[int]:
+        """For each of the files the place of its split in `SPLITS`, with split.mode: path; none with another split.
 
         Raises:
             DataError: a path names a split that split.values does not have.
         """
         if self.split.mode != "path":
             return []
-        names = [split_name(self.source, file.path) for file in self.files]
-        return [split_code(self.split, name, where=file.path) for name, file in zip(names, self.files, strict=True)]
+        names = [split_name(self.source, file.path) for file in files]
+        return [split_code(self.split, name, where=file.path) for name, file in zip(names, files, strict=True)]
 
     def filter_columns(self) -> tuple[Column, ...]:
         """The columns of `read` that `source.where` uses."""
@@ -98,7 +99,7 @@ class IngestRequest(Frozen):
     def key(self) -> dict[str, Any]:
         """The values that the output depends on: checksums, not paths, and the parts of configs that ingest reads."""
         hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
-        splits = self.file_splits()
+        splits = self.file_splits(self.files)
         return {
             "stage": "ingest",
             "version": VERSION,

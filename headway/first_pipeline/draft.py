@@ -118,7 +118,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     seen = typed(look, label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
-    notes = [note for note in seen.notes if note.startswith("column ") and "left out" in note]
+    notes: list[str] = [*seen.left_out]
     if facts.rare and label.column is not None:
         source["where"] = _without(label.column, facts.rare)
         rare = pc.is_in(seen.label, value_set=_array(facts.rare, seen.label.type))

@@ -36,6 +36,10 @@ LONG_BYTES = 1024
 """Values of more bytes than this on average are stored as they are, not by a dictionary."""
 
 
+class LeftOut(str):
+    """A note on a column that is in the source and not in the schema."""
+
+
 def infer(
     sample: Sample,
     configs: Mapping[str, ColumnConfig],
@@ -45,7 +49,7 @@ def infer(
     where: str,
     typed: bool = True,
 ) -> tuple[Schema, list[str]]:
-    """Infer the schema of a sample; also returns sentences about omitted columns and about the source.
+    """Infer the schema of a sample; also returns sentences about columns and the source, `LeftOut` those of omitted columns.
 
     Args:
         configs: what the pipeline says of single columns; wins over what the sample shows.
@@ -122,7 +126,7 @@ def infer(
                 raise ConfigError(
                     f"column {name!r} cannot be used: {why}", where=where, fix="give it a type, or leave it out"
                 )
-            notes.append(f"column {name!r} is left out: {why}")
+            notes.append(LeftOut(f"column {name!r} is left out: {why}"))
             continue
         if (misfits := sample.misfits.get(name)) and not config.type:
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"

@@ -57,7 +57,7 @@ def test_the_path_of_a_file_says_its_split(request_for, write_csv):
     root = write_csv(2, "2013/valid/b.csv").parents[2]
     split = SplitConfig(mode="path", values={"train": "train", "valid": "eval"})
     request = request_for(root / "{span}" / "{split}" / "*.csv", split=split)
-    assert request.span == "2013" and request.file_splits() == [0, 1]
+    assert request.span == "2013" and request.file_splits(request.files) == [0, 1]
     swapped = SplitConfig(mode="path", values={"train": "eval", "valid": "train"})
     assert request.key() != request_for(root / "{span}" / "{split}" / "*.csv", split=swapped).key()
     with pytest.raises(DataError, match=r"b\.csv: 'valid' is not train, eval or test"):

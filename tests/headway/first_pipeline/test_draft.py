@@ -47,6 +47,16 @@ def table(**more):
     return {"x": x.round(3), "z": R.normal(size=ROWS).round(3), **more, "y": (x + R.normal(size=ROWS) > 0).astype(int)}
 
 
+def test_a_column_that_cannot_be_read_is_a_note_whatever_the_columns_are_called(tmp_path):
+    columns = table()
+    columns["nested"] = [[[1], [2]]] * ROWS
+    columns["left out"] = [f"{day:02d}/03/2024" for day in R.integers(1, 29, ROWS)]
+    pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), tmp_path / "t.parquet")
+    source, look = look_at(found_source(str(tmp_path / "t.parquet")))
+    notes = draft_of(source, look, label_of("y", look.names)).notes
+    assert [note.partition(":")[0] for note in notes] == ["column 'nested' is left out"]
+
+
 def test_columns_that_teach_nothing_are_left_out_with_the_reason(drafted):
     columns = table(id=range(1, ROWS + 1), same=["k"] * ROWS, nothing=[""] * ROWS, kind=list("abcd") * (ROWS // 4))
     columns |= {"copy": columns["x"], "answer": ["yes" if y else "no" for y in columns["y"]]}
