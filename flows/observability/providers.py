@@ -15,13 +15,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from flows.config.extras import command, missing
 from headway.process import owned
+from headway.redaction import redact
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -61,14 +62,14 @@ def _signal(name: str, signal: str) -> str | None:
     return os.environ.get(name.format(f"{signal}_")) or os.environ.get(name.format("")) or None
 
 
-def _exporter(signal: str) -> str | None:
-    """The name of a signal's exporter among the installed ones; None: nothing is to be exported."""
+def _exporters(signal: str) -> list[str]:
+    """The names of a signal's exporters among the installed ones; none: nothing is to be exported."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return []
     chosen = os.environ.get(f"OTEL_{signal}_EXPORTER") or ("otlp" if _signal(_ENDPOINT, signal) else "none")
-    if chosen == "none" or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return None
-    if chosen == "otlp":
-        return _PROTOCOLS.get(_signal(_PROTOCOL, signal) or "http/protobuf", "otlp_proto_http")
-    return chosen
+    otlp = _PROTOCOLS.get(_signal(_PROTOCOL, signal) or "http/protobuf", "otlp_proto_http")
+    names = (name.strip() for name in chosen.split(","))
+    return [otlp if name == "otlp" else name for name in names if name not in ("", "none")]
 
 
 def _present() -> Providers | None:
@@ -87,12 +88,29 @@ def _present() -> Providers | None:
 
 
 def _from_environment(shared: bool) -> Providers | None:
-    chosen = {signal: _exporter(signal) for signal in ("TRACES", "METRICS")}
+    chosen = {signal: _exporters(signal) for signal in ("TRACES", "METRICS")}
     if not any(chosen.values()):
         return None
     if not_there := [module for module in missing("otel") if module == "opentelemetry.sdk"]:
         _complain(f"{not_there[0]} is not installed")
         return None
+    makers: dict[str, list[Callable[[], Any]]] = {"TRACES": [], "METRICS": []}
+    for signal, names in chosen.items():
+        for name in names:
+            if (maker := _maker(signal, name)) is None:
+                _complain(f"the exporter of {signal.lower()} {name!r} is not installed")
+                return None
+            makers[signal].append(maker)
+    _listen()
+    try:
+        return _made(makers, shared)
+    except Exception as error:  # a variable with a wrong value; a run matters more than what is told of it
+        _complain(redact(f"OpenTelemetry says: {error}"), fix="put the OTEL_* variables right")
+        return None
+
+
+def _made(makers: Mapping[str, Sequence[Callable[[], Any]]], shared: bool) -> Providers:
+    """Providers with the exporters; the SDK reads the other variables by itself, and may raise."""
     from opentelemetry import metrics, trace
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -100,24 +118,18 @@ def _from_environment(shared: bool) -> Providers | None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    makers = {signal: _maker(signal, name) for signal, name in chosen.items() if name is not None}
-    for signal, maker in makers.items():
-        if maker is None:
-            _complain(f"the exporter of {signal.lower()} {chosen[signal]!r} is not installed")
-            return None
-    _listen()
     version = metadata.version("headway")
     named = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     resource = Resource.create({"service.version": version} | ({} if named else {"service.name": "headway"}))
     traced = TracerProvider(resource=resource, shutdown_on_exit=False)
-    if (make := makers.get("TRACES")) is not None:
+    for make in makers["TRACES"]:
         traced.add_span_processor(BatchSpanProcessor(make()))
-    readers = [PeriodicExportingMetricReader(make())] if (make := makers.get("METRICS")) is not None else []
+    readers = [PeriodicExportingMetricReader(make()) for make in makers["METRICS"]]
     metered = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     if shared:  # the user's code in this process, and Prefect, are in the same trace
         trace.set_tracer_provider(traced)
         metrics.set_meter_provider(metered)
-    atexit.register(_in_time, metered.shutdown, traced.shutdown)
+    _at_exit(metered.shutdown, traced.shutdown)
     return Providers(traced.get_tracer("headway", version), metered.get_meter("headway", version))
 
 
@@ -127,21 +139,33 @@ def _maker(signal: str, name: str) -> Callable[[], Any] | None:
     return found[0].load() if found else None
 
 
-def _in_time(*work: Callable[[], object]) -> None:
-    """Do each in a thread, and leave those alone that do not end in time."""
-    threads = [threading.Thread(target=each, name="telemetry", daemon=True) for each in work]
+def _at_exit(*work: Callable[[], object]) -> None:
+    """At the process's end do each in a thread, and leave those alone that do not end in time.
+
+    The threads wait for it from now on: a process that ends cannot start one any more, since Python 3.12.
+    """
+    ending = threading.Event()
+
+    def do(each: Callable[[], object]) -> None:
+        ending.wait()
+        each()
+
+    threads = [threading.Thread(target=do, args=(each,), name="telemetry", daemon=True) for each in work]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + _LAST_SECONDS
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+
+    def end() -> None:
+        ending.set()
+        until = time.monotonic() + _LAST_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    atexit.register(end)
 
 
-def _complain(why: str) -> None:
-    print(
-        f"no telemetry is exported: {why}\n  fix: {command('otel')}, or unset OTEL_EXPORTER_OTLP_ENDPOINT",
-        file=sys.stderr,
-    )
+def _complain(why: str, fix: str | None = None) -> None:
+    fix = fix or command("otel")
+    print(f"no telemetry is exported: {why}\n  fix: {fix}, or set OTEL_SDK_DISABLED=true", file=sys.stderr)
 
 
 class _FirstOnly(logging.Handler):

@@ -178,6 +178,38 @@ def test_an_exporter_that_is_not_installed_is_named(project, headway):
     assert "the exporter of traces 'zipkin' is not installed" in done.stderr
 
 
+AT_ITS_END = """
+import threading
+from flows.observability.providers import providers
+
+found = providers()
+with found.tracer.start_as_current_span("last"):
+    found.meter.create_counter("counted").add(1)
+
+def refused(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+threading.Thread.start = refused  # as Python 3.12 does once a process ends
+"""
+
+
+def test_a_process_sends_its_last_spans_without_a_thread_that_begins_at_its_end(collector):
+    address, got = collector
+    env = _environment(OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_TRACES_EXPORTER="otlp, console")
+    done = subprocess.run([sys.executable, "-P", "-c", AT_ITS_END], capture_output=True, text=True, check=True, env=env)
+    assert not done.stderr and {path for path, _ in got} == {"/v1/traces", "/v1/metrics"}
+    assert '"name": "last"' in done.stdout, "the second exporter of the list has it too"
+
+
+def test_a_variable_with_a_wrong_value_costs_the_telemetry_and_no_traceback(collector):
+    address, got = collector
+    env = _environment(OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_MAX_QUEUE_SIZE="0")
+    code = "from flows.observability.providers import providers; print(providers())"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout == "None\n" and not got
+    assert "max_queue_size must be a positive integer" in done.stderr and "OTEL_* variables" in done.stderr
+
+
 def test_without_a_variable_nothing_of_opentelemetry_is_imported():
     code = "import sys; from flows.observability.reporting import reporter; reporter(); print('opentelemetry' in sys.modules)"
     done = subprocess.run(
