@@ -32,10 +32,11 @@ def host_once(tmp_path_factory):
 
 @pytest.fixture
 def host(host_once):
-    """The host, with everything up: what the test before killed is started again."""
+    """The host, with everything up and nothing running: what the test before killed is started again."""
     if not all(host_once.pid(name) for name in ("server", "watch", "worker")) or not host_once.healthy():
         host_once.database.start()
         host_once.up()
+    host_once.clear()
     return host_once
 
 

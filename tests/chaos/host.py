@@ -16,7 +16,9 @@ import contextlib
 import importlib.util
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +29,6 @@ from typing import Any
 
 import httpx
 
-from beam_jobs.runners.job_server import free_port
 from flows.orchestration.processes import Daemon, Processes
 from headway.storage.process_identity import alive
 
@@ -47,12 +48,29 @@ def _script(path: str) -> Any:
 
 
 def until(true: Callable[[], Any], seconds: float = TRUE_WITHIN, about: Callable[[], Any] = lambda: None) -> Any:
-    """Wait until `true()` is, and return its value; fails with `about()` after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (value := true()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {about()}"
-        time.sleep(0.1)
+    """Wait until `true()` is, and return its value; fails with `about()` after `seconds`. While the server does not answer,
+    as a busy machine's may not for a moment, it is not yet."""
+    deadline, value, away = time.monotonic() + seconds, None, ""
+    while not value:
+        try:
+            value, away = true(), ""
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                raise
+            away = f"the server does not answer: {error}"
+        if not value:
+            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {away or about()}"
+            time.sleep(0.1)
     return value
+
+
+def _port() -> int:
+    """A free port below those that the kernel gives to connections: one of these may get it while its server is dead."""
+    for port in random.Random().sample(range(15000, 32000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class Host:
@@ -64,7 +82,7 @@ class Host:
     """
 
     def __init__(self, folder: Path, workers: int = 1):
-        self.folder, self._workers, self.port = folder, workers, free_port()
+        self.folder, self._workers, self.port = folder, workers, _port()
         self.home = folder / ".headway" / "prefect"
         self.database = _script("infra/postgres.py").Postgres(self.home)
         self.processes = Processes(self.home / "flow-runs")
@@ -191,11 +209,22 @@ class Host:
         )
         return self.flow_run(run)
 
-    def flow_runs(self, pipeline: str, flow: str = "retrain") -> list[dict[str, Any]]:
-        """The flow runs of a pipeline's deployment, the oldest first."""
-        query = {"deployments": {"name": {"any_": [pipeline]}}, "flows": {"name": {"any_": [flow]}}, "limit": 200}
+    def flow_runs(self, pipeline: str, **chosen: Any) -> list[dict[str, Any]]:
+        """The runs of a pipeline's deployment retrain, the oldest first; `chosen`: a filter of them, as the API takes it."""
+        query = {"deployments": {"name": {"any_": [pipeline]}}, "flows": {"name": {"any_": ["retrain"]}}, "limit": 200}
+        query |= {"flow_runs": chosen} if chosen else {}
         found: list[dict[str, Any]] = self.ask("/flow_runs/filter", query | {"sort": "START_TIME_ASC"})
         return found
+
+    def clear(self) -> None:
+        """End the flow runs that a test which failed left behind: they hold the locks and the places of the next test."""
+        going_on = ["SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING"]
+        for run in self.ask("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": going_on}}}, "limit": 200}):
+            self.ask(f"/flow_runs/{run['id']}/set_state", {"state": {"type": "CANCELLED"}, "force": True})
+            if pid := self.engine(run["id"]):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                until(lambda pid=pid: not alive(pid), 10)
 
     def logs(self, run: str) -> list[str]:
         """What a flow run logged."""

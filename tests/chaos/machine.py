@@ -85,15 +85,23 @@ class Machine:
         named = ["unshare", "--uts", "sh", "-c", f'hostname {self.name} && exec "$@"', "sh", *worker]
         with self._log.open("wb") as out:
             self._process = subprocess.Popen(named, env=self._env, stdout=out, stderr=out, cwd=self._log.parent)
-        until(lambda: self._online() or self._process.poll() is not None, 120, self.said)
-        if self._process.poll() is not None and "ermitted" in self.said():
-            pytest.skip(f"a machine of another name cannot be made: {self.said()}")
+        try:
+            until(lambda: self._online() or self._process.poll() is not None, 120, self.said)
+            if self._process.poll() is not None and "ermitted" in self.said():
+                pytest.skip(f"a machine of another name cannot be made: {self.said()}")
+            assert self._process.poll() is None, self.said()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         assert self._process is not None
         self._process.terminate()
-        self._process.wait(90)
+        try:
+            self._process.wait(90)
+        finally:
+            self._process.kill()
 
     def said(self) -> str:
         """What its worker printed."""

@@ -73,7 +73,7 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
     try:
         began = time.monotonic()
         run = host.start("retrain/alarmed")
-        until(lambda: told, 90, lambda: host.flow_run(run)["state"])
+        until(lambda: told, about=lambda: host.flow_run(run)["state"])
         seconds = time.monotonic() - began
         assert len(told) == 1 and told[0].startswith("headway: alarmed late: retrain "), told
     finally:
@@ -88,7 +88,7 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
     ended = host.ended(run, 180)
     assert ended["name"].endswith(": held"), ended["state"]
     assert pipeline.champion() is None
-    until(lambda: len(told) > 1, 60, lambda: told)
+    until(lambda: len(told) > 1, about=lambda: told)
     assert told[1].startswith("headway: alarmed held: alarmed 2024-01 to 2024-02: "), told
     version = [found.number for found in pipeline.registry().versions()]
     time.sleep(1.0)

@@ -18,6 +18,7 @@ def test_a_run_outlives_outages_of_the_server_and_of_its_database(host, retraine
     champion = pipeline.champion()
     month = pipeline.land()
     training = Training(host, pipeline)
+    pipeline.slow(2.0)  # so that it outlasts the first two outages, however long the server takes to come back
 
     def still_true(began):
         """Seconds until the server says that the run goes on, and its process does."""

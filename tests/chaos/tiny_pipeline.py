@@ -122,9 +122,12 @@ class TinyPipeline:
         file = self.folder / "steps"
         return file.stat().st_size if file.exists() else 0
 
-    def checkpoint(self) -> int:
-        """The step of the newest checkpoint that a training may go on from; 0 without one."""
-        return max((int(path.name) for path in (self.store / "checkpoints").glob("*/[0-9]*")), default=0)
+    def checkpoints(self) -> dict[str, int]:
+        """By training that was begun and has not ended: the step of the newest checkpoint that it may go on from."""
+        found: dict[str, int] = {}
+        for path in (self.store / "checkpoints").glob("*/[0-9]*"):
+            found[path.parent.name] = max(int(path.name), found.get(path.parent.name, 0))
+        return found
 
     def children(self, engine: int) -> list[int]:
         """The processes that a flow run's process has started and that live."""

@@ -3,6 +3,22 @@
 from tests.chaos.host import FINAL, until
 
 
+def past_checkpoint(host, pipeline, before, run):
+    """Wait until a flow run's training has come past a checkpoint of its own; the training.
+
+    Args:
+        before: the pipeline's `checkpoints()` when the run was started.
+    """
+
+    def caught():
+        return next((name for name, step in pipeline.checkpoints().items() if step > before.get(name, 0)), None)
+
+    until(lambda: caught() or host.state(run) in FINAL, 240, lambda: (host.state(run), host.logs(run)))
+    training = caught()
+    assert training and host.state(run) == "RUNNING", (host.state(run), host.logs(run))
+    return training
+
+
 class Training:
     """A flow run in the middle of a slow training, which has come past a checkpoint of its own.
 
@@ -13,17 +29,14 @@ class Training:
     def __init__(self, host, pipeline):
         self.pipeline = pipeline
         pipeline.slow()
-        self._checkpoint, self._steps = pipeline.checkpoint(), pipeline.steps_done()
+        self._before, self._steps = pipeline.checkpoints(), pipeline.steps_done()
         self.run = host.start(f"retrain/{pipeline.name}")
-        until(
-            lambda: pipeline.checkpoint() > self._checkpoint or host.state(self.run) in FINAL,
-            240,
-            lambda: (host.state(self.run), host.logs(self.run)),
-        )
+        self._training = past_checkpoint(host, pipeline, self._before, self.run)
         self.engine = host.engine(self.run)
-        assert host.state(self.run) == "RUNNING" and self.engine, (host.state(self.run), host.logs(self.run))
+        assert self.engine, (host.state(self.run), host.logs(self.run))
         self.child = pipeline.training_process(self.engine)
 
     def to_repeat(self):
         """How many steps lie behind its newest checkpoint."""
-        return self._checkpoint + self.pipeline.steps_done() - self._steps - self.pipeline.checkpoint()
+        began, newest = (of.get(self._training, 0) for of in (self._before, self.pipeline.checkpoints()))
+        return began + self.pipeline.steps_done() - self._steps - newest
