@@ -142,7 +142,8 @@ def look(
 
     Raises:
         ConfigError: the source has one span only, so that none can be new.
-        what `start` raises: a DataError or ConfigError of the retrain is remembered, so that the same span is not tried for ever.
+        what `start` raises: a DataError of the retrain is remembered, so that the same span is not tried for ever; after
+            any other error the next look starts the same again.
     """
     store, name = run_spec.store, run_spec.loaded.pipeline.name
     if not run_spec.loaded.pipeline.source.has_spans:

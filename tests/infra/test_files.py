@@ -13,6 +13,7 @@ import yaml
 INFRA = Path(__file__).parents[2] / "infra"
 MANIFESTS = sorted(path for path in (INFRA / "kubernetes").glob("*.yaml") if path.name != "kustomization.yaml")
 UNITS = sorted((INFRA / "systemd").glob("*.service"))
+WORKERS = [path for path in UNITS if "flows.orchestration.worker" in path.read_text()]
 VARIABLES = {"HEADWAY_DATA": "/srv/headway", "HEADWAY_AUTH": "user:password", "POSTGRES_PASSWORD": "secret"}
 
 
@@ -84,5 +85,13 @@ def test_supervisors_wait_longer_than_a_worker_waits_for_its_runs():
     for name in ("worker", "worker-gpu"):
         pod = yaml.safe_load((INFRA / "kubernetes" / f"{name}.yaml").read_text())["spec"]["template"]["spec"]
         assert pod["terminationGracePeriodSeconds"] > GRACE_SECONDS
-    unit = (INFRA / "systemd" / "headway-worker@.service").read_text()
-    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[1]) > GRACE_SECONDS
+    for path in WORKERS:
+        assert int(re.search(r"^TimeoutStopSec=(\d+)$", path.read_text(), re.MULTILINE)[1]) > GRACE_SECONDS
+
+
+def test_every_worker_survives_a_run_that_is_killed_for_its_memory_and_the_watch_sees_its_runs():
+    watch = (INFRA / "systemd" / "headway-watch.service").read_text()
+    (folder,) = re.findall(r"^Environment=HEADWAY_FLOW_RUNS=.*$", watch, re.MULTILINE)
+    for path in WORKERS:
+        lines = path.read_text().splitlines()
+        assert "OOMPolicy=continue" in lines and folder in lines, path.name
