@@ -24,6 +24,7 @@ from flows.progress.terminal import Reporter
 from headway.errors import Cancelled, ConfigError
 from headway.messages import duration
 from headway.monitor import Monitor
+from headway.redaction import redact, redacted
 from headway.storage.store import Store
 from tfcore.runtime.worker import describe
 
@@ -127,7 +128,7 @@ class _Work:
             self._make(order, monitor)
         except Exception as error:
             monitor.flush()
-            self._exchange.put(f"answer-{number}", {"error": describe(error)})
+            self._exchange.put(f"answer-{number}", {"error": redacted(describe(error))})
             if isinstance(error, Cancelled):
                 raise
             return error
@@ -209,7 +210,7 @@ class _Relay(Monitor):
 
     def _keep(self, line: str) -> None:
         with self._lock:
-            self._lines.append(line)
+            self._lines.append(redact(line))
             if len(self._lines) > _LINES:
                 self._first += len(self._lines) - _LINES
                 del self._lines[:-_LINES]

@@ -309,6 +309,25 @@ def test_an_error_there_is_the_same_error_here(toys):
         toys(function)
 
 
+def test_no_secret_of_the_worker_lies_in_the_store(toys, monkeypatch):
+    written = []
+    put = Exchange.put
+
+    def spied(self, message, value):
+        written.append(json.dumps(value))
+        put(self, message, value)
+
+    def function(request: Request, out, monitor):
+        monitor.log("reading s3://me:s3cr3t-v4lue@bucket/a")
+        raise RuntimeError("s3://me:s3cr3t-v4lue@bucket/a is gone")
+
+    monkeypatch.setattr(Exchange, "put", spied)
+    with pytest.raises(HeadwayError, match=r"s3://\*\*\*@bucket/a is gone"):
+        toys(function)
+    assert any("reading s3://***@bucket/a" in text for text in written)
+    assert not any("s3cr3t-v4lue" in text for text in written)
+
+
 def test_a_worker_with_other_code_makes_nothing(toys, tmp_path, monkeypatch):
     def function(request: Request, out, monitor):
         raise AssertionError("it must not run")
