@@ -17,12 +17,13 @@ import hashlib
 import json
 import os
 import pwd
+import random
 import secrets
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
-from beam_jobs.runners.job_server import free_port
 from headway.errors import ConfigError, HeadwayError
 
 _USER = "postgres"
@@ -65,7 +66,7 @@ class Postgres:
 
     def _create(self) -> None:
         self.remove()
-        port = free_port()
+        port = lasting_port()
         password = secrets.token_urlsafe(24)
         methods = ["--auth-local=reject", "--auth-host=scram-sha-256"]
         self._run("initdb", "-D", self.data, "-E", "UTF8", "--no-instructions", "-U", _NAME, *methods)
@@ -75,8 +76,10 @@ class Postgres:
         self._run("postgres", "--single", "-D", self.data, "template1", text=made)
         extension = "CREATE EXTENSION IF NOT EXISTS pg_trgm\n"  # Prefect searches its tables with it
         self._run("postgres", "--single", "-D", self.data, _NAME, text=extension)
-        with os.fdopen(os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        aside = self.file.with_name(f".{self.file.name}")
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             json.dump({"port": port, "password": password}, out)
+        aside.replace(self.file)
 
     def running(self) -> bool:
         return self.data.exists() and self._call("pg_ctl", "-D", self.data, "status").returncode == 0
@@ -110,6 +113,15 @@ class Postgres:
         scratch = subprocess.PIPE if "start" not in arguments else subprocess.DEVNULL
         here = "/"  # the user postgres may not see this folder
         return subprocess.run(command, input=text, stdout=scratch, stderr=scratch, text=True, cwd=here, check=False)
+
+
+def lasting_port() -> int:
+    """A free port below those that the kernel gives to connections, one of which could have it when its server comes back."""
+    for port in random.SystemRandom().sample(range(15000, 32000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise HeadwayError("none of a hundred ports from 15000 to 32000 is free", where="127.0.0.1")
 
 
 def _program(name: str) -> Path:

@@ -16,9 +16,7 @@ import contextlib
 import importlib.util
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -64,15 +62,6 @@ def until(true: Callable[[], Any], seconds: float = TRUE_WITHIN, about: Callable
     return value
 
 
-def _port() -> int:
-    """A free port below those that the kernel gives to connections: one of these may get it while its server is dead."""
-    for port in random.Random().sample(range(15000, 32000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
-
-
 class Host:
     """See the module.
 
@@ -82,9 +71,10 @@ class Host:
     """
 
     def __init__(self, folder: Path, workers: int = 1):
-        self.folder, self._workers, self.port = folder, workers, _port()
+        self.folder, self._workers = folder, workers
         self.home = folder / ".headway" / "prefect"
-        self.database = _script("infra/postgres.py").Postgres(self.home)
+        postgres = _script("infra/postgres.py")
+        self.database, self.port = postgres.Postgres(self.home), postgres.lasting_port()
         self.processes = Processes(self.home / "flow-runs")
         self._client, self._csrf = uuid.uuid4().hex, ""
         self.folder.mkdir(parents=True, exist_ok=True)
