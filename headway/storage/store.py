@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,9 +185,13 @@ class Store:
 
     def size(self, path: Path) -> int:
         """The bytes that discarding a file or a folder frees."""
-        files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-        # a hard link to a version frees nothing
-        return sum(p.stat().st_size for p in files if p.stat().st_nlink == 1)
+        total = 0
+        for file in [path] if path.is_file() else path.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # a run goes on
+                found = file.lstat()
+                # a hard link to a version frees nothing
+                total += found.st_size if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 else 0
+        return total
 
     def changed(self, folder: Path) -> float:
         """The time of the last write in a folder, in seconds since 1970."""

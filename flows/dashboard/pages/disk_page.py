@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page
@@ -53,15 +56,30 @@ def usage_of(store: Store) -> dict[str, Any]:
 def _on_disk(store: Store) -> list[dict[str, Any]]:
     folders = [store.root / name for name in store.children(store.root) if name != "stages"]
     folders += [store.stages / name for name in store.children(store.stages)]
+    linked: set[tuple[int, int]] = set()
     return [
         {
             "kind": folder.relative_to(store.root).as_posix(),
             "count": len(store.children(folder)),
-            "bytes": store.size(folder),
+            "bytes": _taken(folder, linked),
         }
         for folder in folders
         if not folder.name.startswith(".")
     ]
+
+
+def _taken(folder: Path, linked: set[tuple[int, int]]) -> int:
+    """The bytes of a folder's files, of one with several names once: `linked` has those that were counted elsewhere."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a run goes on
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) in linked:
+                continue
+            if found.st_nlink > 1:
+                linked.add((found.st_dev, found.st_ino))
+            total += found.st_size
+    return total
 
 
 def _in_bucket(store: BucketStore) -> list[dict[str, Any]]:

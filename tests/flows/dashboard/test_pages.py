@@ -5,6 +5,7 @@ import re
 import shutil
 import time
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,17 @@ def test_disk_use_is_counted_aside_and_says_what_could_go(client, store):
         time.sleep(0.02)
     assert "stages/ingest 3" in said and "headway clean" in said
     assert usage_of(store)["bytes"] > 3 * 2000
+
+
+def test_a_served_version_is_counted_once_and_a_file_that_goes_meanwhile_not_at_all(store, monkeypatch):
+    before = usage_of(store)["bytes"]
+    champion = store.root / "models" / "flights" / "2" / "saved_model" / "saved_model.pb"
+    (store.root / "serving" / "flights" / "copy").hardlink_to(champion)
+    champion.write_bytes(champion.read_bytes() + b"m" * 10_000)
+    assert usage_of(store)["bytes"] == before + 10_000
+    files = Path.rglob
+    monkeypatch.setattr(Path, "rglob", lambda path, pattern: [*files(path, pattern), path / "gone"])
+    assert usage_of(store)["bytes"] == before + 10_000 and store.size(store.root)
 
 
 def test_a_count_that_fails_says_why(store):
