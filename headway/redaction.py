@@ -47,7 +47,7 @@ _NAMED_SECRET = re.compile(
     re.IGNORECASE,
 )
 """How the name of a variable ends that holds a secret: PGPASSWORD, AWS_ACCESS_KEY_ID; not GIT_AUTHOR_NAME, AUTH_MODE."""
-_SECRET_LENGTH, _LENGTH = 4, 8
+_SECRET_LENGTH, _LENGTH, _LINE_LENGTH = 4, 8, 16
 _HARMLESS = re.compile(r"[\d\s.,:/_+TZ-]*")
 """Numbers, dates and times."""
 # a password may hold a slash or an @; what stands before the first slash may be a host and a port
@@ -91,6 +91,8 @@ def _remember(name: str, value: str, secret: bool) -> None:
     _values[name] = value
     (_secrets.add if secret else _secrets.discard)(name)
     whole = [value, *(part for part in _passwords(value) if len(part) >= _LENGTH)] if secret else [value]
+    if secret and "\n" in value:  # a key of several lines, which a log may take one by one
+        whole += [line for line in value.splitlines() if len(line) >= _LINE_LENGTH and not line.startswith("-----")]
     forms = set[str]()
     for part in whole:
         forms |= {part, urllib.parse.quote(part, safe=""), urllib.parse.quote(part), urllib.parse.unquote(part)}

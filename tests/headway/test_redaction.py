@@ -152,6 +152,12 @@ def test_the_longest_value_is_hidden_first():
     assert redact("abcdefgh abcdef") == "${B_KEY} ${A_KEY}"
 
 
+def test_a_key_of_several_lines_is_hidden_line_by_line_too():
+    remember("TLS_KEY", "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----\n")
+    assert redact("  | MIIEvQIBADANBgkqhkiG9w0B\n  | AQEFAASCBKcwggSjAgEAAoIB") == "  | ${TLS_KEY}\n  | ${TLS_KEY}"
+    assert redact("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
+
+
 @given(st.text(st.characters(codec="utf-8", exclude_characters="$"), min_size=4, max_size=40), st.text(max_size=40))
 def test_no_form_of_a_secret_is_left(value, around):
     redaction.forget()
