@@ -43,7 +43,7 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
     """Copy what is new in the store; see the module.
 
     Raises:
-        ConfigError: the store is in a bucket, or the target lies in the store.
+        ConfigError: the store is in a bucket, the target lies in the store, or holds other things.
         StoreError: the target cannot be written.
         Locked: garbage collection goes on, and does not end within a minute.
     """
@@ -57,6 +57,8 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
         raise ConfigError(
             "the copy and the store would lie in each other", where=str(target), fix="name another folder"
         )
+    with writing(target):
+        _check_target(target)
     copy = Store(target)
     with lease(store, _FOLDERS, {"command": "backup"}), writing(target):
         copy.create()
@@ -77,6 +79,19 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
         for name in names(copy):
             Registry(copy, name).repair()  # TensorFlow Serving's copy of the champion
     return done
+
+
+def _check_target(target: Path) -> None:
+    """Raise ConfigError where the target is a file, or a folder of other things, among which a store would be lost."""
+    if target.exists() and not target.is_dir():
+        raise ConfigError("is a file", where=str(target), fix="name a folder: --to FOLDER")
+    names_there = (
+        {path.name for path in target.iterdir() if not path.name.startswith(".")} if target.is_dir() else set()
+    )
+    if names_there and not names_there & {"stages", "runs", "models"}:
+        fix = "name a folder of its own for the copy, which need not exist yet: --to FOLDER"
+        problem = "is neither empty nor a copy of a store: it has neither stages/ nor runs/ nor models/"
+        raise ConfigError(problem, where=str(target), fix=fix)
 
 
 def _files(store: Store) -> Iterator[Path]:

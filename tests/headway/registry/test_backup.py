@@ -125,3 +125,18 @@ def test_a_copy_in_the_store_itself_and_a_bucket_are_refused(store, tmp_path):
 
     with pytest.raises(ConfigError, match="is a bucket"):
         back_up(Bucket(tmp_path / "bucket"), tmp_path / "copy")
+
+
+def test_a_file_and_a_folder_of_other_things_are_refused(store, tmp_path):
+    other = tmp_path / "photos"
+    other.mkdir()
+    back_up(store, other)  # an empty one is welcome, and one that has a copy
+    back_up(store, other)
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "letter.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="neither empty nor a copy of a store"):
+        back_up(store, documents)
+    with pytest.raises(ConfigError, match="is a file"):
+        back_up(store, documents / "letter.txt")
+    assert [path.name for path in documents.iterdir()] == ["letter.txt"]
