@@ -68,7 +68,11 @@ def check_cron(text: str) -> str:
         for item in part.lower().split(","):
             match = re.fullmatch(r"(?:\*|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/(\d+))?", item)
             ends = [] if match is None else [_number(end, low, words) for end in match.groups()[:2] if end]
-            wrong = match is None or match[3] == "0" or any(not low <= end <= high for end in ends)
+            wrong = (
+                match is None
+                or (match[3] is not None and int(match[3]) == 0)
+                or any(not low <= end <= high for end in ends)
+            )
             if wrong or ends != sorted(ends):
                 raise ValueError(
                     f"the {name} is {low} to {high}, with lists, ranges and steps of it: {item!r} is not (in {text!r})"

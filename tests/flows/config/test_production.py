@@ -73,7 +73,7 @@ def test_paths_are_relative_to_the_pipeline(tmp_path):
 
 
 _ITEM = st.builds("{}/{}".format, st.sampled_from(["*", "1-5", "3"]), st.integers(1, 9)) | st.sampled_from(
-    ["*", "1", "2-4", "1,3,5", "mon", "jan", "sun-tue", "59", "24", "0", "7", "x", "", "1-", "5-2"]
+    ["*", "1", "2-4", "1,3,5", "mon", "jan", "sun-tue", "59", "24", "0", "7", "x", "", "1-", "5-2", "*/0", "*/00"]
 )
 
 
