@@ -86,6 +86,11 @@ def _shown(url: str) -> Iterator[None]:
         yield
 
 
+def leading_to(url: str) -> str:
+    """A page that goes on to an address at once."""
+    return f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Headway</a>\n'
+
+
 def _read_ahead(stores: Mapping[str, OpenedStore]) -> None:
     for each in stores.values():
         with contextlib.suppress(HeadwayError, OSError):  # its page says what is wrong

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from flows.cli.runs.ui import leading_to
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.flows.dashboard.conftest import add_run, fill, name_of, verdict
@@ -158,6 +159,13 @@ def test_a_reader_without_the_token_stays_outside(visit, served):
     page.get_by_label("Token").fill(served.partition("token=")[2])
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", name="3 stores").wait_for()
+
+
+def test_the_file_that_open_shows_leads_inside(visit, served, tmp_path):
+    (tmp_path / "headway-ui.html").write_text(leading_to(served))
+    page = visit(tmp_path / "headway-ui.html")
+    page.get_by_role("heading", name="3 stores").wait_for()
+    assert page.url == served.partition("/?")[0] + "/"
 
 
 def test_another_site_can_neither_frame_the_dashboard_nor_send_its_forms(visit, served):
