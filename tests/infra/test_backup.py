@@ -3,6 +3,7 @@
 import os
 import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,8 +22,13 @@ def test_a_dump_of_the_database_brings_its_rows_back(tmp_path):
     tools = str(postgres._program("psql").parent)
 
     def type(line):
-        address = database.url.replace("+asyncpg", "")
-        env = os.environ | {"HOME": str(tmp_path), "DATABASE": address, "PATH": f"{tools}:{os.environ['PATH']}"}
+        address = urlsplit(database.url)
+        env = os.environ | {
+            "HOME": str(tmp_path),
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "PGPASSWORD": address.password,
+        }
+        env["DATABASE"] = f"postgresql://{address.username}@{address.hostname}:{address.port}{address.path}"
         done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
