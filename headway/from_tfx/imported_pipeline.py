@@ -18,9 +18,10 @@ from headway.first_pipeline.found_files import found_source
 from headway.first_pipeline.label_choice import label_of, sole_label
 from headway.first_pipeline.look import Look
 from headway.from_tfx.example_folders import examples_path
-from headway.from_tfx.interpreter import Unknown, read_preprocessing_fn
+from headway.from_tfx.interpreter import read_preprocessing_fn
 from headway.from_tfx.label_expression import expression_of
 from headway.from_tfx.output_columns import Translation, translate
+from headway.from_tfx.program import Unknown
 from headway.from_tfx.remarks import Remark
 from headway.from_tfx.schema_file import ImportedSchema, read_schema
 from headway.from_tfx.symbols import Analyzed, Filled, Raw

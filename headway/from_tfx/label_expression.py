@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.from_tfx.symbols import Call, Filled, Operation, Raw
+from headway.from_tfx.symbols import Call, Filled, Operation, Raw, Ref
 from headway.tabular.expressions import as_written
 
 _OPERATORS = {
@@ -38,11 +38,11 @@ def _written(value: Any) -> tuple[str, bool] | None:
     if not isinstance(value, Call):
         return None
     name = value.function.removeprefix("tf.").removeprefix("math.")
-    if name in ("cast", "constant") and value.args:
+    if name == "constant" or (name == "cast" and _keeps(value)):
         return _written(value.args[0])
     if name == "logical_not":
         return _operation("not", value.args[:1])
-    if name in _LOGIC or name in _OPERATORS:
+    if (name in _LOGIC or name in _OPERATORS) and len(value.args) > 1:
         return _operation(_LOGIC.get(name) or _OPERATORS[name], value.args[:2])
     if name == "where" and len(value.args) == 3:
         return _where(*value.args)
@@ -76,9 +76,26 @@ def _one(value: Any) -> bool:
 
 def _bare(value: Any) -> Any:
     """A value without the casts around it."""
-    while isinstance(value, Call) and value.function in ("tf.cast", "tf.constant") and value.args:
+    while isinstance(value, Call) and (value.function == "tf.constant" or _keeps(value)):
         value = value.args[0]
     return value
+
+
+def _keeps(cast: Call) -> bool:
+    """Whether it is a cast that leaves the values as they are: not one of fractions to integers, or of numbers to truth."""
+    kind = cast.args[1] if cast.function == "tf.cast" and len(cast.args) > 1 else None
+    if not isinstance(kind, Ref):
+        return False
+    of = _bare(cast.args[0])
+    if kind.path in ("tf.float16", "tf.bfloat16", "tf.float32", "tf.float64"):
+        return True
+    condition = _written(of)
+    if condition is not None and condition[1]:
+        return True
+    of = of.of if isinstance(of, Filled) else of
+    return kind.path in ("tf.int32", "tf.int64") and (
+        isinstance(of, int) or (isinstance(of, Raw) and of.type == "int64")
+    )
 
 
 def _operation(sign: str, args: tuple[Any, ...]) -> tuple[str, bool] | None:

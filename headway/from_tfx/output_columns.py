@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.from_tfx.interpreter import Outputs, Unknown
+from headway.from_tfx.interpreter import Outputs
+from headway.from_tfx.program import Unknown
 from headway.from_tfx.remarks import Remark
 from headway.from_tfx.symbols import SYMBOLS, Analyzed, Call, Filled, Operation, Raw, Ref, leaves, raws_of, source_of
 

@@ -8,6 +8,7 @@ raws_of(value)                             # {Raw("fare", "float32")}
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -138,7 +139,7 @@ def _tree(value: Any) -> ast.expr:
             return column
         present = _parsed(f"columns[{value.of.name + '__present'!r}]")
         cast = value.default if value.of.type != "float32" else float(value.default)
-        return ast.Call(_parsed("tf.where"), [present, column, _parsed(repr(cast))], [])
+        return ast.Call(_parsed("tf.where"), [present, column, _constant(cast)], [])
     if isinstance(value, Call):
         keywords = [ast.keyword(name, _tree(item)) for name, item in value.keywords]
         return ast.Call(_parsed(value.function), [_tree(item) for item in value.args], keywords)
@@ -154,6 +155,12 @@ def _tree(value: Any) -> ast.expr:
     if isinstance(value, list | tuple):
         kind = ast.List if isinstance(value, list) else ast.Tuple
         return kind([_tree(item) for item in value], ast.Load())
+    return _constant(value)
+
+
+def _constant(value: Any) -> ast.expr:
+    if isinstance(value, float) and not math.isfinite(value):
+        return _parsed(f"float({str(value)!r})")
     return _parsed(repr(value))
 
 

@@ -7,9 +7,10 @@ translated(Ref("tft.bucketize"), [Raw("fare", "float32"), 10], {}, complain)    
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from headway.from_tfx.program import known
 from headway.from_tfx.remarks import Untranslatable, names_of
 from headway.from_tfx.symbols import SYMBOLS, Analyzed, Call, Filled, Part, Raw, Ref, Vocab, is_symbolic
 
@@ -30,6 +31,14 @@ _MATH = _BY_ROW | names_of(
     "floormod mod cosh sinh asinh log_sigmoid squared_difference reciprocal_no_nan"
 )
 _STRINGS = names_of("lower upper strip join substr regex_replace regex_full_match length to_number as_string split")
+_PARAMETERS = {
+    "cast": ("x", "dtype"), "constant": ("value", "dtype", "shape"), "where": ("condition", "x", "y"),
+    "clip_by_value": ("t", "clip_value_min", "clip_value_max"), "zeros_like": ("input",), "ones_like": ("input",),
+    "as_string": ("input",), "lower": ("input",), "upper": ("input",), "strip": ("input",), "length": ("input",),
+    "to_number": ("input", "out_type"), "substr": ("input", "pos", "len"), "join": ("inputs",), "split": ("input", "sep"),
+    "regex_replace": ("input", "pattern", "rewrite"), "regex_full_match": ("input", "pattern"),
+}  # fmt: skip
+"""The first parameters of what is not called by (x, y)."""
 _HASHES = frozenset({"tf.strings.to_hash_bucket_fast", "tf.strings.to_hash_bucket_strong", "tf.strings.to_hash_bucket"})
 _OLD = {"tf.to_float": "tf.float32", "tf.to_double": "tf.float32", "tf.to_int64": "tf.int64", "tf.to_int32": "tf.int32"}
 _HINTS = {
@@ -44,6 +53,7 @@ _HINTS = {
     "tft.ngrams": "text as a list of words: {shape: list, separator: ' '}",
     "tft.pca": "give the model the columns themselves",
 }
+_TYPES = {"bytes": "text", "int64": "integers", "float32": "numbers"}
 _Z_SCORE = ("x", "elementwise", "name", "output_dtype")
 _RANGE = ("x", "output_min", "output_max", "elementwise", "name")
 _BUCKETS = ("x", "num_buckets", "epsilon", "weights", "elementwise", "name")
@@ -98,14 +108,45 @@ def _by_row(name: str, args: Sequence[Any], keywords: Mapping[str, Any], complai
     if not name.startswith("tf.") or not known:
         raise complain(f"{name} is not known to compute each row by itself", _WRITE)
     keywords = {key: value for key, value in keywords.items() if key != "name"}
-    for value in [*args, *keywords.values()]:
-        if isinstance(value, Analyzed | Vocab):
-            raise complain(f"{name} computes with what tft gives, which is known after the analysis only", _WRITE)
-        if isinstance(value, Part):
-            raise complain(f"{name} computes with a part of a SparseTensor", _WRITE)
+    args, keywords = _in_order(parts[-1], args, keywords)
+    fits_a_row([*args, *keywords.values()], lambda problem, fix: complain(f"{name}: {problem}", fix))
+    if parts[-1] == "where" and len(args) < 3:
+        raise complain(f"{name} with a condition alone gives places, not one value per row", _WRITE)
+    if not args:
+        raise complain(f"{name} without a first argument", "")
     if "axis" in keywords:
         raise complain(f"{name} with axis: a column here has one value per row, without further dimensions", _WRITE)
     return Call(name, tuple(args), tuple(keywords.items()))
+
+
+def _in_order(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments that were given by name, in their places as far as those are known."""
+    placed, named = [*args], dict(keywords)
+    for key in _PARAMETERS.get(name, ("x", "y"))[len(placed) :]:
+        if key not in named:
+            break
+        placed.append(named.pop(key))
+    return placed, named
+
+
+def fits_a_row(values: Iterable[Any], complain: Complain) -> None:
+    """Check that a computation of a row can be written with these values: columns, constants, names of TensorFlow.
+
+    Raises:
+        Untranslatable: it cannot.
+    """
+    for value in values:
+        known(value)
+        if isinstance(value, list | tuple):
+            fits_a_row(value, complain)
+        elif isinstance(value, Analyzed | Vocab):
+            raise complain("it computes with what tft gives, which is known after the analysis only", _WRITE)
+        elif isinstance(value, Part):
+            raise complain("it computes with a part of a tensor", _WRITE)
+        elif isinstance(value, Ref) and not value.path.startswith("tf."):
+            raise complain(f"{value.path.removeprefix('builtins.')} is not read", "write the value itself")
+        elif not isinstance(value, (*SYMBOLS, Ref, str, bytes, int, float, bool, type(None))):
+            raise complain(f"it computes with a {type(value).__name__.lower().lstrip('_')}", _WRITE)
 
 
 def _one(value: Any, name: str, complain: Complain) -> Any:
@@ -123,6 +164,11 @@ def _filled(value: Any, default: Any, name: str, complain: Complain) -> Any:
         raise complain(f"{name} of {value.name!r}, a list", "a list stays one here: max_length bounds it")
     if isinstance(default, Ref) or default is None:
         default = "" if value.type == "bytes" else 0
+    fits = {"bytes": (str, bytes), "int64": (int,), "float32": (int, float)}[value.type]
+    if not isinstance(default, fits):
+        raise complain(
+            f"{name} fills {value.name!r}, of {_TYPES[value.type]}, with {default!r}", "fill it with its own type"
+        )
     return Filled(value, default)
 
 

@@ -73,6 +73,11 @@ def config(done):
         ),
         ("inputs['day']", {"day": "vocabulary"}),
         ("inputs['x']", {"x": "identity"}),
+        (
+            "tf.where(condition=inputs['x'] > 0, x=inputs['x'], y=float('nan'))",
+            {"o": ("tf.where(columns['x'] > 0, columns['x'], float('nan'))", "identity")},
+        ),
+        ("tft.scale_to_z_score(tf.math.log1p(x=inputs['fare']))", {"fare": ["log", "standardize"]}),
         ("inputs['x'] / (1 + inputs['fare'])", {"o": ("columns['x'] / (1 + columns['fare'])", "identity")}),
         (
             "tf.strings.join([inputs['s'], tf.as_string(inputs['n'])], separator='-')",
@@ -165,6 +170,21 @@ def test_a_column_that_is_used_twice_is_computed_the_second_time(read):
         ("'a' * 10 ** 9", "is too large"),
         ("tf.constant(1.0)", "is the same in every row"),
         ("7", "is not a column"),
+        ("inputs['x'] * numpy.pi", "numpy.pi is not read"),
+        ("tf.strings.join([inputs['s'], tft.hash_strings(inputs['s'], 9)])", "computes with what tft gives"),
+        ("tf.strings.join(inputs.values())", "computes with a dict_values"),
+        ("tf.where(inputs['x'] > 1)", "gives places, not one value per row"),
+        ("tf.math.log1p()", "without a first argument"),
+        ("tf.sparse.to_dense(inputs['miles'], '')", "fills 'miles', of numbers, with ''"),
+        ("tf.sparse.to_dense(inputs['n'], -0.5)", "fills 'n', of integers, with -0.5"),
+        ("{**inputs['x']}", "it is no dict"),
+        ("dict(**inputs['x'])", "it is no dict"),
+        ("[1, 2]['a':]", "slice indices"),
+        ("{[1]: 2 for i in range(2)}", "unhashable"),
+        ("{[1] for i in range(2)}", "unhashable"),
+        ("range(1.5)", "cannot be interpreted as an integer"),
+        ("[0] * 99999 * 99999", "is too large"),
+        ("(lambda f: f(f))(lambda f: f(f))", "without end"),
     ],
 )
 def test_what_has_no_counterpart_is_listed_with_its_line_and_the_others_stay(read, expression, said):
@@ -172,6 +192,48 @@ def test_what_has_no_counterpart_is_listed_with_its_line_and_the_others_stay(rea
     assert config(done) == {"x": "identity"}
     [remark] = done.remarks
     assert said in str(remark) and "output 'o'" in str(remark) and remark.line == 7
+
+
+def test_statements_do_what_they_do_in_python(read, tmp_path):
+    (tmp_path / "names.py").write_text("NUMBERS = ['x', 'fare', 'n']\n_OWN = 1\n")
+    body = """
+        outputs, taken = {}, {"a": 1}
+        for number, key in enumerate(NUMBERS):
+            if key == "fare":
+                continue
+            outputs[f"{key!s}_{number:02d}"] = tft.scale_to_z_score(inputs[key])
+        for key in inputs:
+            if key == "s":
+                break
+        else:
+            outputs["never"] = inputs["fare"]
+        try:
+            first = taken.pop("a") or 7
+        except KeyError:
+            first = 0
+        outputs["day"] = tft.bucketize(inputs["day"], first + 2 if tf.string is tf.string else 9)
+        return outputs
+    """
+    done = read(body, head="from names import *\n")
+    assert config(done) == {"x": "standardize", "n": "standardize", "day": {"bucketize": {"buckets": 3}}}
+    assert done.why["n"] == "n_02" and not done.remarks
+
+
+def test_a_pair_made_of_a_column_or_of_a_number_is_no_traceback(read):
+    done = read("a, b = inputs['x']\nc, d = 5\nreturn {'kept': inputs['day']}")
+    assert set(config(done)) == {"day"} and not done.remarks
+
+
+def test_a_file_that_never_ends_or_is_too_deep_is_an_error(tmp_path):
+    file = tmp_path / "t.py"
+    for text, said in (
+        ("x = [1 for a in range(2000) for b in range(2000)]\n", "too many steps"),
+        ("return 1\n", "stands alone"),
+        ("x = " + "-" * 3000 + "1\n", "too deep"),
+    ):
+        file.write_text(text + "def preprocessing_fn(inputs):\n    return {}\n")
+        with pytest.raises((ConfigError, DataError), match=said):
+            read_preprocessing_fn(str(file), INPUTS)
 
 
 def test_a_branch_that_depends_on_the_rows_is_listed(read):
@@ -214,6 +276,10 @@ def test_the_label_s_own_outputs_are_left_out_and_not_those_of_its_other_columns
             "fare is not None and (x > (fare * 0.2))",
         ),
         ("tf.logical_and(inputs['x'] > 1, inputs['n'] <= 3)", "(x > 1) and (n <= 3)"),
+        ("tf.greater(x=inputs['x'], y=2)", "x > 2"),
+        ("tf.cast(inputs['x'] / 60, tf.int32) > 15", None),
+        ("tf.cast(inputs['x'], tf.bool)", None),
+        ("tf.cast(inputs['n'], tf.float32) > 15", "n > 15"),
         ("tf.math.log1p(inputs['x'])", None),
     ],
 )
