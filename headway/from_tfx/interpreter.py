@@ -108,7 +108,7 @@ class _Reader(Expressions):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ConfigError("there is no such file", where=str(path), fix="check the path") from None
+            raise ConfigError("there is no such file", where=str(path), fix="name a file of this machine") from None
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"it cannot be read: {error}", where=str(path)) from None
         except SyntaxError as error:

@@ -62,7 +62,7 @@ def read_schema(path: str) -> ImportedSchema:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError("there is no such file", where=path, fix="check the path") from None
+        raise ConfigError("there is no such file", where=path, fix="name a file of this machine") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"it cannot be read as text: {error}", where=path) from None
     remarks = []

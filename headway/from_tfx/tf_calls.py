@@ -30,6 +30,8 @@ _MATH = _BY_ROW | names_of(
     "log log1p expm1 is_nan is_finite is_inf divide_no_nan multiply_no_nan ceil rint rsqrt softplus erf logical_xor "
     "floormod mod cosh sinh asinh log_sigmoid squared_difference reciprocal_no_nan"
 )
+_MATH_ONLY = frozenset({"floordiv", "floormod", "mod"})
+"""TensorFlow 1 had them beside tf.math too."""
 _STRINGS = names_of("lower upper strip join substr regex_replace regex_full_match length to_number as_string split")
 _PARAMETERS = {
     "cast": ("x", "dtype"), "constant": ("value", "dtype", "shape"), "where": ("condition", "x", "y"),
@@ -116,6 +118,8 @@ def _by_row(name: str, args: Sequence[Any], keywords: Mapping[str, Any], complai
         raise complain(f"{name} without a first argument", "")
     if "axis" in keywords:
         raise complain(f"{name} with axis: a column here has one value per row, without further dimensions", _WRITE)
+    if len(parts) == 2 and parts[1] in _MATH_ONLY:
+        name = f"tf.math.{parts[1]}"
     return Call(name, tuple(args), tuple(keywords.items()))
 
 

@@ -77,6 +77,7 @@ def config(done):
             "tf.where(condition=inputs['x'] > 0, x=inputs['x'], y=float('nan'))",
             {"o": ("tf.where(columns['x'] > 0, columns['x'], float('nan'))", "identity")},
         ),
+        ("tf.floormod(inputs['x'], 7)", {"o": ("tf.math.floormod(columns['x'], 7)", "identity")}),
         ("tft.scale_to_z_score(tf.math.log1p(x=inputs['fare']))", {"fare": ["log", "standardize"]}),
         ("inputs['x'] / (1 + inputs['fare'])", {"o": ("columns['x'] / (1 + columns['fare'])", "identity")}),
         (
