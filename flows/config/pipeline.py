@@ -39,8 +39,9 @@ from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.slices import slice_columns
+from headway.metrics.base import Better
 from headway.metrics.ranking import NDCG_AT
-from headway.metrics.user_metric import Better, MetricSpec
+from headway.metrics.user_metric import MetricSpec
 from headway.records.spec import RecordsConfig
 from headway.redaction import remember
 from headway.schema.columns import suggest

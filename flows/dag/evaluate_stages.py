@@ -15,7 +15,7 @@ from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
 from headway.registry.registry import Version
-from headway.tasks.table import HIGHER_IS_BETTER
+from headway.tasks.table import direction, task_of
 
 
 class EvaluateSteps(TrainSteps):
@@ -222,8 +222,9 @@ class EvaluateSteps(TrainSteps):
         """The worst first; those without a value before all."""
         task = self.transform.get()["parameters"]["label"]["task"]
         metric = self.pipeline.gate.primary_metric(task, ranked=self.pipeline.ndcg_at is not None)
-        own = {spec.name for spec in self.run_spec.loaded.own_metrics if spec.better == "higher"}
-        sign = 1 if metric in own or metric in HIGHER_IS_BETTER else -1
+        better = {each.name: each.better for each in task_of(task).metrics}
+        better |= {each.name: each.better for each in self.run_spec.loaded.own_metrics}
+        sign = direction(metric, better.get(metric))
 
         def quality(training: Training) -> tuple[float, int]:
             assert training.scored is not None

@@ -22,7 +22,7 @@ from headway.evaluation.metrics import rows_of
 from headway.messages import counted, number, signed
 from headway.metrics.base import Rows
 from headway.metrics.tables import CURVES
-from headway.tasks.table import HIGHER_IS_BETTER, task_of
+from headway.tasks.table import direction, task_of
 
 _MOST_BYTES = 24 << 20
 """Of predictions that are read for figures: about a million rows, half a second."""
@@ -100,7 +100,7 @@ def _differences(compared: list[dict[str, Any]]) -> list[Any]:
         strips.box(row, -1.015, -0.985, BAD, low=0.1, high=0.9, alpha=0.6)
         if each["interval"] is None or not each["tolerance"]:
             continue
-        sign = 1 if split_name(each["metric"])[1] in HIGHER_IS_BETTER else -1
+        sign = direction(split_name(each["metric"])[1], each.get("better"))
         low, at, high = sorted(
             _within(sign * value / each["tolerance"]) for value in (*each["interval"], each["difference"])
         )

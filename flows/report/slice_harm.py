@@ -9,7 +9,7 @@ from flows.report.figures.drawing import FIRST, MUTED, short
 from flows.report.figures.strips import Strips
 from flows.report.view import Table
 from headway.messages import number, signed
-from headway.tasks.table import HIGHER_IS_BETTER
+from headway.tasks.table import direction
 
 _MOST = 60
 
@@ -17,7 +17,7 @@ _MOST = 60
 def slices(measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str) -> Iterator[Table]:
     """The tables on slices: the named or chosen ones, and the worst that were found."""
     metric = _metric(measured, verdict)
-    if metric is not None and (rows := _rows(measured, metric)):
+    if metric is not None and (rows := _rows(measured, metric, verdict)):
         yield _table(measured, verdict, whose, metric, rows)
     found = measured.get("worst_slices") or {}
     if found.get("slices"):
@@ -30,8 +30,9 @@ def _metric(measured: Mapping[str, Any], verdict: Mapping[str, Any]) -> str | No
     return next((name for name in names if (measured.get("metrics") or {}).get(name) is not None), None)
 
 
-def _rows(measured: Mapping[str, Any], metric: str) -> list[dict[str, Any]]:
-    whole, sign = measured["metrics"][metric], -1 if metric in HIGHER_IS_BETTER else 1
+def _rows(measured: Mapping[str, Any], metric: str, verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
+    better = verdict.get("better") if metric == verdict.get("primary") else None
+    whole, sign = measured["metrics"][metric], -direction(metric, better)
     found = []
     for column, values in measured.get("by_slice", {}).items():
         for value, metrics in values.items():

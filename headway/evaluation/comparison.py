@@ -104,6 +104,7 @@ class Compared:
     def as_json(self) -> dict[str, Any]:
         where = {"slice": self.column, "value": self.value} if self.column else {}
         facts = {name: getattr(self.measured, name) for name in ("metric", "candidate", "champion", "difference")}
+        facts["better"] = self.metric.better
         facts["interval"] = list(self.interval) if self.interval else None
         margin = {"tolerance": self.margin.value, "tolerance_of": self.margin.of or None}
         if self.measured.seed_deviation is not None:

@@ -96,6 +96,7 @@ class Draws:
 
 
 Replicate = Callable[[Draws], Floats]
+Better = Literal["higher", "lower", "neither"]
 
 
 class Metric(ABC):
@@ -112,6 +113,11 @@ class Metric(ABC):
     """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
     within: tuple[float, float] = (-np.inf, np.inf)
     """The least and the most that it can be."""
+
+    @property
+    def better(self) -> Better:
+        """Which values are better, in the word that configs and results have for it."""
+        return "neither" if self.higher_is_better is None else "higher" if self.higher_is_better else "lower"
 
     @abstractmethod
     def value(self, rows: Rows) -> float | None:

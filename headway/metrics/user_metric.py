@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.metrics.base import Draws, Floats, Metric, Replicate, Rows, finite
+from headway.metrics.base import Better, Draws, Floats, Metric, Replicate, Rows, finite
 from headway.user_code.loading import line_of, load_function
 
-Better = Literal["higher", "lower", "neither"]
 Function = Callable[[NDArray[Any], NDArray[Any], Mapping[str, NDArray[Any]]], float | None]
 
 

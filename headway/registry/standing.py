@@ -15,18 +15,19 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from headway.registry.registry import Event
-from headway.tasks.table import HIGHER_IS_BETTER
+from headway.tasks.table import direction
 
 
 def standing_of(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How the candidate of a verdict stands to the champion: {metric, against: its version, difference}; None when they
+    """How the candidate of a verdict stands to the champion: {metric, better, against: its version, difference}; None when they
     were not compared."""
     champion, primary = verdict.get("champion"), verdict.get("primary")
     if not isinstance(champion, Mapping):
         return None
     for compared in verdict["comparisons"]["overall"]:
         if compared["metric"] == primary and compared["interval"] is not None:
-            return {"metric": primary, "against": champion["version"], "difference": compared["difference"]}
+            found = {"metric": primary, "against": champion["version"], "difference": compared["difference"]}
+            return found | {"better": verdict["better"]}
     return None
 
 
@@ -58,7 +59,7 @@ def best_champion(
     for version in chain:
         standing = facts.get(version, {}).get("standing") or {}
         if before is not None and standing.get("metric") == metric and standing.get("against") == before:
-            height += standing["difference"] if metric in HIGHER_IS_BETTER else -standing["difference"]
+            height += direction(metric, standing.get("better")) * standing["difference"]
         elif before is not None:
             heights, height = {}, 0.0
         heights[version], before = height, version

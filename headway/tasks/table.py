@@ -90,4 +90,14 @@ ALL_COMPARED: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name
 HIGHER_IS_BETTER = frozenset(
     {*RANKED, COVERAGE} | {metric.name for task in _TASKS for metric in task.metrics if metric.higher_is_better}
 )
-"""Of every other compared metric less is better."""
+"""Of every other compared metric of Headway's less is better."""
+
+
+def direction(metric: str | None, better: str | None = None) -> int:
+    """1 where more of a metric is better, -1 where less is.
+
+    Args:
+        better: as a verdict says it of its primary metric, and a comparison of its own; a metric of the user's own may be
+            either. None: it is Headway's.
+    """
+    return 1 if (better == "higher" if better else metric in HIGHER_IS_BETTER) else -1

@@ -20,7 +20,7 @@ from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError
 from headway.messages import listed
 from headway.schema.columns import suggest
-from headway.tasks.table import HIGHER_IS_BETTER
+from headway.tasks.table import direction
 from tfcore.transform.parameters import TransformParameters
 
 NAME = "{}.ablate"
@@ -124,12 +124,11 @@ def _compared(result: RunResult) -> dict[str, Any]:
     overall = (verdict.get("comparisons") or {}).get("overall", [])
     found: dict[str, Any] = next((entry for entry in overall if entry["metric"] == metric), {})
     difference = found.get("difference")
-    worse = -1 if metric in HIGHER_IS_BETTER else 1
     return {
         "metric": metric,
         "value": value,
         "difference": difference,
         "interval": found.get("interval"),
         "outcome": found.get("outcome") or "not compared",
-        "harm": None if difference is None else worse * difference,
+        "harm": None if difference is None else -direction(metric, verdict.get("better")) * difference,
     }

@@ -23,7 +23,7 @@ from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.storage.store import Store
 from headway.tabular.splits import window_splits
-from headway.tasks.table import HIGHER_IS_BETTER
+from headway.tasks.table import direction
 
 MODEL = "{}.backtest"
 """The name of the backtest's registry; no pipeline can have it."""
@@ -104,6 +104,7 @@ def _window(run_spec: RunSpec, run: Run) -> dict[str, Any]:
         "rows": (result.evaluation or {}).get("rows"),
         "verdict": verdict.get("verdict"),
         "primary": verdict.get("primary"),
+        "better": verdict.get("better"),
         "candidate": metrics.get("candidate") or (result.evaluation or {}).get("metrics") or {},
         "champion": metrics.get("champion"),
         "champion_of": None,
@@ -138,7 +139,7 @@ def _summary(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         verdicts[str(row["verdict"])] = verdicts.get(str(row["verdict"]), 0) + 1
     compared = [row for row in judged if (row["champion"] or {}).get(primary) is not None]
-    better = 1 if primary in HIGHER_IS_BETTER else -1
+    better = direction(primary, judged[-1].get("better") if judged else None)
     gains = [better * (row["candidate"][primary] - row["champion"][primary]) for row in compared]
     means: dict[str, float | None] = {}
     baselines = dict.fromkeys(who for row in judged for who in row["baselines"])

@@ -44,7 +44,7 @@ from headway.metrics.base import Metric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 
-VERSION = 6
+VERSION = 7
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -189,6 +189,7 @@ class _Decision:
             "champion": {"version": champion.version, "model": champion.model} if champion else None,
             "reference": {"version": reference.version, "model": reference.model} if reference else None,
             "primary": self.primary,
+            "better": models.judging[self.primary].better,
             "outcome": earlier.outcome,
             "metrics": {"candidate": self.values, **earlier.metrics, "baselines": baselines},
             "thresholds": self.thresholds.checks,

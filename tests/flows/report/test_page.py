@@ -14,6 +14,7 @@ from flows.report.figures import drawing
 from flows.report.headline import headline_of
 from flows.report.material import Material
 from flows.report.page import page, write
+from flows.report.scores import _differences
 from flows.report.window_data import usual_values
 from tests.flows.report.recorded import HOSTILE, LEVELS, recorded
 
@@ -154,6 +155,15 @@ def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
     assert headline.sentence == "The candidate is rejected: auc fell from 0.9 (version 3) to 0.8: -0.1."
     assert (headline.word, headline.tone) == ("rejected", "bad")
     assert list(headline.reasons) == verdict["reasons"]
+
+
+def test_a_difference_of_ones_own_metric_is_drawn_better_to_the_right():
+    gain = {"metric": "mine:gain", "better": "higher", "difference": 0.02, "interval": [0.01, 0.03]}
+    gain |= {"tolerance": 0.01, "outcome": "better"}
+    cost = gain | {"metric": "mine:cost", "better": "lower", "difference": -0.02, "interval": [-0.03, -0.01]}
+    auc = gain | {"metric": "auc"}
+    of_gain, of_cost, of_auc, mirrored = _differences([gain, cost, auc, gain | {"better": "lower"}])
+    assert of_gain == of_cost == of_auc != mirrored
 
 
 def test_values_that_are_no_text_are_told_by_their_size():

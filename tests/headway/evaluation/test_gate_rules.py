@@ -125,6 +125,19 @@ def test_what_is_not_better_replaces_the_champion_only_with_newer_data(judge):
     assert (found["verdict"], found["promote"]) == ("forced", True) and "against: auc is not better" in said(found)
 
 
+def test_a_verdict_says_which_values_of_a_metric_of_ones_own_are_better(judge, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def right(label, prediction, columns):\n    return ((prediction > 0.5) == label).mean()\n"
+    )
+    spec = {"name": "mine:right", "file": tmp_path / "mine.py", "better": "higher"}
+    label, good, worse = models(rows=500, noise=(0.1, 2.0))
+    config = {"primary": "mine:right", "tolerance": {"mine:right": 0.01, "loss": 0.01}}
+    found = judge(label, good, worse, config=config, metrics=[spec])
+    assert (found["primary"], found["better"], found["outcome"]) == ("mine:right", "higher", "better")
+    compared = {each["metric"]: each["better"] for each in found["comparisons"]["overall"]}
+    assert compared == {"mine:right": "higher", "loss": "lower"}
+
+
 def test_a_span_whose_files_changed_is_newer():
     from headway.evaluation.gate import newer
 

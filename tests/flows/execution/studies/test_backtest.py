@@ -54,3 +54,5 @@ def test_the_summary_counts_the_windows_that_have_a_champion():
     assert found["compared"] == 2 and found["candidate_better"] == 1
     assert found["means"] == {"candidate": 3.0, "champion": 2.5, "constant": 9.0}
     assert found["verdicts"] == {"first model": 1, "promote": 1, "reject": 1, "failed": 1}
+    own = [row | {"better": "higher"} for row in rows[:2]]  # of a metric of the user's own
+    assert _summary("p", own)["candidate_better"] == 0
