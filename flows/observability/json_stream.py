@@ -125,8 +125,8 @@ _TAKEN: list[_Stderr] = []
 
 
 def take_over() -> None:
-    """Make this process's stderr a JSON stream; once is enough."""
-    if _TAKEN:
+    """Make this process's stderr a JSON stream; once is enough. One that was closed (`2>&-`) stays closed."""
+    if _TAKEN or sys.stderr is None:
         return
     _TAKEN.append(_Stderr())
     atexit.register(_TAKEN[0].close)

@@ -224,4 +224,9 @@ def _cell(value: Any) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [list(head), ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    return "".join("| " + " | ".join(map(_in_a_row, line)) + " |\n" for line in lines)
+
+
+def _in_a_row(cell: Any) -> str:
+    """A cell's text as Markdown keeps it in its column and on its line."""
+    return " ".join(str(cell).replace("|", "\\|").splitlines())

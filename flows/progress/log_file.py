@@ -67,5 +67,5 @@ class _LogFile(Lines):
     def note(self, line: str) -> None:
         with self._writing, contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8") as file:
+            with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{now()} {redact(line)}\n")

@@ -110,7 +110,7 @@ def _column(values: list[Any]) -> pyarrow.Array:
 
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 

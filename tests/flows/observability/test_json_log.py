@@ -80,6 +80,12 @@ def test_whatever_is_printed_to_stderr_is_a_record():
         assert told[words]["event"] == "crashed" and "Traceback" in told[words]["fields"]["traceback"]
 
 
+def test_a_stderr_that_is_closed_costs_the_log_and_not_the_answer():
+    code = "import os; from flows.observability.json_stream import stream, take_over; take_over(); print(stream())"
+    shell = ["sh", "-c", 'exec "$0" -P -c "$1" 2>&-', sys.executable, code]
+    assert subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=True).stdout == "None\n"
+
+
 def _records(done):
     return [json.loads(line) for line in done.stderr.splitlines()]
 

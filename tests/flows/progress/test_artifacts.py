@@ -176,6 +176,11 @@ def test_a_verdict_gives_its_reasons_and_both_models():
     assert "| champion" not in verdict_markdown(VERDICT | {"metrics": {"candidate": {"auc": 0.8}, "champion": None}})
 
 
+def test_a_value_of_several_lines_stays_in_its_row():
+    text = metrics_markdown("evaluate", {"rows": 3, "metrics": {"a|b\nc": 0.5}})
+    assert text.splitlines()[-1] == "| a\\|b c | 0.5 |"
+
+
 def test_steps_with_something_to_show_have_artifacts_of_their_own_key():
     found = [
         a.key for s, r in (("statistics", STATISTICS), ("measure", EVALUATION)) for a in artifacts_of(_output(s, r))

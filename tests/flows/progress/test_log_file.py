@@ -37,6 +37,7 @@ def test_a_log_has_no_secret(store, monkeypatch):
     remember("a token", "s3cr3t-value-1234")
     with logged(store, "r", Reporter()) as both:
         both.note("connected with s3cr3t-value-1234")
+        both.note("half a character in a file's name: \udcff")
     assert "s3cr3t-value-1234" not in read_log(store, "r")
 
 

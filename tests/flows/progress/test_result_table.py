@@ -9,7 +9,7 @@ import flows.progress.result_table
 from flows.progress.result_table import Table, html_table
 from headway.errors import ConfigError
 
-VALUES = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False) | st.text()
+VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text()
 ROWS = st.lists(st.dictionaries(st.sampled_from("abc"), VALUES), max_size=6)
 
 
