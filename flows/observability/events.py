@@ -3,7 +3,7 @@
     for event, facts in events_of_output(output, record):        # ("headway.span.ingested", {"span": "2013-05", ...})
         report.happened(event, facts)
 
-`message` is a sentence that begins with the pipeline's name; a listener adds the pipeline itself. On a Prefect server an event is
+Each carries `message`, a sentence that begins with the pipeline's name, and `pipeline`, the name. On a Prefect server an event is
 about the resource `headway.pipeline.<name>`.
 """
 
@@ -54,11 +54,11 @@ def events_of_output(output: Output, record: Mapping[str, Any]) -> Iterator[Even
         rejected = f", {counts['quarantined']:,} quarantined" if counts["quarantined"] else ""
         message = f"{name}: span {span} is ingested, {counted(counts['written'], 'row')}{rejected}"
         facts = {"span": span, "rows": counts, "fingerprint": output.fingerprint, "seconds": round(output.seconds, 3)}
-        yield "headway.span.ingested", {"message": message, "run": run, **facts}
+        yield "headway.span.ingested", {"message": message, "pipeline": name, "run": run, **facts}
     if output.stage == "validate" and result.get("errors"):
         errors = [anomaly["message"] for anomaly in result["anomalies"] if anomaly["severity"] == "error"]
         message = f"{name}: {counted(len(errors), 'error')} in the window: {some(errors, 3, sep='; ')}"
-        yield "headway.window.invalid", {"message": message, "run": run, "errors": errors}
+        yield "headway.window.invalid", {"message": message, "pipeline": name, "run": run, "errors": errors}
 
 
 def events_of_record(record: Mapping[str, Any]) -> Iterator[Event]:
@@ -72,14 +72,16 @@ def events_of_record(record: Mapping[str, Any]) -> Iterator[Event]:
         event = "headway.model.kept"
     else:
         event = "headway.model.held" if state in _HELD else "headway.model.rejected"
-    facts = {key: record[key] for key in ("run", "version", "state", "spans") if record.get(key) is not None}
+    facts = {
+        key: record[key] for key in ("pipeline", "run", "version", "state", "spans") if record.get(key) is not None
+    }
     reasons = (record.get("verdict") or {}).get("reasons", [])
     yield event, {"message": f"{record['pipeline']}: {sentence(record)}", **facts, "reasons": reasons}
 
 
 def events_of_champion(result: Mapping[str, Any]) -> Iterator[Event]:
     """The events of what `flows.production.champion_watch.check_champion` found."""
-    name, facts = result["pipeline"], {"champion": result["champion"]}
+    name, facts = result["pipeline"], {"pipeline": result["pipeline"], "champion": result["champion"]}
     decay = [f"{row['span']}: {text}" for row in result["spans"] for text in row.get("decay", [])]
     if decay:
         yield "headway.champion.decayed", {"message": f"{name}: {'; '.join(decay)}", "alarms": decay, **facts}
@@ -91,4 +93,5 @@ def events_of_champion(result: Mapping[str, Any]) -> Iterator[Event]:
 def events_of_look(pipeline: str, found: Mapping[str, Any]) -> Iterator[Event]:
     """The events of what `flows.production.new_spans.look` found."""
     for span in found["complete"]:
-        yield "headway.span.complete", {"message": f"{pipeline}: span {span} is complete", "span": span}
+        message = f"{pipeline}: span {span} is complete"
+        yield "headway.span.complete", {"message": message, "pipeline": pipeline, "span": span}

@@ -56,6 +56,7 @@ class JsonLog(Reporter):
 
     def _write(self, event: str, message: str, *, level: str = "info", step: str | None = None, **fields: Any) -> None:
         # a backfill that runs several windows at once puts the window before the step
+        pipeline = fields.pop("pipeline", None) or self._pipeline  # an event of no run has its own
         stage = fields.pop("stage", None) or self._stages.get((step or "").rpartition(": ")[2])
         if not self._quiet or level in ("warning", "error"):
             told = {name: value for name, value in fields.items() if value is not None}
@@ -64,7 +65,7 @@ class JsonLog(Reporter):
                 message,
                 level=level,
                 fields=told,
-                pipeline=self._pipeline,
+                pipeline=pipeline,
                 run=self._run,
                 stage=stage,
                 step=step,
@@ -127,8 +128,8 @@ class JsonLog(Reporter):
         self._write("line", line, source="tensorflow")
 
     def happened(self, event: str, facts: Mapping[str, Any]) -> None:
-        fields = {name: value for name, value in facts.items() if name not in ("message", "run")}
-        self._write(event, str(facts.get("message", event)), **fields)
+        fields = {name: value for name, value in facts.items() if name not in ("message", "pipeline", "run")}
+        self._write(event, str(facts.get("message", event)), pipeline=facts.get("pipeline"), **fields)
 
 
 class _JsonMonitor(Monitor):

@@ -86,7 +86,9 @@ def backfill(
     states = dict(Counter(row["state"] for row in rows))
     if failed := [row["until"] for row in rows if row["state"] == "failed"]:
         message = f"{name}: {counted(len(failed), 'window')} of a backfill failed: up to {some(failed, 5)}"
-        report.happened("headway.backfill.failed", {"message": message, "failed": failed, "states": states})
+        report.happened(
+            "headway.backfill.failed", {"message": message, "pipeline": name, "failed": failed, "states": states}
+        )
     return {"pipeline": name, "first": ends[0], "last": ends[-1], "upto": upto, "rows": rows, "states": states}
 
 

@@ -126,5 +126,5 @@ def _predict(loaded: LoadedPipeline, source: SourceConfig, span: str, folder: st
     row |= {"version": result["version"], "output": folder}
     name = loaded.pipeline.name
     message = f"{name}: {counted(row['rows'], 'row')} of {span} are predicted by version {row['version']}, in {folder}"
-    report.happened("headway.span.predicted", {"message": message, **row})
+    report.happened("headway.span.predicted", {"message": message, "pipeline": name, **row})
     return row

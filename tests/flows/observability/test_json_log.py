@@ -29,7 +29,7 @@ def test_a_record_is_one_line_with_all_its_keys_and_no_secret(log):
     monitor = report.monitor("train")
     monitor.progress(10, 100, "steps", loss=float("nan"))
     monitor.log("error: \N{SNOWMAN} \udcff")
-    report.happened("headway.drift.found", {"message": "m", "alarms": ["a"]})
+    report.happened("headway.drift.found", {"message": "m", "pipeline": "churn", "alarms": ["a"]})
     report.relay("W0000 from the child")
     found = records()
     assert all(list(record) == KEYS for record in found)
@@ -42,6 +42,7 @@ def test_a_record_is_one_line_with_all_its_keys_and_no_secret(log):
     ]
     assert "s3cr3t" not in json.dumps(found) and found[0]["message"].count("\n") == 1
     assert found[1]["fields"] == {"done": 10, "total": 100, "unit": "steps", "loss": None}
+    assert found[3]["pipeline"] == "churn", "an event of no run is about a pipeline, too"
     assert found[3]["fields"] == {"alarms": ["a"]} and found[4]["fields"] == {"source": "tensorflow"}
 
 
