@@ -53,7 +53,11 @@ def backfill(
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
         run_spec = RunSpec(
-            loaded=loaded, store=loaded.open_store(), start=stage_starter(loaded, set), window=window, seed=seed
+            loaded=loaded,
+            store=loaded.open_store(),
+            start=stage_starter(loaded, set, stop=report.stop),
+            window=window,
+            seed=seed,
         )
 
         def wrap(engine: Executor, of_window: Reporter) -> Executor:

@@ -32,7 +32,7 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
         name = loaded.pipeline.name
-        run_spec = RunSpec(loaded=loaded, store=loaded.open_store(), start=stage_starter(loaded))
+        run_spec = RunSpec(loaded=loaded, store=loaded.open_store(), start=stage_starter(loaded, stop=report.stop))
         result = check_champion(run_spec, report, wrap=functools.partial(Tasks, report=report))
         for line in alarm_lines(result):
             report.note(line)

@@ -56,7 +56,7 @@ def retrain(
         run_spec = RunSpec(
             loaded=loaded,
             store=loaded.open_store(),
-            start=stage_starter(loaded, set),
+            start=stage_starter(loaded, set, stop=report.stop),
             window=window,
             until=until,
             seed=seed,

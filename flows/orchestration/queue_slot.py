@@ -23,6 +23,7 @@ from prefect.runtime import flow_run
 from prefect.states import Running, State
 
 from flows.orchestration.run_log import RunLog
+from flows.orchestration.stage_runs import outlive
 from headway.messages import counted, duration
 
 LEASE_SECONDS = 60.0
@@ -46,7 +47,7 @@ def queue_slot(queue: str, report: RunLog, say: Callable[[str], None]) -> Iterat
         Cancelled: the run was stopped while it waited.
     """
     name = limit_name(queue)
-    slots = _slots(name)
+    slots = outlive(lambda: _slots(name), report.stop)
     if not slots:
         yield
         return

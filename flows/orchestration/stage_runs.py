@@ -1,6 +1,6 @@
 """Runs of a pipeline's deployment `stage`, which a flow starts on the workers of a queue.
 
-    RunSpec(..., start=stage_starter(loaded, set))       # flows.execution.elsewhere asks for them
+    RunSpec(..., start=stage_starter(loaded, set, stop=report.stop))       # flows.execution.elsewhere asks for them
 
 Nothing but the exchange's name crosses as a parameter; what is to be made stands in the store.
 """
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
@@ -25,20 +27,30 @@ from flows.dag.run_spec import StageRun, StartStages
 from flows.orchestration.deployments import polled, worker_command
 from flows.orchestration.processes import PIPELINES_VARIABLE
 from flows.orchestration.requested_stops import StopRequests
-from headway.errors import ConfigError
+from headway.errors import Cancelled, ConfigError, HeadwayError
+
+Answer = TypeVar("Answer")
+AWAY_SECONDS, TRY_SECONDS = 600.0, 3.0
+"""How long a run waits for a server that is away, as at its end; how long between two attempts."""
 
 
-def stage_starter(loaded: LoadedPipeline, settings: dict[str, Any] | None = None) -> StartStages | None:
+def stage_starter(
+    loaded: LoadedPipeline, settings: dict[str, Any] | None = None, *, stop: threading.Event
+) -> StartStages | None:
     """How this flow run's stages come to other workers; None: the pipeline has no queues.
 
     Args:
         settings: the flow's parameter `set`.
+        stop: set when the flow run is not to go on.
     """
     if not loaded.pipeline.queues:
         return None
     name, parent = loaded.pipeline.name, str(flow_run.id)
 
     def start(queue: str, exchange: str, title: str) -> StageRun:
+        return outlive(lambda: begin(queue, exchange, title), stop)
+
+    def begin(queue: str, exchange: str, title: str) -> StageRun:
         parameters: dict[str, Any] = {"exchange": exchange, "queue": queue, "parent": parent}
         if settings:
             parameters |= {"set": settings}
@@ -58,6 +70,31 @@ def stage_starter(loaded: LoadedPipeline, settings: dict[str, Any] | None = None
         return _Started(run.id, run.name, queue, deployment.work_pool_name or "headway")
 
     return start
+
+
+def outlive(ask: Callable[[], Answer], stop: threading.Event) -> Answer:
+    """What the server answers, also after an outage.
+
+    Args:
+        ask: asks it; may be called again.
+        stop: ends the wait.
+
+    Raises:
+        Cancelled: `stop` was set while the server was away.
+        HeadwayError: it was away for ten minutes.
+    """
+    deadline = time.monotonic() + AWAY_SECONDS
+    while True:
+        try:
+            return ask()
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                raise
+            if time.monotonic() > deadline:
+                fix = "start it, then the flow again: it goes on where it was"
+                raise HeadwayError(f"the server does not answer: {error}", where="Prefect server", fix=fix) from None
+        if stop.wait(TRY_SECONDS):
+            raise Cancelled("stopped on request; what was done is kept")
 
 
 class _Started:
