@@ -33,7 +33,7 @@ def test_a_run_outlives_outages_of_the_server_and_of_its_database(host, retraine
     row("the server away for 5 s (kill -9)", "Running: the run goes on", still_true(began), "nothing")
 
     host.kill_database()
-    assert host.state(training.run) == ""
+    until(lambda: host.state(training.run) == "", 10)
     time.sleep(5)
     began = time.monotonic()
     host.database.start()
