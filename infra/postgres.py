@@ -6,8 +6,8 @@
     database.stop()
     database.remove()        # with all that is in it
 
-It listens on 127.0.0.1, with a password. PostgreSQL refuses to run as root, so root runs it as the user postgres, with its
-data below that user's home.
+It listens on 127.0.0.1 alone, with a password: the path of a socket may have 107 bytes only. PostgreSQL refuses to run as root,
+so root runs it as the user postgres, with its data below that user's home.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Postgres:
         if self.running():
             return
         port = json.loads(self.file.read_text())["port"]
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.data}"
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
         self._run("pg_ctl", "-w", "-D", self.data, "-l", self.data / "server.log", "-o", options, "start")
 
     def _create(self) -> None:
