@@ -179,12 +179,14 @@ class Session:
         if self._run is None:
             return
         run, self._run = self._run, None
-        self._exchange.put("end", {"stop": True})
+        with contextlib.suppress(HeadwayError, OSError):  # a store that is away makes no failure of a stop
+            self._exchange.put("end", {"stop": True})
         run.stop()
         deadline = time.monotonic() + SAVE_SECONDS
         while run.ended() is None and time.monotonic() < deadline:
             time.sleep(self._exchange.seconds)
-        self._exchange.remove()
+        with contextlib.suppress(HeadwayError, OSError):
+            self._exchange.remove()
 
 
 class _News:
