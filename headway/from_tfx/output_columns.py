@@ -15,6 +15,8 @@ from headway.from_tfx.interpreter import Outputs
 from headway.from_tfx.program import Unknown
 from headway.from_tfx.remarks import Remark
 from headway.from_tfx.symbols import SYMBOLS, Analyzed, Call, Filled, Operation, Raw, Ref, leaves, raws_of, source_of
+from headway.schema.columns import LABEL
+from headway.schema.tensor_name import PRESENT
 
 _CATEGORIES = frozenset({"vocabulary", "hash"})
 
@@ -88,8 +90,16 @@ def _output(key: str, value: Any, done: Translation, place: tuple[str, int], tak
         done.why[of.name] = key
     else:
         whole = value.of if isinstance(value, Analyzed) else value
-        _derive(key if key not in taken else f"{key}_computed", whole if before else of, op, done)
+        _derive(_free(key, {*taken, *done.derived}), whole if before else of, op, done)
     done.remarks += [Remark(*place, f"output {key!r}: {note}") for note in notes]
+
+
+def _free(key: str, taken: Collection[str]) -> str:
+    """The name of a computed column: the output's, unless it is taken or cannot be one."""
+    name = key.replace("/", "_per_")
+    while name in taken or name in ("", LABEL) or name.endswith(PRESENT):
+        name = f"{name}_computed".lstrip("_")
+    return name
 
 
 def _passed(of: Raw | Filled, notes: list[str]) -> Any:

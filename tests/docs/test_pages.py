@@ -78,7 +78,9 @@ def options_of():
 
 def test_the_index_names_every_page():
     index = ROOT / "docs" / "index.md"
-    named = {(index.parent / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))}
+    links = LINK.findall(index.read_text(encoding="utf-8"))
+    assert len(links) == len({*links}), "a page stands in it twice"
+    named = {(index.parent / link).resolve() for link in links}
     assert not {name(page) for page in PAGES if page not in named | {index}}
 
 

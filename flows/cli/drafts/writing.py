@@ -1,4 +1,4 @@
-"""Files of a drafted pipeline: none is overwritten unasked, all are written at once, and what is written loads."""
+"""Files of a drafted pipeline: none is overwritten unasked, and what is written loads."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def check_free(files: list[Path], force: bool, *, where: str, option: str) -> No
 
 
 def write(folder: Path, texts: dict[str, str]) -> None:
-    """Write a pipeline's files, and load it."""
+    """Write a pipeline's files, if it loads."""
     from flows.config.pipeline import Pipeline
-    from headway.config import load, read_yaml
+    from headway.config import load, read_value
     from headway.storage.atomic_io import replace_text, writing
 
+    file = folder / "pipeline.yaml"
+    load(Pipeline, read_value(texts["pipeline.yaml"]), where=str(file))
     folder.mkdir(parents=True, exist_ok=True)
     with writing(folder):
         if "schema.pbtxt" not in texts:
             (folder / "schema.pbtxt").unlink(missing_ok=True)  # of the columns of another pipeline
         for name, text in texts.items():
             replace_text(folder / name, text)
-    file = folder / "pipeline.yaml"
-    load(Pipeline, read_yaml(file), where=str(file))
 
 
 def report(draft: Draft, target: Path) -> str:

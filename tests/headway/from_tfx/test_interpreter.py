@@ -154,6 +154,14 @@ def test_a_column_that_is_used_twice_is_computed_the_second_time(read):
     }
 
 
+def test_a_computed_column_has_a_name_that_a_column_can_have(read):
+    keys = ["x", "x_computed", "label", "a/b", "x__present", ""]
+    done = read(f"return {{key: inputs['x'] * 2 for key in {keys}}}")
+    assert [*done.derived] == [
+        "x_computed", "x_computed_computed", "label_computed", "a_per_b", "x__present_computed", "computed",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
