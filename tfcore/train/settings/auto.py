@@ -123,12 +123,13 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     hidden = ENSEMBLE_HIDDEN if model.name == "tabm" else model.hidden
     chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
-    if model.linear or "linear" not in model.model_fields_set:
+    linear = model.linear or "linear" not in model.model_fields_set
+    if linear:
         chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
     chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
-    if facts.width > WIDE * rows and facts.width > LEAST_WIDE:
+    if linear and facts.width > WIDE * rows and facts.width > LEAST_WIDE:
         chosen["linear_l1"] = _rounded(SPARSE * 0.5 * math.sqrt(2 * math.log(facts.width) / rows))
         chosen["l2"] = max(chosen["l2"], WIDE_L2)
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
@@ -173,7 +174,7 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
             parts.append(f"numbers in {counted(model.quantile_bins, 'bin')}")
         if model.linear:
             parts.append("a linear path")
-        if model.l2 or model.linear_l2:
+        if model.l2 or model.linear_l2 or model.linear_l1:
             sparse = f", l1 {model.linear_l1:g}" if model.linear_l1 else ""
             parts.append(f"l2 {model.l2:g} (linear path {model.linear_l2:g}{sparse})")
     return "; ".join(parts)
