@@ -117,4 +117,6 @@ def _column(values: list[Any]) -> pyarrow.Array:
 def _shown(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, list | tuple):
+        return ", ".join(f"[{_shown(each)}]" if isinstance(each, list | tuple) else _shown(each) for each in value)
     return number(value) if isinstance(value, float) else str(value)

@@ -90,6 +90,32 @@ def test_a_backtest_is_a_row_per_window(ran):
     assert pipeline.champion.number == 1
 
 
+@pytest.mark.slow
+def test_ablate_is_a_row_for_each_group_with_what_its_lack_costs(ran):
+    pipeline, run, _ = ran
+    table = pipeline.ablate(["dep_delay", "origin"], progress=False)  # the model with all of them was trained already
+    (row,) = table
+    assert row["without"] == ["dep_delay", "origin"] and row["outcome"] in ("worse", "blocked")
+    assert row["value"] - run.metrics["auc"] == pytest.approx(row["difference"]) and row["difference"] < -0.05
+    assert "flights: auc on" in table.title and "<td>dep_delay, origin</td>" in table._repr_html_()
+    assert table.to_arrow().num_rows == 1 and pipeline.champion.number == 1
+
+
+@pytest.mark.slow
+def test_tune_is_what_its_command_prints(ran):
+    pytest.importorskip("optuna")
+    pipeline, _, _ = ran
+    lines = []
+    found = headway.open(pipeline.file, set={"tune.space": {"training.learning_rate": [1e-5, 0.02]}}).tune(
+        trials=1, progress=lines.append
+    )
+    (trial,) = found["trials"]
+    assert trial["state"] == "complete" and trial["params"]["training.learning_rate"] in (1e-5, 0.02)
+    assert found["base"]["loss"] > 0 and (found["best"] is None) == (trial["loss"] >= found["base"]["loss"])
+    assert any("own settings, on the holdout" in line for line in lines) and json.dumps(found)
+    assert pipeline.champion.number == 1, "tuning promotes nothing"
+
+
 def test_what_a_run_does_not_have_is_said_with_the_fix(ran):
     pipeline, _, _ = ran
     run = pipeline.run(last="validate", progress=False)

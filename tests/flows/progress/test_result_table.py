@@ -33,6 +33,11 @@ def test_html_is_escaped():
         assert "<script" not in html and "&lt;script" in html
 
 
+def test_a_list_is_shown_by_its_values():
+    shown = repr(Table([{"interval": [0.123456, 0.2], "top": [["a", 3], ["b", 1]]}]))
+    assert "0.1235, 0.2" in shown and "[a, 3], [b, 1]" in shown
+
+
 def test_a_long_table_shows_its_beginning_and_says_so():
     table = Table(pa.table({"x": range(1000)}), "numbers")
     assert len(table) == 1000 and table[999] == {"x": 999}
