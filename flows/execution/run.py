@@ -106,11 +106,8 @@ class _Run:
         self.report = report.run(self.record)
 
     def go(self, wrap: Callable[[Executor], Executor]) -> dict[str, Any]:
-        for folder in self.run_spec.store.sweep():
-            self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
-        if self.run_spec.registry.repair():
-            self.report.note("a promotion was interrupted before it served the champion: it is served now")
         try:
+            self._tidy()
             with (
                 Child(on_line=self.report.relay) as child,
                 closing(ReplayProcess()) as replay,
@@ -144,6 +141,13 @@ class _Run:
             self._failed("failed", redact(f"{type(error).__name__}: {error}"), drawn=isinstance(error, Exception))
             raise
         return self.record
+
+    def _tidy(self) -> None:
+        """Put right what an earlier run left that died."""
+        for folder in self.run_spec.store.sweep():
+            self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
+        if self.run_spec.registry.repair():
+            self.report.note("a promotion was interrupted before it served the champion: it is served now")
 
     def _monitor(self, title: str) -> Monitor:
         """Return the monitor of a step; the gate's reports no progress, so that its reasons are printed once, last."""
@@ -240,7 +244,13 @@ class _Run:
         self.record |= {"ended": now(), "seconds": round(time.perf_counter() - self.began, 3)}
         # what is for people to read; the rest is also worked with
         self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
-        self.run_spec.store.save_run(self.record)
+        try:
+            self.run_spec.store.save_run(self.record)
+        except OSError as error:
+            if "error" not in self.record:
+                raise
+            # what ended the run is told all the same: most often it is the disk, too
+            self.report.note(redact(f"the record of this run was not written: {error}"))
         for event, facts in events_of_record(self.record):
             self.report.happened(event, facts)
         if drawn:

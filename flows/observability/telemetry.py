@@ -215,7 +215,7 @@ def _age(registry: Registry) -> float | None:
     """Seconds since the champion was promoted; None: there is none."""
     try:
         history = registry.history()
-    except HeadwayError:  # who promotes next is told of it
+    except (HeadwayError, OSError):  # who promotes next is told of it
         return None
     if not history:
         return None

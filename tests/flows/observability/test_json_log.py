@@ -1,5 +1,6 @@
 """`--log-format json`: a JSON object on every line of stderr, whoever prints there."""
 
+import errno
 import json
 import os
 import subprocess
@@ -7,9 +8,14 @@ import sys
 
 import pytest
 
+from flows.config.pipeline import read_pipeline
+from flows.dag.run_spec import RunSpec
+from flows.execution.run import execute
 from flows.observability.json_log import JsonLog
 from flows.observability.json_stream import JsonStream
+from headway.errors import HeadwayError
 from headway.redaction import remember
+from headway.storage.store import Store
 
 KEYS = ["time", "level", "event", "message", "pipeline", "run", "stage", "step", "pid", "fields"]
 
@@ -110,6 +116,21 @@ def test_a_run_on_beams_worker_processes_is_told_in_records(project, headway):
     workers = {int(record["fields"]["process"].rpartition(":")[2]) for record in parts}
     assert workers and not workers & {record["pid"] for record in records}, "ranges ran in processes of their own"
     assert all(record["stage"] == "ingest" and record["pipeline"] == "flights" for record in parts)
+
+
+@pytest.mark.parametrize("broken", ["save_run", "sweep"])
+def test_a_run_that_a_full_disk_ends_has_its_end_in_the_log(project, log, monkeypatch, broken):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    report, records = log
+    loaded = read_pipeline(project / "pipeline.yaml")
+    monkeypatch.setattr(Store, broken, full)
+    spec = RunSpec(loaded=loaded, store=loaded.open_store(), window=1, last="ingest")
+    with pytest.raises(HeadwayError, match=r"No space left|full"):
+        execute(spec, report)
+    ended = next(record for record in records() if record["event"] == "run.ended")
+    assert ended["level"] == "error" and ended["fields"]["state"] == "failed" and ended["fields"]["error"]
 
 
 def test_a_mistake_is_a_record_also_before_anything_runs(headway, tmp_path):
