@@ -38,7 +38,8 @@ def run_side(registry: Registry, record: dict[str, Any]) -> dict[str, Any]:
     """What is shown of a run of which no version came; without its metrics."""
     stages = {stage["title"]: stage["fingerprint"] for stage in record.get("stages", [])}
     key, measured, trained = (
-        registry.store.find(stage, stages.get(stage, "")) for stage in ("splits", "measure", "train")
+        registry.store.find(stage, stages[stage]) if stage in stages else None
+        for stage in ("splits", "measure", "train")
     )
     parts = key.key["inputs"]["parts"] if key is not None else {}
     config = record.get("config") or (dict(trained.key["config"]) if trained is not None else None)
