@@ -33,7 +33,7 @@ def _manifest(stage="ingest", fingerprint="f" * 16, path="a.tfrecord"):
 
 def _leaves(path):
     """By the system's own rules, on which nothing in Headway rests."""
-    root = Path("/root/of/it")
+    root = Path("/srv/store")
     try:
         landed = Path(f"{root}/{path}" if not path.startswith("/") else path).resolve()
     except ValueError:  # a NUL byte
@@ -56,12 +56,12 @@ def test_a_manifest_whose_member_leads_out_does_not_exist(path):
 @given(HOSTILE, HOSTILE)
 @examples(100)
 def test_an_output_is_never_outside_of_the_store(stage, fingerprint):
-    store = Store(Path("/root/of/it"))
+    store = Store(Path("/srv/store"))
     try:
         folder = store.output(stage, fingerprint)
     except HeadwayError:
         return
-    assert folder.resolve().parent.parent == Path("/root/of/it/stages")
+    assert folder.resolve().parent.parent == Path("/srv/store/stages")
 
 
 @given(HOSTILE)
