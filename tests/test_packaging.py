@@ -66,7 +66,15 @@ def test_every_file_of_a_package_is_python_or_declared():
 def test_each_extra_is_known_to_the_command_line_and_to_the_docs():
     from flows.config.extras import EXTRAS, command
 
-    extras = {*PROJECT["project"]["optional-dependencies"]} - {"all", "test", "bench", "check", "dist", "docs", "browser"}
+    extras = {*PROJECT["project"]["optional-dependencies"]} - {
+        "all",
+        "test",
+        "bench",
+        "check",
+        "dist",
+        "docs",
+        "browser",
+    }
     assert extras == {*EXTRAS}
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     for name in EXTRAS:
