@@ -174,12 +174,14 @@ def rows_of(ingested: Any, parameters: dict[str, Any], split: str) -> tuple[pd.D
     from tfcore.data.pipeline import evaluation_dataset
     from tfcore.train.training_data import labeler, shards_of
     from tfcore.transform.parameters import TransformParameters
+    from tfcore.transform.raw_column import PackedColumns
 
     layout = TransformParameters.model_validate(parameters)
     shards = shards_of([Examples(path=ingested.path, split=split, result=ingested.get())])
     names = [column.name for column in layout.raw]
-    dataset = evaluation_dataset(shards, None, labeler(shards, layout), batch=shards.total, raw=names)
-    batch = next(iter(dataset.as_numpy_iterator()))
+    packed = PackedColumns(shards.columns, names)
+    dataset = evaluation_dataset(shards, None, labeler(shards, layout), batch=shards.total, raw=packed)
+    batch = {name: value.numpy() for name, value in packed.unpack(next(iter(dataset))).items()}
     columns = {}
     for column in layout.raw:
         values, present = batch[f"raw/{column.name}"], batch[f"raw/{column.name}/present"]

@@ -39,7 +39,7 @@ from tfcore.graph.python_op import numpy_op
 from tfcore.heads.multi_head import LABELS
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import SCOPE
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import PackedColumns, RawColumn
 
 __all__ = ["Batch", "Holdout", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
 
@@ -267,32 +267,24 @@ def evaluation_dataset(
     *,
     batch: int,
     holdout: Holdout | None = None,
-    raw: Sequence[str] = (),
+    raw: PackedColumns | None = None,
 ) -> tf.data.Dataset:
     """Every row once, in the manifests' order; rows of weight 0 fill the last batch.
 
-    Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and for each
-    column of `raw` raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list column the values are
-    padded to the longest list there is, and raw/<name>/length says how many count.
+    Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and the columns
+    of `raw`, which `raw.unpack(batch)` gives as raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list
+    column the values are padded to the longest list there is, and raw/<name>/length says how many count.
     """
     reader = Reader(shards, [c.name for c in shards.columns])
     holdout_rows = None if holdout is None else HoldoutRows(holdout, shards)
-    longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
+    longest = {c.name: _longest(shards, c) for c in shards.columns if raw is not None and c.name in raw.lists}
 
     def prepared(*piece: tf.Tensor) -> Batch:
         columns, shard, number = reader(*piece)
         rows = labelled(dict(transform(columns)) if transform is not None else {}, columns, labeler)
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
-        for name in raw:
-            column = columns[name]
-            if column.lengths is None:
-                rows[f"raw/{name}"] = column.plain()
-            else:
-                empty = tf.zeros([], column.values.dtype)
-                rows[f"raw/{name}"] = column.padded(longest[name], empty)
-                rows[f"raw/{name}/length"] = column.lengths
-            present = columns[name].present
-            rows[f"raw/{name}/present"] = rows["valid"] if present is None else present
+        if raw is not None:
+            rows |= raw.pack(columns, longest)
         return rows if holdout_rows is None else holdout_rows(rows, shard, number)
 
     def padded(rows: Batch) -> Batch:

@@ -39,7 +39,7 @@ from tfcore.runtime.remote_shards import staged
 from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import PackedColumns, RawColumn
 
 VERSION = 1
 REPEATS = 3
@@ -163,12 +163,13 @@ def _sample(
 ) -> tuple[dict[str, Values], Floats, Floats]:
     """(raw values by column, labels, weights) of every so many-th row."""
     step = -(-shards.total // request.rows)
+    packed = PackedColumns(shards.columns, names)
     dataset = evaluation_dataset(
-        shards, None, labeler(shards, request.transform), batch=min(4096, shards.total), raw=tuple(names)
+        shards, None, labeler(shards, request.transform), batch=min(4096, shards.total), raw=packed
     )
     parts: dict[str, dict[str, list[NDArray[Any]]]] = {name: {} for name in names}
     labels, weights, first = [], [], 0
-    for batch in safe(dataset, shards):
+    for batch in map(packed.unpack, safe(dataset, shards)):
         monitor.check()
         valid = int(np.count_nonzero(batch["valid"]))
         at = np.arange(-first % step, valid, step)

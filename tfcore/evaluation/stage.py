@@ -53,6 +53,7 @@ from tfcore.runtime.remote_shards import staged
 from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.preprocess import transform_of
+from tfcore.transform.raw_column import PackedColumns
 
 __all__ = ["VERSION", "predict"]
 
@@ -235,20 +236,18 @@ def _write(
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
         transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
+    raw = PackedColumns(shards.columns, tuple(dict.fromkeys([*scorer.raw, *request.columns])))
     dataset = evaluation_dataset(
-        shards,
-        transform,
-        labeler(shards, request.transform),
-        batch=min(request.batch_size, shards.total),
-        raw=tuple(dict.fromkeys([*scorer.raw, *request.columns])),
+        shards, transform, labeler(shards, request.transform), batch=min(request.batch_size, shards.total), raw=raw
     )
     first: list[NDArray[np.float32]] = []
     rows = kept = 0
     linear, items = _linear(request), _items(request, shards.stager)
     index = _index(request, scorer, shards.stager)
     with _Files(out) as files:
-        for batch in safe(dataset, shards):
+        for packed in safe(dataset, shards):
             monitor.check()
+            batch = raw.unpack(packed)
             scores = scorer(batch)
             # only the last batch is padded, and only at its end
             valid = int(np.count_nonzero(batch["valid"]))

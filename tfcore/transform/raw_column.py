@@ -39,6 +39,60 @@ class RawColumn(NamedTuple):
         return pad(self.plain(), self.lengths, width, filler)
 
 
+class PackedColumns:
+    """Columns of a batch in few tensors, so that a dataset of a thousand columns is built in seconds, not in minutes.
+
+        packed = PackedColumns(columns, ["x", "s"])
+        dataset = dataset.map(lambda columns: packed.pack(columns, {}))    # packed/float32 [rows, 1], packed/present [rows, 2]
+        values = packed.unpack(next(iter(dataset)))                        # raw/x, raw/x/present, raw/s, raw/s/present
+
+    Args:
+        columns: the stored columns.
+        names: those that are packed; each once.
+    """
+
+    def __init__(self, columns: Sequence[Column], names: Sequence[str] = ()):
+        stored = {column.name: column for column in columns}
+        chosen = [stored[name] for name in names]
+        self.lists = [column.name for column in chosen if column.is_list]
+        self._names = list(names)
+        self._alone = [column.name for column in chosen if column.shape]
+        self._together: dict[str, list[str]] = {}
+        """The names of scalar columns by dtype."""
+        for column in chosen:
+            if not column.shape:
+                self._together.setdefault(DTYPES[column.type].name, []).append(column.name)
+
+    def pack(self, columns: Mapping[str, RawColumn], longest: Mapping[str, int]) -> dict[str, tf.Tensor]:
+        """The columns' values, a null's being "" or 0; lists are padded to `longest` of their column."""
+        packed = {}
+        for dtype, names in self._together.items():
+            packed[f"packed/{dtype}"] = tf.stack([columns[name].plain() for name in names], 1)
+        for name in self._alone:
+            column = columns[name]
+            if column.lengths is None:
+                packed[f"raw/{name}"] = column.plain()
+            else:
+                packed[f"raw/{name}"] = column.padded(longest[name], tf.zeros([], column.values.dtype))
+                packed[f"raw/{name}/length"] = column.lengths
+        if self._names:
+            rows = columns[self._names[0]].rows()
+            there = [tf.ones([rows], tf.bool) if (c := columns[n]).present is None else c.present for n in self._names]
+            packed["packed/present"] = tf.stack(there, 1)
+        return packed
+
+    def unpack(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The batch with raw/<name> and raw/<name>/present of each packed column in place of packed/..."""
+        found = {name: value for name, value in batch.items() if not name.startswith("packed/")}
+        for dtype, names in self._together.items():
+            values = tf.unstack(batch[f"packed/{dtype}"], len(names), 1)
+            found |= {f"raw/{name}": value for name, value in zip(names, values, strict=True)}
+        if self._names:
+            present = tf.unstack(batch["packed/present"], len(self._names), 1)
+            found |= {f"raw/{name}/present": value for name, value in zip(self._names, present, strict=True)}
+        return found
+
+
 def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
     """Convert a chunk of classic Examples, as `tfcore.ops` returns it, to raw columns."""
     return {

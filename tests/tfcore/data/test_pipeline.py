@@ -23,7 +23,7 @@ from tfcore.transform.fitted import apply_numeric
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
 from tfcore.transform.preprocess import derive
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import PackedColumns, RawColumn
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -202,10 +202,11 @@ def test_a_holdout_and_the_rest_are_apart_and_together_everything(tmp_path, per_
 @pytest.mark.parametrize("per_record", [16, 1])
 def test_evaluation_keeps_the_order_and_fills_up_with_weight_zero(tmp_path, per_record):
     shards, parameters = _write(tmp_path, [50, 33], per_record)
+    raw = PackedColumns(COLUMNS, ["s"])
     dataset = evaluation_dataset(
-        shards, Transform(parameters), Labeler(parameters.label, weight=COLUMNS[2]), batch=32, raw=["s"]
+        shards, Transform(parameters), Labeler(parameters.label, weight=COLUMNS[2]), batch=32, raw=raw
     )
-    batches = list(safe(dataset, shards))
+    batches = [raw.unpack(packed) for packed in safe(dataset, shards)]
     assert [b["numeric"].shape[0] for b in batches] == [32, 32, 32]
     valid = np.concatenate([b["valid"].numpy() for b in batches])
     numbers = np.concatenate([b["numeric"].numpy()[:, 0] for b in batches])

@@ -17,6 +17,7 @@ from tfcore.data.resample import Resample
 from tfcore.data.shards import Holdout, Shards
 from tfcore.testing import write_examples
 from tfcore.transform.layer import Transform
+from tfcore.transform.raw_column import PackedColumns
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -135,10 +136,9 @@ def test_evaluation_sees_the_same_rows(both, written):
     parameters = examples.fit()
 
     def batches():
-        dataset = evaluation_dataset(
-            shards, Transform(parameters), Labeler(parameters.label), batch=64, raw=["x", "s", "v", "l"]
-        )
-        return bits(safe(dataset, shards))
+        raw = PackedColumns(shards.columns, ["x", "s", "v", "l"])
+        dataset = evaluation_dataset(shards, Transform(parameters), Labeler(parameters.label), batch=64, raw=raw)
+        return bits(map(raw.unpack, safe(dataset, shards)))
 
     by_op, by_twin = both(batches)
     assert len(by_op) == 16 and by_op == by_twin
