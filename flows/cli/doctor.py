@@ -150,7 +150,7 @@ def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
     folder = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free / 1e9
     ok = free >= LEAST_FREE_GB
-    yield Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway gc")
+    yield Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway clean")
     if not store.exists():
         yield Finding(True, "store", f"none yet at {store.name}")
         return

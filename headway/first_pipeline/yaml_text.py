@@ -35,7 +35,7 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     drafted += "." if draft.whole else ", of which some were looked at."
     lines = [
         *(_comment(line) for line in draft.origin or (drafted,)),
-        "# docs/pipeline.md has every key; what is not here has its default.",
+        "# What is not here has its default; 'headway schema' prints every key.",
         f"name: {draft.name}",
         "",
         *_mapping("source", source),
