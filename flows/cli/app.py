@@ -1,6 +1,6 @@
 """The command line: `headway COMMAND`.
 
-Exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store; 6 locked by
+Exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store; 6 locked by
 another process; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept). Nothing heavy is imported
 before a command needs it.
 """
@@ -17,7 +17,7 @@ from types import FrameType
 from cyclopts import App, CycloptsError, Parameter
 
 EPILOG = """\
-exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store;
+exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store;
 6 locked by another run; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept)"""
 COMMANDS = {
     "Train and promote": {
