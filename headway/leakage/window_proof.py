@@ -20,7 +20,7 @@ from headway.leakage.key_index import SpanIndex, SplitIndex, read
 from headway.leakage.time_range import TimeRange, time_text
 from headway.messages import counted, window_text
 from headway.tabular.splits import Part
-from headway.validation.anomaly import Anomaly, Severity, finding
+from headway.validation.anomaly import Anomaly, Kind, Severity, finding
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Window:
     def say(self, sentence: str) -> None:
         self.proof.says.append(sentence)
 
-    def find(self, severity: Severity, kind: str, where: str, message: str, fix: str) -> None:
+    def find(self, severity: Severity, kind: Kind, where: str, message: str, fix: str) -> None:
         self.proof.anomalies.append(finding(severity, kind, where, message, fix))
 
 

@@ -17,11 +17,20 @@ LISTED = 5
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """The gravest first; only errors stop a run."""
+Kind = Literal[
+    "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
+    "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
+    "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
+    "split proof", "missing key", "split share", "stratification", "missing class", "few keys", "duplicate rows",
+    "group overlap", "row overlap",
+]  # fmt: skip
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 
 
 class Anomaly(Frozen):
     severity: Severity
-    kind: str
+    kind: Kind
     column: str | None = None
     where: str | None = None
     """The split or span."""
@@ -30,7 +39,7 @@ class Anomaly(Frozen):
 
 
 def finding(
-    severity: Severity, kind: str, where: str | None, message: str, fix: str | None, *, column: str | None = None
+    severity: Severity, kind: Kind, where: str | None, message: str, fix: str | None, *, column: str | None = None
 ) -> Anomaly:
     """Make an anomaly; `where` is the split or span."""
     return Anomaly(severity=severity, kind=kind, column=column, where=where, message=message, fix=fix)

@@ -17,17 +17,9 @@ from pydantic import Field, field_validator
 
 from headway.config import Frozen
 from headway.schema.columns import LABEL, no_column, suggest
-from headway.validation.anomaly import Anomaly
+from headway.validation.anomaly import KINDS, Anomaly
 
 Severity = Literal["error", "warning", "info", "ignore"]
-KINDS = (
-    "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
-    "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
-    "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
-    "split proof", "missing key", "split share", "stratification", "missing class", "few keys", "duplicate rows",
-    "group overlap", "split columns",
-)  # fmt: skip
-"""Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 
 
 class DriftConfig(Frozen):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headway.schema.columns import LABEL, Schema, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.anomaly import LISTED, Anomaly, Severity, finding, listed, value_text
+from headway.validation.anomaly import LISTED, Anomaly, Kind, Severity, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
 
@@ -57,7 +57,11 @@ def _column(split: str, column: ColumnStatistics, schema: Schema, config: Valida
         yield from _domain(split, column, schema, config)
     if name in schema.ranges and kind == column.type:
         yield from _range(split, column, schema)
-    for what, kind_, rows in (("NaN", "nan", column.nan), ("infinite", "infinite", column.infinite)):
+    unusual: tuple[tuple[str, Kind, int], ...] = (
+        ("NaN", "nan", column.nan),
+        ("infinite", "infinite", column.infinite),
+    )
+    for what, kind_, rows in unusual:
         if rows:
             message = f"column {name!r} is {what} in {rows:,} of {column.rows:,} {split} rows "
             message += f"({rows / column.rows:.2%})"

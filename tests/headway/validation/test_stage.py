@@ -1,6 +1,8 @@
 """What validation says of a window: severity, a sentence with its numbers, and what to do."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
+from headway.validation.anomaly import KINDS
 from headway.validation.stage import FILE, SpanFacts, ValidateConfig, ValidateRequest, errors, summary_table, validate
 
 ROWS = 2000
@@ -316,3 +319,13 @@ def test_a_label_that_differs_between_splits_is_reported_when_the_split_is_known
     found = only(check(eval=skewed, split=SplitConfig(eval=0.5)))
     assert found[:4] == ("warning", "stratification", "label", "eval") and "1: 25.00% in eval" in found[4]
     assert check(eval=skewed)["anomalies"] == []
+
+
+def test_the_guide_lists_every_kind_of_finding_and_each_can_be_given_a_severity():
+    guide = Path(__file__).parents[3] / "docs" / "validation.md"
+    table = re.search(r"\| kind \|.*?\n\n", guide.read_text(encoding="utf-8"), re.DOTALL)[0]
+    listed = [
+        kind for line in table.split("\n|") for kind in re.findall(r"`(\w+)`", line.lstrip("| ").partition("|")[0])
+    ]
+    assert sorted(listed) == sorted(kind.replace(" ", "_") for kind in KINDS)
+    ValidateConfig(severity=dict.fromkeys(listed, "ignore"))
