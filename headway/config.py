@@ -60,7 +60,11 @@ def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError("no such file", where=str(path), fix="name a pipeline.yaml or its folder; headway init DATA writes a new one") from None
+        raise ConfigError(
+            "no such file",
+            where=str(path),
+            fix="name a pipeline.yaml or its folder; headway init DATA writes a new one",
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", where=str(path)) from None
     if keys and not re.search(rf"""\b({"|".join(keys)})["']?\s*:""", text):

@@ -114,7 +114,7 @@ def run(
     pipeline: PipelinePath = ".",
     /,
     *,
-    force: Annotated[bool, Parameter(help="promote whatever the gate says")] = False,
+    force: Annotated[bool, Parameter(help="promote even a candidate that the gate rejects or holds")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     run_spec = run_spec_of(pipeline, options, force=force)
@@ -141,7 +141,7 @@ def validate(
     /,
     *,
     serving: Annotated[
-        Path | None, Parameter(metavar="FILE", help="logged requests to compare the train rows with")
+        Path | None, Parameter(metavar="FILE", help="logged requests to compare with the train rows")
     ] = None,
     options: RunOptions = RunOptions(),
 ) -> int:
@@ -245,7 +245,7 @@ def plan(
     pipeline: PipelinePath = ".",
     /,
     *,
-    explain: Annotated[bool, Parameter(help="also the keys that differ, with their digests")] = False,
+    explain: Annotated[bool, Parameter(help="also show the keys that differ, with their digests")] = False,
     options: WindowOptions = WindowOptions(),
 ) -> int:
     from flows.execution.planning import planned

@@ -193,7 +193,7 @@ def clean(
     pipeline: PipelinePath = ".",
     /,
     *,
-    yes: Annotated[bool, Parameter(help="delete it; without this nothing is deleted")] = False,
+    yes: Annotated[bool, Parameter(help="delete it; without --yes nothing is deleted")] = False,
     keep: Keep = 20,
     keep_versions: KeepVersions = None,
     options: Options = Options(),

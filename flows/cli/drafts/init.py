@@ -28,14 +28,17 @@ def init(
         str | None, Parameter(metavar="COLUMN|EXPRESSION", help='what to predict: species, or "arr_delay > 15"')
     ] = None,
     folder: Annotated[
-        Path, Parameter(metavar="FOLDER", help="where pipeline.yaml is written", show_default=False)
+        Path,
+        Parameter(metavar="FOLDER", help="where to write pipeline.yaml (default: this folder)", show_default=False),
     ] = Path(),
-    name: Annotated[str | None, Parameter(help="of the pipeline and its model (default: after the data)")] = None,
+    name: Annotated[
+        str | None, Parameter(help="the name of the pipeline and its model (default: from the data)")
+    ] = None,
     module: Annotated[
         Literal["model", "loss"] | None,
-        Parameter(help="write a model.py as well, with a Keras model or a loss of your own, and a test of it"),
+        Parameter(help="also write a model.py with a Keras model or a loss to start from, and a test of it"),
     ] = None,
-    force: Annotated[bool, Parameter(help="overwrite the files that are there")] = False,
+    force: Annotated[bool, Parameter(help="overwrite existing files")] = False,
     options: JsonOption = JsonOption(),
 ) -> int:
     """Look at data and write a pipeline.yaml for it: source, label, columns and split."""

@@ -33,7 +33,7 @@ def why(
     pipeline: PipelinePath = ".",
     /,
     *,
-    run: Annotated[str | None, Parameter(help="its name or the beginning of it (default: the latest)")] = None,
+    run: Annotated[str | None, Parameter(help="the run's name or the beginning of it (default: the latest)")] = None,
     options: Options = Options(),
 ) -> int:
     """Why steps of a run ran or were reused; the pipeline may come first or last."""
@@ -97,7 +97,7 @@ def _read(step: Step) -> str:
 
 
 def logs(
-    run: Annotated[str, Parameter(help="its name or the beginning of it (default: the latest)")] = "latest",
+    run: Annotated[str, Parameter(help="the run's name or the beginning of it")] = "latest",
     pipeline: PipelinePath = ".",
     /,
     *,

@@ -18,13 +18,13 @@ from headway.storage.store import Store
 
 
 def report(
-    run: Annotated[str, Parameter(help="its name or the beginning of it (default: the latest)")] = LATEST,
+    run: Annotated[str, Parameter(help="the run's name or the beginning of it")] = LATEST,
     pipeline: PipelinePath = ".",
     /,
     *,
-    again: Annotated[bool, Parameter(help="draw it anew, from what the store holds today")] = False,
-    output: Annotated[Path | None, Parameter(metavar="FILE", help="also write it to a file of your own")] = None,
-    open: Annotated[bool, Parameter(help="show it in the browser")] = False,
+    again: Annotated[bool, Parameter(help="draw it again, from what the store has now")] = False,
+    output: Annotated[Path | None, Parameter(metavar="FILE", help="also write it to this file")] = None,
+    open: Annotated[bool, Parameter(help="open it in the browser")] = False,
     options: Options = Options(),
 ) -> int:
     """Where the report of a run is: one page with figures. A run that has none yet gets one; the pipeline may come first or

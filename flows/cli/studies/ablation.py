@@ -17,7 +17,7 @@ def ablate(
     pipeline: PipelinePath = ".",
     /,
     *,
-    columns: Annotated[Columns, Parameter(help="features to leave out, one at a time (default: each one)")] = None,
+    columns: Annotated[Columns, Parameter(help="features to leave out, one at a time (default: every feature)")] = None,
     group: Annotated[
         tuple[str, ...], Parameter(metavar="A,B", help="features to leave out together (may be repeated)")
     ] = (),

@@ -21,14 +21,12 @@ def tune(
     *,
     trials: Annotated[
         Count | None,
-        Parameter(help="trials of the study in all, those of earlier calls among them (default: tune.trials, 20)"),
+        Parameter(help="trials of the whole study, including those of earlier calls (default: tune.trials, 20)"),
     ] = None,
     timeout: Annotated[
-        float | None, Parameter(metavar="SECONDS", help="begin no further trial after so many seconds")
+        float | None, Parameter(metavar="SECONDS", help="start no further trial after this time")
     ] = None,
-    promote: Annotated[
-        bool, Parameter(help="then run the pipeline with the best settings, through the gate, as headway run does")
-    ] = False,
+    promote: Annotated[bool, Parameter(help="then run the pipeline with the best settings, through the gate")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     if trials is not None and trials < 1:

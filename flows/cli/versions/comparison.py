@@ -25,7 +25,7 @@ _ABSENT = object()
 
 def compare(
     first: Annotated[str, Parameter(name="A", help="a version (its number, champion, previous or an alias) or a run")],
-    second: Annotated[str, Parameter(name="B", help="another one")],
+    second: Annotated[str, Parameter(name="B", help="the other version or run")],
     pipeline: PipelinePath = ".",
     /,
     *,
