@@ -17,7 +17,7 @@ export DO_NOT_TRACK := 1
 .DEFAULT_GOAL := help
 .PHONY: help setup demo digits own-step predict-and-monitor quick test chaos soak browser gpu flink check format bench docs dist versions ops up down golden clean
 
-help: ## this list
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
 setup: $(STAMP) ## make .venv with the tested versions
@@ -71,7 +71,7 @@ gpu: $(STAMP) ## what needs a GPU, and whole pipelines on one
 flink: $(STAMP) ## Beam jobs on a local Flink (needs Java 17 and Maven)
 	$(PYTEST) --no-skips -m flink tests/infra
 
-check: $(STAMP) ## lint, format, types, floors
+check: $(STAMP) ## lint, format, types, import rules
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy

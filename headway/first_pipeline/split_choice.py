@@ -20,7 +20,7 @@ from headway.first_pipeline.found_files import SPLIT_WORDS
 from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Look, Seen
 from headway.leakage.time_range import time_text
-from headway.messages import counted
+from headway.messages import agree, counted
 from headway.schema.calendar_days import DAY, parts_of
 from headway.schema.columns import Column
 from headway.schema_inference.identifiers import words_of
@@ -33,7 +33,7 @@ from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import SPLITS, SplitConfig
 
 FEW_ROWS, EVAL_OF_FEW = 1000, 0.3
-"""Of fewer rows a larger share judges, so that the gate has something to see."""
+"""Of fewer rows a larger share is eval, so that the gate has something to see."""
 LEAST_SPANS = 3
 LEAST_EVAL = 20
 """Rows below which the gate compares nothing."""
@@ -69,7 +69,7 @@ def choose_split(
         last = max(1, round(len(look.spans) * 0.15))
         config = {"mode": "time"} | ({"eval_spans": last} if last > 1 else {})
         return SplitChoice(
-            f"the last {'span judges' if last == 1 else f'{last} spans judge'}, of {len(look.spans)}", config
+            f"the last {'span is' if last == 1 else f'{last} spans are'} eval, of {len(look.spans)}", config
         )
     free = {choice.column: choice for choice in choices if choice.use == "feature"}
     columns = {column.name: column for column in seen.schema.columns if column.name in free}
@@ -88,7 +88,7 @@ def choose_split(
 
 
 def _ready(look: Look) -> SplitChoice:
-    """The split that the folders of the files say. Where nothing is called eval, test judges."""
+    """The split that the folders of the files say. Where nothing is called eval, test is eval."""
     names = sorted({split_name(look.config, file.path) for file in look.files})
     values = {name: SPLIT_WORDS.get(name.lower(), name) for name in names}
     if "eval" not in values.values():
@@ -96,8 +96,10 @@ def _ready(look: Look) -> SplitChoice:
     config: dict[str, Any] = {"mode": "path"}
     if "test" not in values.values() or any(name != split for name, split in values.items()):
         config["values"] = values
-    judges = " and ".join(name for name, split in values.items() if split == "eval")
-    return SplitChoice(f"as the files lie in folders: {judges} judges", config)
+    judging = [name for name, split in values.items() if split == "eval"]
+    return SplitChoice(
+        f"as the files lie in folders: {' and '.join(judging)} {agree(len(judging), 'is', 'are')} eval", config
+    )
 
 
 def _share(rows: int) -> dict[str, Any]:
@@ -123,7 +125,7 @@ def _times(columns: Any, seen: Seen) -> list[str]:
 
 
 def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: LabelFacts) -> SplitChoice | None:
-    """The later rows judge; None where they are too few, too many, or lack a class."""
+    """The later rows are eval; None where they are too few, too many, or lack a class."""
     values = seen.values(column.name).to_numpy()
     unit = DAY if column.temporal == "timestamp" else 1
     share = EVAL_OF_FEW if len(values) < FEW_ROWS else 0.2
@@ -155,7 +157,7 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: Labe
     new = {name: _never_seen(choice, seen, later) for name, choice in free.items() if name != column.name}
     time = Choice(column.name, free[column.name].type, "time", f"tells earlier rows from later ones{learnt}", changed)
     return SplitChoice(
-        f"by time: the rows from {text} on judge, {part:.0%} of all",
+        f"by time: the rows from {text} on are eval, {part:.0%} of all",
         config,
         {column.name: time, **{name: choice for name, choice in new.items() if choice is not None}},
     )
@@ -219,7 +221,7 @@ def _by_row(look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts) -> Sp
     """By the hash of a row; of small tables with a salt that gives each class to both splits."""
     config = _share(len(seen.label))
     share = config.get("eval", 0.2)
-    text = f"{share:.0%} of the rows judge, drawn by a hash of each row"
+    text = f"{share:.0%} of the rows are eval, drawn by a hash of each row"
     if facts.kind == "regression" or not seen.whole or look.config.format == "images":
         return SplitChoice(text, config)
     counts = pc.struct_field(pc.value_counts(seen.label), 1).to_numpy()

@@ -247,7 +247,7 @@ def test_folders_called_train_and_test_are_the_split_unless_the_test_labels_are_
     draft = draft_of(source, look, label_of("y", look.names))
     assert source["path"] == str(tmp_path / "d" / "{split}") and draft.rows == 150
     values = {"Train": "train", "test": "test", "val": "eval"}
-    assert draft.split.config == {"mode": "path", "values": values} and "val judges" in draft.split.text
+    assert draft.split.config == {"mode": "path", "values": values} and "val is eval" in draft.split.text
     shutil.rmtree(tmp_path / "d" / "val")
     source, look = look_at(found_source(str(tmp_path / "d")))
     assert draft_of(source, look, label_of("y", look.names)).split.config["values"] == {
