@@ -4,7 +4,7 @@
     python examples/movielens/demo.py                  # generated ratings of the same form
     python examples/movielens/demo.py ~/ml-100k --seeds 3
 
-Begins with an empty store. The last month judges, all before it train; each seed is a run of its own, and the table at the
+Begins with an empty store. The last month is eval, all before it are train; each seed is a run of its own, and the table at the
 end has NDCG@10 of every one beside the orders by popularity and by an item's mean.
 """
 
