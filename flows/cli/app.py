@@ -22,65 +22,67 @@ exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the 
 COMMANDS = {
     "Train and promote": {
         "init": "drafts.init: look at data, and write a pipeline.yaml that runs",
-        "import-tfx": "drafts.from_tfx: write a pipeline.yaml with the meaning of a TFX pipeline, and list what has no "
-        "counterpart",
+        "import-tfx": "drafts.from_tfx: translate a TFX pipeline into a pipeline.yaml, and list what has no counterpart",
         "run": "commands: ingest to promotion; finished work is not repeated",
         "plan": "commands: what a run would do, and why",
-        "promote": "versions.promotion: make a version, or the last run's held candidate, the champion; or name it by an alias",
-        "rollback": "versions.promotion: go back to the champion before, or to a version",
-        "predict": "commands: raw files in, predictions of a model out, in the order of the rows",
-        "serve": "serve: answer requests for predictions over HTTP, as TensorFlow Serving does",
+        "promote": "versions.promotion: make a version the champion, or point an alias at it",
+        "rollback": "versions.promotion: make the champion before this one, or another version, the champion again",
+        "predict": "commands: predict the rows of raw files, in their order",
+        "serve": "serve: answer requests over HTTP with the champion's predictions, as TensorFlow Serving does",
     },
-    "Leave alone": {
-        "watch": "operations.span_commands: retrain when a new span is complete, exactly once",
-        "backfill": "operations.span_commands: train and judge a range of past windows; promotes nothing unless told to",
-        "predict-spans": "operations.span_commands: the champion's predictions of each new span, once",
-        "monitor": "operations.span_commands: drift of new spans, skew of requests, the champion on labels that came "
-        "since\n\nIt ends with 3 when there is an alarm.",
-        "deploy": "operations.deploying_commands: make or renew what pipelines need on the server of PREFECT_API_URL",
-        "undeploy": "operations.deploying_commands: remove pipelines from the server; their stores and past runs stay",
+    "Automate": {
+        "watch": "operations.span_commands: wait for new data, and retrain once for each new span that is complete",
+        "backfill": "operations.span_commands: train and judge a model for each of several past windows; promotes none without "
+        "--promote",
+        "predict-spans": "operations.span_commands: predict each complete span that has no predictions yet, with the champion",
+        "monitor": "operations.span_commands: check new spans for drift, logged requests for skew, and the champion on new "
+        "labels\n\nThe exit code is 3 when there is an alarm.",
+        "deploy": "operations.deploying_commands: create or update the deployments, schedules and alarms of pipelines on a "
+        "Prefect server\n\nPREFECT_API_URL says which server, PREFECT_API_AUTH_STRING its password.",
+        "undeploy": "operations.deploying_commands: remove pipelines from the Prefect server; their stores and past runs stay",
     },
-    "Run the DAG up to one stage": {
-        "ingest": "commands: raw files to shards, statistics and quarantine",
-        "stats": "commands: the window's statistics, per split",
+    "Run up to one stage": {
+        "ingest": "commands: read raw files into shards, with statistics and the rejected rows",
+        "stats": "commands: everything up to the statistics of the window, which it prints per split",
         "validate": "commands: check the window against the schema\n\nIt ends with 0 whatever it finds: errors stop the "
         "stages after it.",
         "train": "commands: everything up to trained weights",
-        "evaluate": "commands: everything up to metrics, of the candidate and the champion",
-        "gate": "commands: everything up to the verdict; promotes nothing",
-        "export": "commands: everything up to the exported and replayed SavedModel, whatever the verdict; promotes nothing",
+        "evaluate": "commands: everything up to the metrics of the candidate and the champion, which it prints",
+        "gate": "commands: everything up to the gate's verdict; promotes nothing",
+        "export": "commands: everything up to the exported and tested SavedModel, whatever the verdict; promotes nothing",
     },
     "Study": {
-        "backtest": "studies.past_windows: train and judge over past windows, each on the span after it; promotes nothing",
+        "backtest": "studies.past_windows: train on each of the last windows, and judge each model on the span after its "
+        "window; promotes nothing",
         "tune": "studies.tuning: try settings of the training and the model, judged on a holdout of the train rows",
-        "skew": "studies.logged_requests: hold logged requests against the same rows in the data, value by value\n\nIt ends "
-        "with 3 when something differs.",
+        "skew": "studies.logged_requests: compare logged requests with the same rows in the data, value by value\n\nThe exit "
+        "code is 3 when more than --max-differing differs.",
         "ablate": "studies.ablation: train without each column, and compare with the model that has them all",
     },
     "Look": {
-        "models": "versions.promotion: the versions in the registry, the champion and the aliases",
+        "models": "versions.promotion: list the versions of the model, with the champion and the aliases",
         "compare": "versions.comparison: two versions or runs side by side: metrics, config, columns, data, size, verdict",
-        "lineage": "versions.trace: what a version was made from, and what of that is gone or changed today",
-        "runs": "store: the runs of this store, newest first",
-        "show": "store: one run in full",
+        "lineage": "versions.trace: show what a version was made from, and which files of that are gone or changed",
+        "runs": "store: list the runs of this store, newest first",
+        "show": "store: show all that is recorded of one run",
         "why": "runs.reasons: why a stage of the last run ran, or was reused",
         "logs": "runs.reasons: what a run reported, line by line, with the time in UTC",
         "report": "runs.reports: one run as a page with figures: verdict, data, training, evaluation, lineage",
-        "ui": "runs.ui: a local page over stores: runs as they go on, versions, champions, drift, spans, disk",
-        "cat": "data: rows of a shard as JSON lines",
-        "quarantine": "data: the rows that the latest run's ingest rejected, and why",
-        "export-examples": "data: the window as classic tf.Examples, one per row",
-        "knobs": "knobs: values that a running training rereads at every step; NAME=VALUE changes one",
-        "debug": "debug: inspect one training step eagerly, op by op: 'headway debug step'",
+        "ui": "runs.ui: show runs, versions, drift, spans and disk use in the browser, on this machine",
+        "cat": "data: print rows of a TFRecord file as JSON lines",
+        "quarantine": "data: show the rows that the latest run rejected, and why",
+        "export-examples": "data: write the rows of a window as classic tf.Examples, one per row",
+        "knobs": "knobs: show the settings that can be changed while a training runs; NAME=VALUE changes one",
+        "debug": "debug: inspect one training step, op by op: 'headway debug step'",
     },
-    "Keep in order": {
+    "Maintain": {
         "verify": "store: read every byte of the store and compare checksums",
-        "backup": "store: copy what is new in the store to another folder, also while runs write; the copy is a store too",
+        "backup": "store: copy the store to another folder; a second backup copies only what is new",
         "clean": "store: what of the store could be deleted, and how much; --yes deletes it",
-        "gc": "store: remove outputs that no kept run uses; path by path, for scripts",
-        "schema": "commands: the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file",
+        "gc": "store: delete what no kept run needs, and list every path; for scripts",
+        "schema": "commands: print the JSON Schema of pipeline.yaml, for editors; with --update propose a schema.pbtxt",
         "doctor": "commands: check versions, TensorFlow's devices, Prefect, the disk and the store",
-        "completion": "shell.completion: completion of commands and options by the Tab key, for bash, zsh and fish",
+        "completion": "shell.completion: print or install completion by the Tab key, for bash, zsh and fish",
     },
 }
 """Group, name, the module in which the function lies, and its help."""

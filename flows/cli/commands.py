@@ -282,24 +282,30 @@ def predict(
     pipeline: PipelinePath = ".",
     /,
     *,
-    input: Annotated[str, Parameter(metavar="PATH", help="a file, a folder or a glob")],
-    output: Annotated[str, Parameter(metavar="FOLDER", help="a folder that is empty, new, or of an earlier predict")],
+    input: Annotated[str, Parameter(metavar="PATH", help="the raw files: a file, a folder or a glob")],
+    output: Annotated[
+        str,
+        Parameter(
+            metavar="FOLDER", help="where predictions are written: a new or empty folder, or one that predict wrote"
+        ),
+    ],
     model: Annotated[
         str,
         Parameter(
             name=("--model", "--version"),
-            help="a version (its number, champion, previous or an alias), or a SavedModel's folder",
+            help="a version (its number, champion, previous or an alias), or the folder of a SavedModel",
         ),
     ] = "champion",
     format: Annotated[
-        str | None, Parameter(help="format of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
+        str | None, Parameter(help="the format of --input: parquet, csv, jsonl, ... (default: the pipeline's)")
     ] = None,
     write: Annotated[Literal["parquet", "jsonl"], Parameter(help="the format of the predictions")] = "parquet",
     columns: Annotated[
-        Columns, Parameter(help="input columns to write beside the predictions (default: the keys)")
+        Columns, Parameter(help="input columns that are written beside the predictions (default: the pipeline's keys)")
     ] = None,
     max_quarantine: Annotated[
-        float | None, Parameter(metavar="SHARE", help="rows that may be rejected (default: the pipeline's)")
+        float | None,
+        Parameter(metavar="SHARE", help="the share of rows that may be rejected (default: validation.max_quarantined)"),
     ] = None,
     options: Options = Options(),
 ) -> int:
@@ -331,7 +337,7 @@ def schema(
     /,
     *,
     update: Annotated[bool, Parameter(help="propose a schema.pbtxt that fits the window; never overwrites it")] = False,
-    columns: Annotated[bool, Parameter(help="what became of each column: its type, its transform, and why")] = False,
+    columns: Annotated[bool, Parameter(help="show each column's type and transform, and why")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 
 def cat(
-    shards: Annotated[list[Path], Parameter(help=".tfrecord files, of Headway or of another tool, or folders of them")],
+    shards: Annotated[
+        list[Path], Parameter(help=".tfrecord files, or folders of them; written by Headway or by another tool")
+    ],
     /,
     *,
-    rows: Annotated[Rows, Parameter(help="rows to print; 'all' for all")] = 10,
-    columns: Annotated[Columns, Parameter(help="only these columns")] = None,
+    rows: Annotated[Rows, Parameter(help="how many rows to print, or all")] = 10,
+    columns: Annotated[Columns, Parameter(help="print only these columns")] = None,
     options: JsonOption = JsonOption(),
 ) -> int:
     """Rows of a shard as JSON lines."""
@@ -40,8 +42,8 @@ def quarantine(
     pipeline: PipelinePath = ".",
     /,
     *,
-    span: Annotated[str | None, Parameter(help="only this span")] = None,
-    limit: Annotated[Count, Parameter(metavar="ROWS", help="rows to show")] = 20,
+    span: Annotated[str | None, Parameter(help="show only this span")] = None,
+    limit: Annotated[Count, Parameter(metavar="ROWS", help="how many rows to show")] = 20,
     options: Options = Options(),
 ) -> int:
     """Show the rows that the latest run's ingest rejected, of all its spans or of one."""
@@ -118,8 +120,10 @@ def export_examples(
     /,
     *,
     output: Annotated[Path, Parameter(metavar="FOLDER", help="a folder that does not exist yet")],
-    split: Annotated[Literal["train", "eval", "test"] | None, Parameter(help="only this one")] = None,
-    tfds: Annotated[bool, Parameter(help="for tensorflow_datasets.builder_from_directory")] = False,
+    split: Annotated[
+        Literal["train", "eval", "test"] | None, Parameter(help="write only this split (default: all)")
+    ] = None,
+    tfds: Annotated[bool, Parameter(help="write a folder for tensorflow_datasets.builder_from_directory")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """Classic tf.Examples of the window, ingested first where it is not."""

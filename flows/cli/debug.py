@@ -33,15 +33,17 @@ MOST_OPS, MOST_STEPS, MOST_LOSSES = 15, 1000, 12
 
 
 def debug(
-    what: Annotated[Literal["step"], Parameter(help="one training step: ranges, gradients, graph, profile")],
+    what: Annotated[Literal["step"], Parameter(help="step: values, gradients, graph and profile of one training step")],
     pipeline: PipelinePath = ".",
     /,
     *,
-    steps: Annotated[Count, Parameter(help="compiled steps")] = 5,
+    steps: Annotated[Count, Parameter(help="how many compiled steps to time")] = 5,
     out: Annotated[
-        str | None, Parameter(metavar="FOLDER", help="for the report (default: debug/ in the store)")
+        str | None, Parameter(metavar="FOLDER", help="where the report is written (default: debug/ in the store)")
     ] = None,
-    resumed: Annotated[bool, Parameter(help="the step after the newest checkpoint, not the first")] = False,
+    resumed: Annotated[
+        bool, Parameter(help="inspect the step after the newest checkpoint (default: the first step)")
+    ] = False,
     no_profile: Annotated[bool, Parameter(help="write no profile for TensorBoard")] = False,
     options: WindowOptions = WindowOptions(),
 ) -> int:

@@ -83,11 +83,11 @@ class WindowOptions(Options):
             group="Window",
             converter=_window,
             metavar="N|TIME",
-            help="how many spans, or how much time: 30d, 12m (default: all up to --until)",
+            help="the number of spans, or a length of time: 30d, 12m (default: all spans up to the last)",
         ),
     ] = None
-    until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span")] = "latest"
-    seed: Annotated[Whole | None, Parameter(group="Window", help="instead of the pipeline's")] = None
+    until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span of the window")] = "latest"
+    seed: Annotated[Whole | None, Parameter(group="Window", help="the random seed (default: the pipeline's)")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +97,16 @@ class RunOptions(WindowOptions):
     wait: Annotated[
         float,
         Parameter(
-            group="Common", metavar="SECONDS", help="how long to wait for another run's lock", show_default=False
+            group="Common",
+            metavar="SECONDS",
+            help="how long to wait while another run of this pipeline goes on (default: not at all)",
+            show_default=False,
         ),
     ] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewestOptions(RunOptions):
+    """Options of a command that chooses the last span itself: --until is refused with a sentence, and no help names it."""
+
+    until: Annotated[str, Parameter(group="Window", metavar="SPAN", show=False)] = "latest"

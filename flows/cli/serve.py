@@ -20,17 +20,27 @@ def serve(
     pipeline: PipelinePath = ".",
     /,
     *,
-    host: Annotated[str, Parameter(help="the address to listen on; 0.0.0.0: all of this machine's")] = "127.0.0.1",
-    port: Annotated[Count, Parameter(help="0: any that is free")] = 8501,
+    host: Annotated[
+        str, Parameter(help="the address to listen on; 0.0.0.0: all addresses of this machine")
+    ] = "127.0.0.1",
+    port: Annotated[Count, Parameter(help="the port; 0 takes any that is free")] = 8501,
     version: Annotated[
-        str | None, Parameter(help="serve this version (a number, previous or an alias), whatever is promoted")
+        str | None,
+        Parameter(
+            help="serve this version and no other: a number, previous or an alias (default: always the champion)"
+        ),
     ] = None,
-    max_batch: Annotated[Count, Parameter(help="rows that go to the model at once")] = 1024,
-    max_wait_ms: Annotated[float, Parameter(metavar="MS", help="how long a batch waits to fill up")] = 0.0,
-    max_queue: Annotated[Count, Parameter(help="rows that may wait; beyond it the answer is 503")] = 16_384,
-    max_request_mib: Annotated[float, Parameter(metavar="MIB", help="a larger request is answered 413")] = 32.0,
+    max_batch: Annotated[Count, Parameter(help="the most rows of one call of the model")] = 1024,
+    max_wait_ms: Annotated[float, Parameter(metavar="MS", help="how long a batch waits for more rows")] = 0.0,
+    max_queue: Annotated[
+        Count, Parameter(help="the most rows that wait; requests beyond that are answered 503")
+    ] = 16_384,
+    max_request_mib: Annotated[
+        float, Parameter(metavar="MIB", help="the largest request; a larger one is answered 413")
+    ] = 32.0,
     log_rate: Annotated[
-        float, Parameter(metavar="SHARE", help="share of rows logged in the store's folder requests/")
+        float,
+        Parameter(metavar="SHARE", help="the share of rows that is logged, in requests/ of the store; 0 logs none"),
     ] = 0.01,
     reload_seconds: Annotated[float, Parameter(metavar="SECONDS", help="how often to look for a new champion")] = 2.0,
     options: Options = Options(),

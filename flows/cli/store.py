@@ -153,7 +153,7 @@ def backup(
     pipeline: PipelinePath = ".",
     /,
     *,
-    to: Annotated[str, Parameter(metavar="FOLDER", help="where the copy is, or will be; only what is new is copied")],
+    to: Annotated[str, Parameter(metavar="FOLDER", help="the folder of the copy; it is created if it does not exist")],
     options: Options = Options(),
 ) -> int:
     from headway.registry.backup import back_up
@@ -165,10 +165,10 @@ def backup(
     return answer(options, {"to": to, "copied": done.copied, "there": done.there, "bytes": done.bytes}, text)
 
 
-Keep = Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")]
+Keep = Annotated[Count, Parameter(metavar="RUNS", help="how many of the newest runs of each pipeline to keep")]
 KeepVersions = Annotated[
     Count | None,
-    Parameter(help="also remove versions but the newest so many, the last champions and those with an alias"),
+    Parameter(help="also delete old versions: keep the newest N, the last ten champions and those with an alias"),
 ]
 
 
@@ -178,7 +178,7 @@ def gc(
     *,
     keep: Keep = 20,
     keep_versions: KeepVersions = None,
-    dry_run: Annotated[bool, Parameter(help="only list what would be removed")] = False,
+    dry_run: Annotated[bool, Parameter(help="list what would be deleted, and delete nothing")] = False,
     options: Options = Options(),
 ) -> int:
     _, store = store_of(pipeline, options)

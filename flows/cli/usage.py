@@ -44,8 +44,8 @@ def page(app: App, command: str = "") -> str:
             spec = app._get_item(name)
             entries.setdefault(str(spec.group), []).append((name, str(spec.help).partition("\n")[0]))
         entries["Options"] = [("--help", "of a command: headway COMMAND --help"), ("--version", "the version")]
-    described = text[0].upper() + text[1:] + "." * (text[-1] != ".")
-    parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described.split("\n\n"), width)]
+    described = [part + "." * (part[-1] != ".") for part in (text[0].upper() + text[1:]).split("\n\n")]
+    parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described, width)]
     ordered = sorted(entries, key=lambda group: {"Window": 1, "Common": 2}.get(group, 0))  # shared options come last
     parts += [f"{group}:\n" + "\n".join(_lines(entries[group], width)) for group in ordered]
     return "\n\n".join([*parts, *_wrapped([end.replace("\n", " ")] * bool(end), width)])
@@ -124,6 +124,7 @@ def _name(argument: Argument) -> str:
 def _says(argument: Argument) -> str:
     default = argument.field_info.default
     plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
+    plain = plain and default != ""
     return f"{argument.parameter.help}" + (f" (default: {default})" if plain else " (required)" * argument.required)
 
 

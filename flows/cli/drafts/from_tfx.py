@@ -15,22 +15,25 @@ def import_tfx(
     examples: Annotated[
         str, Parameter(metavar="DIR", help="an output of ExampleGen: the folder that holds Split-train and Split-eval")
     ],
-    to: Annotated[Path, Parameter(metavar="DIR", help="where pipeline.yaml is written")],
+    to: Annotated[Path, Parameter(metavar="DIR", help="the folder in which pipeline.yaml is written")],
     schema: Annotated[
-        str | None, Parameter(metavar="FILE", help="schema.pbtxt (default: types as the examples show them)")
+        str | None,
+        Parameter(metavar="FILE", help="schema.pbtxt of SchemaGen (default: types are inferred from the examples)"),
     ] = None,
     transform: Annotated[
-        str | None, Parameter(metavar="FILE.py", help="the file with preprocessing_fn; it is read, and never run")
+        str | None, Parameter(metavar="FILE.py", help="the file with preprocessing_fn; its source is read, and not run")
     ] = None,
     label: Annotated[
         str | None,
         Parameter(
             metavar="COLUMN|EXPRESSION",
-            help="what to predict: a column, an output of preprocessing_fn, or an expression (default: the column that the "
-            "schema keeps from serving)",
+            help="what to predict: a column, an output of preprocessing_fn, or an expression (default: the column that is "
+            "not in the schema's environment SERVING)",
         ),
     ] = None,
-    name: Annotated[str | None, Parameter(help="of the pipeline and its model (default: after --to)")] = None,
+    name: Annotated[
+        str | None, Parameter(help="the name of the pipeline and its model (default: the name of the folder --to)")
+    ] = None,
     force: Annotated[bool, Parameter(help="overwrite the files that are there")] = False,
     options: JsonOption = JsonOption(),
 ) -> int:

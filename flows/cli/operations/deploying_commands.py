@@ -26,15 +26,23 @@ def deploy(
     schedule: Annotated[
         str | None,
         Parameter(
-            metavar="CRON", help="when to retrain: '0 5 2 * *'; none: not by itself (default: the file's schedule)"
+            metavar="CRON",
+            help="when to retrain, e.g. '0 5 2 * *'; none removes the schedule (default: schedule of pipeline.yaml)",
         ),
     ] = None,
-    timezone: Annotated[str | None, Parameter(metavar="ZONE", help="of --schedule (default: UTC)")] = None,
-    pool: Annotated[str, Parameter(metavar="NAME", help="the work pool, made if it does not exist")] = "headway",
-    gpus: Annotated[
-        Count | None, Parameter(help="trainings at once on the workers of queue gpu (default: as it is, at first 1)")
+    timezone: Annotated[
+        str | None, Parameter(metavar="ZONE", help="the time zone of --schedule (default: UTC)")
     ] = None,
-    yaml: Annotated[bool, Parameter(help="change nothing, and print the same as a prefect.yaml")] = False,
+    pool: Annotated[
+        str, Parameter(metavar="NAME", help="the work pool; it is created if it does not exist")
+    ] = "headway",
+    gpus: Annotated[
+        Count | None,
+        Parameter(
+            help="how many trainings may run at once on the workers of queue gpu (default: unchanged, at first 1)"
+        ),
+    ] = None,
+    yaml: Annotated[bool, Parameter(help="change nothing; print the deployments as a prefect.yaml")] = False,
     options: JsonOption = JsonOption(),
 ) -> int:
     from pathlib import Path

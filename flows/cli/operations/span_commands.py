@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
-from flows.cli.options import Count, Options, PipelinePath, RunOptions
+from flows.cli.options import Count, NewestOptions, Options, PipelinePath, RunOptions
 from headway.errors import ConfigError, HeadwayError, Locked
 
 if TYPE_CHECKING:
@@ -20,12 +20,16 @@ def backfill(
     pipeline: PipelinePath = ".",
     /,
     *,
-    first: Annotated[str, Parameter(name="--from", metavar="SPAN", help="the first window's last span")],
-    to: Annotated[str, Parameter(metavar="SPAN", help="the last window's last span")] = "latest",
-    upto: Annotated[Literal["ingest", "train", "gate"], Parameter(help="the last stage of each window")] = "gate",
-    promote: Annotated[bool, Parameter(help="let the gate promote, the oldest window first")] = False,
-    parallel: Annotated[Count, Parameter(help="windows at the same time, each with a TensorFlow process")] = 1,
-    options: RunOptions = RunOptions(),
+    first: Annotated[str, Parameter(name="--from", metavar="SPAN", help="the last span of the first window")],
+    to: Annotated[str, Parameter(metavar="SPAN", help="the last span of the last window")] = "latest",
+    upto: Annotated[
+        Literal["ingest", "train", "gate"], Parameter(help="the stage after which each window ends")
+    ] = "gate",
+    promote: Annotated[bool, Parameter(help="promote what passes the gate, the oldest window first")] = False,
+    parallel: Annotated[
+        Count, Parameter(help="how many windows to run at the same time; each starts its own TensorFlow process")
+    ] = 1,
+    options: NewestOptions = NewestOptions(),
 ) -> int:
     if parallel < 1:
         raise ConfigError(f"{parallel} is not a number of 1 or more", where="--parallel", fix="--parallel 1")
@@ -56,9 +60,9 @@ def watch(
     pipeline: PipelinePath = ".",
     /,
     *,
-    once: Annotated[bool, Parameter(help="look once, retrain if a new span is complete, and end")] = False,
-    every: Annotated[float, Parameter(metavar="SECONDS", help="between two looks")] = 60.0,
-    options: RunOptions = RunOptions(),
+    once: Annotated[bool, Parameter(help="look once, retrain if a new span is complete, then end")] = False,
+    every: Annotated[float, Parameter(metavar="SECONDS", help="how long to wait between two looks")] = 60.0,
+    options: NewestOptions = NewestOptions(),
 ) -> int:
     if options.until != "latest":
         raise ConfigError(
@@ -137,8 +141,12 @@ def predict_spans(
     pipeline: PipelinePath = ".",
     /,
     *,
-    model: Annotated[str, Parameter(help="a version: its number, champion, previous or an alias")] = "champion",
-    since: Annotated[str, Parameter(metavar="SPAN", help="leave out spans before this one")] = "",
+    model: Annotated[
+        str, Parameter(help="the version to predict with: its number, champion, previous or an alias")
+    ] = "champion",
+    since: Annotated[
+        str, Parameter(metavar="SPAN", help="leave out spans before this one (default: none is left out)")
+    ] = "",
     options: Options = Options(),
 ) -> int:
     """The champion over each complete span that has no predictions yet, into <predictions.output>/span=<span>/."""

@@ -30,16 +30,21 @@ HOST, PORT = "127.0.0.1", 8765
 def ui(
     *pipelines: Annotated[
         str,
-        Parameter(help="pipeline.yaml, or its folder; several are named one after the other (default: this folder)"),
+        Parameter(help="pipeline.yaml files, or their folders (default: this folder)"),
     ],
     store: Annotated[
         tuple[str, ...],
-        Parameter(metavar="STORE", help="a store without its pipeline: a folder, s3://..., gs://... (may be repeated)"),
+        Parameter(
+            metavar="STORE", help="show this store, without a pipeline: a folder, s3://..., gs://... (may be repeated)"
+        ),
     ] = (),
     port: Annotated[
-        Count | None, Parameter(help=f"0: any that is free (default: {PORT}, or any that is free)", show_default=False)
+        Count | None,
+        Parameter(
+            help=f"the port; 0 takes any that is free (default: {PORT}, or any that is free)", show_default=False
+        ),
     ] = None,
-    open: Annotated[bool, Parameter(help="show it in the browser")] = False,
+    open: Annotated[bool, Parameter(help="open the browser")] = False,
     options: JsonOption = JsonOption(),
 ) -> int:
     """Show stores until Ctrl-C; on 127.0.0.1 alone. The address holds a token that only whoever sees it here knows."""
@@ -78,9 +83,7 @@ def _shown(url: str) -> Iterator[None]:
     """Open the browser on a private file that leads to this address: all users of a machine can read command lines."""
     with tempfile.TemporaryDirectory(prefix="headway-ui-") as folder:  # only its owner may enter it
         page = Path(folder) / "headway-ui.html"
-        page.write_text(
-            f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Headway</a>\n'
-        )
+        page.write_text(leading_to(url))
         # a browser in the terminal would not return before it was left, and until then nobody would answer it
         threading.Thread(target=webbrowser.open, args=(page.as_uri(),), name="browser", daemon=True).start()
         yield

@@ -14,12 +14,13 @@ from headway.errors import ConfigError
 
 def completion(
     shell: Annotated[
-        Literal["bash", "zsh", "fish"] | None, Parameter(help="default: the shell this is typed in")
+        Literal["bash", "zsh", "fish"] | None,
+        Parameter(help="bash, zsh or fish (default: the shell in which this is typed)"),
     ] = None,
     /,
     *,
     install: Annotated[
-        bool, Parameter(help="write it where the shell looks for it, and name it in the shell's startup file")
+        bool, Parameter(help="install it: write the script to its place, and load it in the shell's startup file")
     ] = False,
     options: JsonOption = JsonOption(),
 ) -> int:

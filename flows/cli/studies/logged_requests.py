@@ -19,22 +19,25 @@ def skew(
     /,
     *,
     input: Annotated[
-        str, Parameter(metavar="PATH", help="the data with the rows that were asked: a file, a folder or a glob")
+        str, Parameter(metavar="PATH", help="the data that hold the requested rows: a file, a folder or a glob")
     ],
     requests: Annotated[
         tuple[Path, ...],
-        Parameter(metavar="FILE", help="logged requests (default: all that headway serve logged here)"),
+        Parameter(
+            metavar="FILE", help="files of logged requests (default: all that headway serve logged in this store)"
+        ),
     ] = (),
-    key: Annotated[Columns, Parameter(help="the columns that tell rows apart (default: the pipeline's keys)")] = None,
+    key: Annotated[Columns, Parameter(help="the columns that identify a row (default: the pipeline's keys)")] = None,
     model: Annotated[
         str,
         Parameter(
-            name=("--model", "--version"), help="the version whose answers are compared, or a SavedModel's folder"
+            name=("--model", "--version"),
+            help="the version whose predictions are compared, or the folder of a SavedModel",
         ),
     ] = "champion",
-    format: Annotated[str | None, Parameter(help="format of the input (default: the pipeline's)")] = None,
+    format: Annotated[str | None, Parameter(help="the format of --input (default: the pipeline's)")] = None,
     max_differing: Annotated[
-        float, Parameter(metavar="SHARE", help="share of rows in which a column may differ")
+        float, Parameter(metavar="SHARE", help="the share of rows in which a column may differ")
     ] = 0.01,
     options: Options = Options(),
 ) -> int:

@@ -16,7 +16,7 @@ from headway.messages import metrics_line
 if TYPE_CHECKING:
     from headway.registry.registry import Registry
 
-Reason = Annotated[str, Parameter(metavar="TEXT", help="recorded in the registry's history")]
+Reason = Annotated[str, Parameter(metavar="TEXT", help="why; the registry's history keeps it")]
 ASKED = "asked for on the command line"
 
 
@@ -105,17 +105,23 @@ def promote(
     *,
     to: Annotated[
         str | None,
-        Parameter(metavar="VERSION", help="a version: its number, previous or an alias (default: the held candidate)"),
+        Parameter(
+            metavar="VERSION",
+            help="a version: its number, previous or an alias (default: the candidate that waits for a person)",
+        ),
     ] = None,
     alias: Annotated[
-        str | None, Parameter(metavar="NAME", help="point this alias at it instead: shadow, stable; the champion stays")
+        str | None,
+        Parameter(metavar="NAME", help="point this alias at the version (shadow, stable, ...); the champion stays"),
     ] = None,
-    remove: Annotated[bool, Parameter(help="let the alias point nowhere")] = False,
+    remove: Annotated[bool, Parameter(help="remove --alias NAME")] = False,
     reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="even if it was rolled back, or somebody promoted meanwhile")] = False,
+    force: Annotated[
+        bool, Parameter(help="even if the version was rolled back, or the champion changed meanwhile")
+    ] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    """A version by name; without one the window's candidate, by force."""
+    """Promote a version by name; without one the window's candidate, whatever its verdict."""
     from flows.execution.promotions import promote_version, remove_alias
 
     if alias is not None:
@@ -148,7 +154,7 @@ def rollback(
     *,
     to: Annotated[
         str | None,
-        Parameter(metavar="VERSION", help="a version: its number or an alias (default: the champion before)"),
+        Parameter(metavar="VERSION", help="a version: its number or an alias (default: the champion before this one)"),
     ] = None,
     reason: Reason = ASKED,
     force: Annotated[bool, Parameter(help="even if that version was rolled back, or the champion has changed")] = False,

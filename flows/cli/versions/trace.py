@@ -18,12 +18,14 @@ _NOT_KEPT = "not known: the version is older than this record"
 
 
 def lineage(
-    version: Annotated[str, Parameter(help="its number, champion, previous or an alias")] = "champion",
+    version: Annotated[str, Parameter(help="the version: its number, champion, previous or an alias")] = "champion",
     pipeline: PipelinePath = ".",
     /,
     *,
-    verify: Annotated[bool, Parameter(help="read every raw file and compare its checksum")] = False,
-    spans: Annotated[Count, Parameter(help="spans to show")] = 12,
+    verify: Annotated[
+        bool, Parameter(help="read every raw file and compare its checksum; exit code 3 if one has changed")
+    ] = False,
+    spans: Annotated[Count, Parameter(help="how many spans to show")] = 12,
     options: Options = Options(),
 ) -> int:
     """A version's run, code, config, spans, shards and raw files; with --verify it ends with 3 when one has changed."""
