@@ -52,8 +52,8 @@ COMMANDS = {
         "export": "commands: everything up to the exported and tested SavedModel, whatever the verdict; promotes nothing",
     },
     "Study": {
-        "backtest": "studies.past_windows: train on each of the last windows, and judge each model on the span after its "
-        "window; promotes nothing",
+        "backtest": "studies.past_windows: train on past windows, and judge each model on the last span of its window; promotes "
+        "nothing",
         "tune": "studies.tuning: try settings of the training and the model, judged on a holdout of the train rows",
         "skew": "studies.logged_requests: compare logged requests with the same rows in the data, value by value\n\nThe exit "
         "code is 3 when more than --max-differing differs.",

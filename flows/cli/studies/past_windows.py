@@ -17,7 +17,9 @@ def backtest(
     pipeline: PipelinePath = ".",
     /,
     *,
-    windows: Annotated[Count, Parameter(help="how many past windows, each judged on the span after it")] = 6,
+    windows: Annotated[
+        Count, Parameter(help="how many windows, up to --until; the last span of each judges its model")
+    ] = 6,
     options: RunOptions = RunOptions(),
 ) -> int:
     if windows < 1:
