@@ -233,7 +233,10 @@ def _counted(found: list[Comparison]) -> list[str]:
 
 
 def table(cells: list[Cell]) -> list[str]:
-    lines = ["| regression | rows | blocked | most often by | stated beforehand |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        "| defect | rows | blocked | most often because of | predicted by the gate |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for c in cells:
         stated = "" if c.name == "equal" else c.stated or "not surely"
         lines.append(f"| {c.name} | {c.rows:,} | {c.blocked:.0%} | {c.by} | {stated} |")
@@ -355,7 +358,9 @@ def main() -> None:
     cells = study(task, options.rate, tuple(options.rows), options.repetitions)
     print("\n".join(table(cells)))
     equal, stated = verdicts(cells)
-    print(f"\nequal models blocked: {equal:.1%} (at most 5%); stated regressions blocked: {stated:.1%} (at least 95%)")
+    print(
+        f"\nequally good models blocked: {equal:.1%} (at most 5%); predicted defects blocked: {stated:.1%} (at least 95%)"
+    )
 
 
 if __name__ == "__main__":

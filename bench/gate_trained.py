@@ -202,7 +202,7 @@ def cell(
 
 
 def table(cells: Sequence[Judged]) -> list[str]:
-    lines = ["| regression | rows | blocked | most often by | stated beforehand | of those blocked |"]
+    lines = ["| defect | rows | blocked | most often because of | predicted by the gate | of those blocked |"]
     lines.append("| --- | --- | --- | --- | --- | --- |")
     for c in cells:
         stated = "" if c.name.startswith("equal") else f"{c.stated} of {c.of}"
@@ -265,7 +265,7 @@ def main() -> None:
     caught = sum(stated * share for stated, share in seen) / total if total else float("nan")
     print("\n" + "\n".join(table(cells)))
     print(f"\nequal recipes blocked: {np.mean(equal) if equal else float('nan'):.1%} (at most 5%); ", end="")
-    print(f"stated regressions blocked: {caught:.1%} of {total} (at least 95%)")
+    print(f"predicted defects blocked: {caught:.1%} of {total} (at least 95%)")
 
 
 if __name__ == "__main__":
