@@ -130,7 +130,8 @@ def promote(
         check_alias(alias)
     if remove:
         if alias is None or to is not None:
-            raise ConfigError("removes an alias, and nothing else", where="--remove", fix="--alias NAME --remove")
+            problem = "it removes the alias that --alias names, and takes no --to"
+            raise ConfigError(problem, where="--remove", fix="--alias NAME --remove")
         loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
         event = remove_alias(loaded, registry, alias, reason=reason, note=said)
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")

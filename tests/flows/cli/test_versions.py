@@ -62,7 +62,7 @@ def test_an_alias_is_set_shown_used_and_removed(registry, capsys):
     [
         (["promote", "--alias", "champion", "--to", "1"], "--alias: 'champion' is a name that Headway gives"),
         (["promote", "--alias", "7", "--to", "1"], "--alias: '7' is not a name for an alias"),
-        (["promote", "--remove"], "--remove: removes an alias, and nothing else"),
+        (["promote", "--remove"], "--remove: it removes the alias that --alias names"),
         (["promote", "--to", "stabel"], "'stabel' names no version"),
         (["predict", "--version", "stabel", "--input", "a", "--output", "b"], "--model: 'stabel' is neither"),
     ],
