@@ -18,16 +18,20 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 LAST_LINES = 20
 """Printed lines of a child that an error shows."""
+SCRATCH = "HEADWAY_SCRATCH"
+"""The environment variable that names the folder of a child's temporary files, which goes with the child."""
 _OWN: list[int | None] = []
 _LIBRARIES = (
     "absl|apache_beam|dateutil|fsspec|google|grpc|h5py|jax|keras|ml_dtypes|numpy|pandas|prefect|pyarrow|pydantic|"
@@ -63,10 +67,18 @@ def lifeline() -> int | None:
     return _OWN[0] if _OWN else None
 
 
+def leave(code: int) -> NoReturn:
+    """End this child at once, without what Python does at its end, and take its temporary files away."""
+    if SCRATCH in os.environ:
+        shutil.rmtree(os.environ[SCRATCH], ignore_errors=True)
+    os._exit(code)
+
+
 class ChildProcess:
     """A Python process that takes requests on stdin and answers on stdout, both as JSON lines.
 
-    It is tied to this process by its stdin, which ends however this process ends.
+    It is tied to this process by its stdin, which ends however this process ends. Its temporary files are in a folder of
+    their own: libraries leave some behind in a process that is killed, or that does not wait for its own end.
 
     Args:
         arguments: of the Python interpreter.
@@ -92,9 +104,11 @@ class ChildProcess:
         self._answer, self._on_line, self._ignore = answer, on_line, ignore
         self._lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
         self._sending = threading.Lock()
+        self._scratch = tempfile.TemporaryDirectory(prefix="headway-child-", ignore_cleanup_errors=True)
+        temporary = {"TMPDIR": self._scratch.name, SCRATCH: self._scratch.name}
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **temporary, **(environment or {})},
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -138,6 +152,7 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
         self._printer.join(1.0)
+        self._scratch.cleanup()
 
     def fate(self) -> str:
         """The end of the process in words: "was ended by SIGKILL"."""

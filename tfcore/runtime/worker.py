@@ -39,7 +39,7 @@ from pydantic import BaseModel, TypeAdapter
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
-from headway.process import own, quiet_libraries
+from headway.process import leave, own, quiet_libraries
 from headway.process_tuning import uncollected
 from headway.storage.atomic_io import storage_error
 from tfcore.runtime.tf_import import without_scikit_learn
@@ -62,7 +62,7 @@ class Answers:
                 self._file.write(line)
                 self._file.flush()
             except BrokenPipeError:
-                os._exit(1)  # nobody is left to answer to
+                leave(1)  # nobody is left to answer to
 
 
 def _plain(value: Any) -> Any:
@@ -121,7 +121,7 @@ class Requests:
                 else:
                     stop = threading.Event()
                     self.queue.put((request, stop))
-        os._exit(0)
+        leave(0)
 
 
 def resolve(call: str) -> Callable[..., Any]:
