@@ -79,13 +79,14 @@ class Pipeline:
         """
         from flows.execution.planning import planned
         from flows.progress.rerun_reasons import in_words
+        from headway.messages import window_text
 
         value = planned(self._spec(window, until, seed))
         rows = [
             {"step": s["step"], "runs": not s["cached"], "why": in_words(s["why"], s["stage"])} for s in value["steps"]
         ]
         later = f"; then, depending on the verdict: {', '.join(value['later'])}" if value["later"] else ""
-        return Table(rows, f"{self.name}: {value['spans'][0]} to {value['spans'][-1]}{later}")
+        return Table(rows, f"{self.name}: {window_text(value['spans'])}{later}")
 
     def run(
         self,

@@ -19,7 +19,7 @@ from cyclopts import Parameter
 from flows.cli.app import stop_on_signals
 from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, WindowOptions
 from headway.errors import ConfigError, StoreError
-from headway.messages import counted, metrics_line
+from headway.messages import counted, metrics_line, window_text
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def plan(
     run_spec = run_spec_of(pipeline, options)
     value = planned(run_spec)
     spans, training = value["spans"], value["training"]
-    lines = [f"{run_spec.loaded.pipeline.name}: {spans[0]} to {spans[-1]} ({counted(len(spans), 'span')})"]
+    lines = [f"{run_spec.loaded.pipeline.name}: {window_text(spans)} ({counted(len(spans), 'span')})"]
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
         + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")

@@ -234,7 +234,7 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
 
     Args:
         auto: whether the pipeline takes all columns. One named instead of `columns: auto` would be the only one, so `"*":
-            auto` has to stand beside it; None: not known here, and both are said.
+            auto` has to stand beside it; None: not known here, and both are given.
     """
     keys = [
         name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
@@ -243,7 +243,7 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
     settings = ", ".join(f"{key}: {what}" for key in keys)
     every = f'{{"*": auto, {settings}}}'
     if auto is None:
-        return f"columns: {{{settings}}} (instead of auto: {every})"
+        return f"columns: {{{settings}}}, or {every} if columns is auto"
     return f"columns: {every}" if auto else f"columns: {{{settings}}}"
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, execute, load_pipeline, run_spec_of, store_of, summary_text
 from flows.cli.options import Options, PipelinePath, RunOptions
 from headway.errors import ConfigError
-from headway.messages import metrics_line
+from headway.messages import metrics_line, window_text
 
 if TYPE_CHECKING:
     from headway.registry.registry import Registry
@@ -77,7 +77,7 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
             marks += ["rolled back"] if version.number in gone else []
             spans = version.facts.get("spans") or ["?"]
             created = version.created[:16].replace("T", " ")
-            lines.append(f"  {version.number:>4}  {', '.join(marks):<11}  {created}  {spans[0]} to {spans[-1]}")
+            lines.append(f"  {version.number:>4}  {', '.join(marks):<11}  {created}  {window_text(spans)}")
             lines += [
                 f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
             ]

@@ -372,7 +372,7 @@ def test_types_that_do_not_go_together_are_named_with_their_columns(text):
         (
             "s > 1",
             "column 's' holds text and 1 is a number",
-            'read it as a number: columns: {s: {type: float}} (instead of auto: {"*": auto, s: {type: float}})',
+            'read it as a number: columns: {s: {type: float}}, or {"*": auto, s: {type: float}} if columns is auto',
         ),
         (
             "i > 1 and s + 1 > 2",
