@@ -21,10 +21,10 @@ exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the 
 6 locked by another run; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept)"""
 COMMANDS = {
     "Train and promote": {
-        "init": "drafts.init: look at data, and write a pipeline.yaml that runs",
+        "init": "drafts.init: look at data, and write a pipeline.yaml for it",
         "import-tfx": "drafts.from_tfx: translate a TFX pipeline into a pipeline.yaml, and list what has no counterpart",
-        "run": "commands: ingest to promotion; finished work is not repeated",
-        "plan": "commands: what a run would do, and why",
+        "run": "commands: take raw files to a promoted model; what is already done is reused",
+        "plan": "commands: list the steps that a run would do, and why",
         "promote": "versions.promotion: make a version the champion, or point an alias at it",
         "rollback": "versions.promotion: make the champion before this one, or another version, the champion again",
         "predict": "commands: predict the rows of raw files, in their order",
@@ -44,30 +44,31 @@ COMMANDS = {
     "Run up to one stage": {
         "ingest": "commands: read raw files into shards, with statistics and the rejected rows",
         "stats": "commands: everything up to the statistics of the window, which it prints per split",
-        "validate": "commands: check the window against the schema\n\nIt ends with 0 whatever it finds: errors stop the "
-        "stages after it.",
+        "validate": "commands: check the window's data for errors, drift and leakage\n\nThe exit code is 0 even if there are "
+        "errors; those stop run, train and the other commands of later stages.",
         "train": "commands: everything up to trained weights",
         "evaluate": "commands: everything up to the metrics of the candidate and the champion, which it prints",
         "gate": "commands: everything up to the gate's verdict; promotes nothing",
         "export": "commands: everything up to the exported and tested SavedModel, whatever the verdict; promotes nothing",
     },
-    "Study": {
+    "Experiment": {
         "backtest": "studies.past_windows: train on past windows, and judge each model on the last span of its window; promotes "
         "nothing",
-        "tune": "studies.tuning: try settings of the training and the model, judged on a holdout of the train rows",
+        "tune": "studies.tuning: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
+        "the train rows decides, never the rows of the gate.",
         "skew": "studies.logged_requests: compare logged requests with the same rows in the data, value by value\n\nThe exit "
         "code is 3 when more than --max-differing differs.",
-        "ablate": "studies.ablation: train without each column, and compare with the model that has them all",
+        "ablate": "studies.ablation: train without each column, to see what it is worth",
     },
-    "Look": {
+    "Inspect": {
         "models": "versions.promotion: list the versions of the model, with the champion and the aliases",
-        "compare": "versions.comparison: two versions or runs side by side: metrics, config, columns, data, size, verdict",
+        "compare": "versions.comparison: compare two versions or runs: metrics, config, columns, data, size, verdict",
         "lineage": "versions.trace: show what a version was made from, and which files of that are gone or changed",
         "runs": "store: list the runs of this store, newest first",
         "show": "store: show all that is recorded of one run",
-        "why": "runs.reasons: why a stage of the last run ran, or was reused",
-        "logs": "runs.reasons: what a run reported, line by line, with the time in UTC",
-        "report": "runs.reports: one run as a page with figures: verdict, data, training, evaluation, lineage",
+        "why": "runs.reasons: explain why a stage of a run ran, or was reused",
+        "logs": "runs.reasons: print what a run reported, line by line, with the time in UTC",
+        "report": "runs.reports: print the path of a run's report, an HTML page; --open shows it",
         "ui": "runs.ui: show runs, versions, drift, spans and disk use in the browser, on this machine",
         "cat": "data: print rows of a TFRecord file as JSON lines",
         "quarantine": "data: show the rows that the latest run rejected, and why",
@@ -78,7 +79,7 @@ COMMANDS = {
     "Maintain": {
         "verify": "store: read every byte of the store and compare checksums",
         "backup": "store: copy the store to another folder; a second backup copies only what is new",
-        "clean": "store: what of the store could be deleted, and how much; --yes deletes it",
+        "clean": "store: list what can be deleted from the store, and how much; --yes deletes it",
         "gc": "store: delete what no kept run needs, and list every path; for scripts",
         "schema": "commands: print the JSON Schema of pipeline.yaml, for editors; with --update propose a schema.pbtxt",
         "doctor": "commands: check versions, TensorFlow's devices, Prefect, the disk and the store",

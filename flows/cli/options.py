@@ -45,15 +45,15 @@ Columns = Annotated[str | None, Parameter(metavar="A,B")]
 class JsonOption:
     """The options of every command."""
 
-    json: Annotated[
-        bool, Parameter(group="Common", help="answer with one JSON document on stdout, print nothing else")
-    ] = False
-    quiet: Annotated[bool, Parameter(group="Common", help="print the answer and no progress")] = False
+    json: Annotated[bool, Parameter(group="Common", help="print the answer as one JSON document and nothing else")] = (
+        False
+    )
+    quiet: Annotated[bool, Parameter(group="Common", help="print the answer without progress")] = False
     log_format: Annotated[
         Literal["text", "json"] | None,
         Parameter(
             group="Common",
-            help="what goes to stderr: text, or a JSON object per line (default: HEADWAY_LOG_FORMAT, else text)",
+            help="what stderr gets: text, or a JSON object per line (default: HEADWAY_LOG_FORMAT, else text)",
             show_default=False,
         ),
     ] = None
@@ -68,7 +68,7 @@ class Options(JsonOption):
         Parameter(
             group="Common",
             metavar="KEY=VALUE",
-            help="override a key: training.epochs=3, or the keys in a YAML file: @tuned.yaml (may be repeated)",
+            help="set a key, as in training.epochs=3, or the keys of a YAML file, as in @tuned.yaml (may be repeated)",
         ),
     ] = ()
 

@@ -43,7 +43,10 @@ def page(app: App, command: str = "") -> str:
         for name in commands(app):
             spec = app._get_item(name)
             entries.setdefault(str(spec.group), []).append((name, str(spec.help).partition("\n")[0]))
-        entries["Options"] = [("--help", "of a command: headway COMMAND --help"), ("--version", "the version")]
+        entries["Options"] = [
+            ("--help", "also for one command: headway COMMAND --help"),
+            ("--version", "print the version"),
+        ]
     described = [part + "." * (part[-1] != ".") for part in (text[0].upper() + text[1:]).split("\n\n")]
     parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described, width)]
     ordered = sorted(entries, key=lambda group: {"Window": 1, "Common": 2}.get(group, 0))  # shared options come last
