@@ -113,10 +113,15 @@ def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
             "distinct": _distinct(column),
             **{name: _cell(column.get(name)) for name in figures},
             "quantiles": f"rank ±{column['rank_error']:.1%}" if column.get("rank_error") else "",
-            "most frequent": ", ".join(f"{value} ({count:,})" for value, count in column.get("top", [])[:3]),
+            "most frequent": ", ".join(f"{_value(value)} ({count:,})" for value, count in column.get("top", [])[:3]),
         }
         for column in result["columns"].get(split, [])
     ]
+
+
+def _value(value: Any) -> str:
+    """The text of a value; of a float32 no more digits than it has."""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 def _distinct(column: Mapping[str, Any]) -> int | str:

@@ -81,6 +81,12 @@ def test_a_row_for_each_column_of_train():
     json.dumps([number, text])
 
 
+def test_a_frequent_float_has_no_more_digits_than_float32_holds():
+    column = STATISTICS["columns"]["train"][0] | {"top": [[2.3929998874664307, 4], [1.5, 2]]}
+    (row,) = column_rows({"columns": {"train": [column]}})
+    assert row["most frequent"] == "2.393 (4), 1.5 (2)"
+
+
 def test_numbers_that_are_none_are_counted_where_there_are_some():
     column = STATISTICS["columns"]["train"][0]
     some, no = column_rows({"columns": {"train": [column | {"nan": 1400, "infinite": 3}, column | {"nan": 0}]}})
