@@ -37,6 +37,7 @@ DATA_QUEUE, GPU_QUEUE = "data", "gpu"
 QueueName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_LONGEST = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
     ("minute", 0, 59, []),
@@ -64,6 +65,7 @@ def check_cron(text: str) -> str:
             f"{text!r} is not a cron expression of five fields: minute, hour, day of month, month, day of week; "
             'for example "0 5 2 * *", the second of each month at 5:00'
         )
+    values: dict[str, set[int]] = {name: set() for name, *_ in _FIELDS}
     for part, (name, low, high, words) in zip(parts, _FIELDS, strict=True):
         for item in part.lower().split(","):
             match = re.fullmatch(r"(?:\*|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/(\d+))?", item)
@@ -77,6 +79,12 @@ def check_cron(text: str) -> str:
                 raise ValueError(
                     f"the {name} is {low} to {high}, with lists, ranges and steps of it: {item!r} is not (in {text!r})"
                 )
+            assert match is not None
+            first, last = ends[0] if ends else low, ends[-1] if ends[1:] or (ends and not match[3]) else high
+            values[name] |= set(range(first, last + 1, int(match[3] or 1)))
+    days, months = values["day of month"], values["month"]
+    if parts[4] == "*" and min(days) > max(_LONGEST[month - 1] for month in months):  # else days of the week come too
+        raise ValueError(f"{text!r} never comes: no such month has a day {min(days)}")
     return " ".join(parts)
 
 

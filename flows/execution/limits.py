@@ -150,7 +150,8 @@ def passing(error: BaseException | None) -> bool:
             words = "" if error.errno is not None else str(error)  # Arrow's have no number
         if _PASSING_WORDS.search(words):
             return True
-        error = error.__cause__ or error.__context__
+        # `raise ... from None` says that what came before is not the reason
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import ConcurrencyLeaseHolder
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
@@ -45,6 +47,7 @@ def queue_slot(queue: str, report: RunLog, say: Callable[[str], None]) -> Iterat
 
     Raises:
         Cancelled: the run was stopped while it waited.
+        HeadwayError: the server was away for ten minutes.
     """
     name = limit_name(queue)
     slots = outlive(lambda: _slots(name), report.stop)
@@ -56,17 +59,8 @@ def queue_slot(queue: str, report: RunLog, say: Callable[[str], None]) -> Iterat
     with contextlib.ExitStack() as held:
         while True:
             try:
-                held.enter_context(
-                    concurrency(
-                        name,
-                        # a run that is stopped does not wait on
-                        timeout_seconds=TRY_SECONDS if waited else 1.0,
-                        lease_duration=LEASE_SECONDS,
-                        strict=False,
-                        holder=holder,
-                        raise_on_lease_renewal_failure=False,
-                    )
-                )
+                # a run that is stopped does not wait on
+                outlive(partial(_take, name, TRY_SECONDS if waited else 1.0, holder, held), report.stop)
                 break
             except TimeoutError:
                 if not waited:
@@ -79,6 +73,27 @@ def queue_slot(queue: str, report: RunLog, say: Callable[[str], None]) -> Iterat
             say(f"got a slot of {name} after {duration(time.monotonic() - began)}")
             _show(Running())
         yield
+
+
+def _take(name: str, seconds: float, holder: ConcurrencyLeaseHolder, held: contextlib.ExitStack) -> None:
+    """Take a slot, which is given back when `held` ends.
+
+    Raises:
+        TimeoutError: none was free for so many seconds.
+        httpx.HTTPError: the server does not answer.
+    """
+    slot = concurrency(
+        name,
+        timeout_seconds=seconds,
+        lease_duration=LEASE_SECONDS,
+        strict=False,
+        holder=holder,
+        raise_on_lease_renewal_failure=False,
+    )
+    try:
+        held.enter_context(slot)
+    except ConcurrencySlotAcquisitionError as error:
+        raise error.__cause__ or error from None
 
 
 def _slots(name: str) -> int:

@@ -16,6 +16,7 @@ the meantime arrive late.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import time
@@ -30,6 +31,8 @@ WITHIN_SECONDS = 90.0
 PENDING_SECONDS = 110.0
 """With the time of a look, a true state comes within 120 s."""
 LOOK_SECONDS = 5.0
+PAGE = 200
+"""The most flow runs that the server gives for one request."""
 
 
 class FlowRun(NamedTuple):
@@ -112,11 +115,15 @@ class Server:
             "flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}},
             "work_pools": {"name": {"any_": [self._pool]}},
         }
-        runs = self._client.post("/flow_runs/filter", json=query).json()
-        return [
-            FlowRun(run["id"], run["state"]["type"], self._beat(run["id"]) if lives(run["id"]) is None else None)
-            for run in runs
-        ]
+        runs: dict[str, str] = {}
+        for offset in itertools.count(step=PAGE):
+            # by id: a run that ends between two pages moves others to a page that was read, and they come at the next look
+            page = {"sort": "ID_DESC", "limit": PAGE, "offset": offset}
+            found = self._client.post("/flow_runs/filter", json=query | page).json()
+            runs |= {run["id"]: run["state"]["type"] for run in found}
+            if len(found) < PAGE:
+                break
+        return [FlowRun(id, state, self._beat(id) if lives(id) is None else None) for id, state in runs.items()]
 
     def _beat(self, flow_run: str) -> str | None:
         query = {

@@ -35,7 +35,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, get_current_settings, temporary_settings
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
-from flows.orchestration.deploying.connection import connected, version_problem
+from flows.orchestration.deploying.connection import connected, health, version_problem
 from flows.orchestration.deployments import create_queues, workers
 from flows.orchestration.processes import PIPELINES_VARIABLE
 from headway.errors import ConfigError, HeadwayError
@@ -192,9 +192,8 @@ def server_time(url: str) -> float:
         OSError: it does not answer.
     """
     try:
-        answer = httpx.get(f"{url.rstrip('/')}/health", timeout=10.0, trust_env=False)
-        return email.utils.parsedate_to_datetime(answer.headers["date"]).timestamp()
-    except (httpx.HTTPError, KeyError, ValueError) as error:
+        return email.utils.parsedate_to_datetime(health(url).headers["date"]).timestamp()
+    except (httpx.HTTPError, HeadwayError, KeyError, ValueError) as error:
         raise OSError(f"the server does not say its time: {error}") from None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,7 +40,7 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
         )
     try:
         # Prefect's client waits minutes for a server that is away
-        answer = httpx.get(f"{url.rstrip('/')}/health", timeout=10, trust_env=False)
+        answer = health(url)
     except httpx.HTTPError as error:
         fix = "start the server, or correct the address; it ends in /api"
         raise ConfigError(f"the Prefect server does not answer: {error}", where=url, fix=fix) from None
@@ -60,6 +61,28 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
                 fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
                 raise ConfigError(problem, where=url, fix=fix) from None
             raise HeadwayError(f"the Prefect server refused this: {_detail(error)}", where=url) from None
+
+
+def health(url: str) -> httpx.Response:
+    """Ask once whether a server is up, by the proxies and with the certificates by which Prefect's own client reaches it.
+
+    Args:
+        url: the API's.
+
+    Raises:
+        httpx.HTTPError: it does not answer.
+        ConfigError: the certificates cannot be read.
+    """
+    api = get_current_settings().api
+    verify: ssl.SSLContext | bool = not api.tls_insecure_skip_verify
+    try:
+        if verify and api.ssl_cert_file:
+            verify = ssl.create_default_context(cafile=api.ssl_cert_file)
+    except OSError as error:
+        problem = f"the certificates in {api.ssl_cert_file} cannot be read: {error.strerror or error}"
+        fix = "name a PEM file that exists, or unset it"
+        raise ConfigError(problem, where="PREFECT_API_SSL_CERT_FILE", fix=fix) from None
+    return httpx.get(f"{url.rstrip('/')}/health", timeout=10, verify=verify)
 
 
 def version_problem(theirs: str, url: str) -> ConfigError | None:

@@ -44,6 +44,8 @@ def test_a_flow_without_a_time_zone_has_that_of_the_schedule(tmp_path):
         ({"schedule": "0 25 2 * *"}, "the hour is 0 to 23"),
         ({"schedule": "0 5 2 foo *"}, "the month is 1 to 12"),
         ({"schedule": "*/0 5 2 * *"}, "the minute is 0 to 59"),
+        ({"schedule": "0 5 31 2 *"}, "'0 5 31 2 *' never comes: no such month has a day 31"),
+        ({"schedule": "0 5 31 4,jun,9-11/2 *"}, "never comes: no such month has a day 31"),
         ({"schedule": {"monitr": "0 5 2 * *"}}, "schedule.monitr: unknown key; did you mean 'monitor'?"),
         (
             {"schedule": {"retrain": "0 5 2 * *", "timezone": "America/NewYork"}},
@@ -87,9 +89,22 @@ def test_what_passes_is_a_cron_expression_for_prefect_too(text):
     except ValueError:
         return
     assert croniter.is_valid(cron)
+    assert croniter(cron, 1704067200).get_next()  # and a time comes
 
 
-@pytest.mark.parametrize("text", ["0 5 2 * *", "*/15 * * * *", "0 0 * * sun", "5,35 1-4 1-7 jan-mar 0-7", "@daily"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 5 2 * *",
+        "*/15 * * * *",
+        "0 0 * * sun",
+        "5,35 1-4 1-7 jan-mar 0-7",
+        "0 5 29 2 *",
+        "0 5 31 2 mon",
+        "0 5 30/1 2-4 *",
+        "@daily",
+    ],
+)
 def test_usual_expressions_pass(text):
     if text.startswith("@"):
         with pytest.raises(ValueError, match="five fields"):

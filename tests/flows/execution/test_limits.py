@@ -184,10 +184,22 @@ def _caused(error, cause):
     return error
 
 
+def _instead(error, context):
+    """An error raised `from None` where another was handled."""
+    try:
+        try:
+            raise context
+        except type(context):
+            raise error from None
+    except type(error) as raised:
+        return raised
+
+
 @pytest.mark.parametrize(
     ("error", "passes"),
     [
         (ConnectionResetError(), True),
+        (_instead(DataError("no such column"), TimeoutError()), False),
         (TimeoutError(), True),
         (OSError(errno.EIO, "Input/output error"), True),
         (

@@ -13,7 +13,7 @@ import pytest
 from flows.orchestration import requested_stops as asking
 from flows.orchestration.processes import Processes
 from flows.orchestration.requested_stops import StopRequests
-from flows.orchestration.watch import FlowRun, Server, Watch, once
+from flows.orchestration.watch import PAGE, FlowRun, Server, Watch, once
 from headway.errors import Cancelled
 from headway.storage.process_identity import place, started
 
@@ -76,7 +76,8 @@ class Answers:
     def post(self, path, json):
         if path == "/flow_runs/filter":
             found = [{"id": id, "state": {"type": state}} for id, state in self.runs.items()]
-            return _Answer([run for run in found if run["state"]["type"] in ("RUNNING", "PENDING", "CANCELLING")])
+            going_on = [run for run in found if run["state"]["type"] in ("RUNNING", "PENDING", "CANCELLING")]
+            return _Answer(going_on[json["offset"] :][: json["limit"]])
         if path == "/events/filter":
             return _Answer({"events": [{"id": "beat"}]})
         self.set.append((path, json["state"]["type"]))
@@ -112,6 +113,12 @@ def test_what_is_looked_at_and_what_follows(tmp_path, capsys):
     assert answers.set == [("/flow_runs/dead/set_state", "CRASHED")]
     assert "dead is CRASHED: its process is gone" in capsys.readouterr().out
     assert processes.pids() == {"lives": os.getpid()} and processes.lives("unknown") is None
+
+
+def test_more_runs_than_the_server_gives_at_once_are_all_watched(tmp_path):
+    going_on = {f"run-{n:03}": "RUNNING" for n in range(2 * PAGE + 1)}
+    found = Server(Answers(going_on), "headway").flow_runs(Processes(tmp_path).lives)
+    assert {run.id for run in found} == set(going_on)
 
 
 def test_a_run_that_ended_meanwhile_is_not_reported_as_crashed(tmp_path, capsys):

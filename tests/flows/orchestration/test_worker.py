@@ -2,18 +2,30 @@
 
 import asyncio
 import datetime
+import ipaddress
+import ssl
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from prefect.settings import PREFECT_API_SSL_CERT_FILE, PREFECT_API_TLS_INSECURE_SKIP_VERIFY, temporary_settings
 from prefect.utilities.services import critical_service_loop
 from prefect.workers.process import ProcessWorker
 
+from flows.orchestration.deploying.connection import health
 from flows.orchestration.worker import Worker, check_program, server_time
 from headway.errors import ConfigError
 from headway.storage.clock import Offset
+
+DAY = datetime.timedelta(days=1)
 
 
 @pytest.mark.parametrize(("hours", "said"), [(1, "60 min behind"), (-1, "60 min ahead of"), (0, None)])
@@ -111,3 +123,63 @@ def test_a_worker_that_the_server_refuses_says_so_and_ends(monkeypatch):
     worker._draining, worker._polling, worker._away = False, False, False
     with pytest.raises(httpx.HTTPStatusError):
         asyncio.run(worker.get_and_submit_flow_runs())
+
+
+@pytest.fixture
+def https(tmp_path):
+    """The API's address on a server with a certificate of its own, and the file of that certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "private")]), datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now - DAY).not_valid_after(now + DAY)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    at = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate, both = tmp_path / "ca.pem", tmp_path / "both.pem"
+    certificate.write_bytes(builder.add_extension(at, critical=False).sign(key, SHA256()).public_bytes(Encoding.PEM))
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    both.write_bytes(private + certificate.read_bytes())
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # answers 501, with its date
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(both)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_port}/api", certificate
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_with_certificates_of_its_own_is_reached_as_prefects_client_reaches_it(https, tmp_path):
+    url, certificate = https
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        server_time(url)
+    with temporary_settings({PREFECT_API_SSL_CERT_FILE: str(certificate)}):
+        assert abs(server_time(url) - time.time()) < 60
+    with temporary_settings({PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
+        assert abs(server_time(url) - time.time()) < 60
+    missing = {PREFECT_API_SSL_CERT_FILE: str(tmp_path / "none.pem")}
+    with temporary_settings(missing), pytest.raises(ConfigError, match=r"none\.pem cannot be read: No such file"):
+        health(url)
+
+
+def test_a_server_behind_a_proxy_is_reached_by_it(monkeypatch):
+    """The proxy answers for a host that there is not."""
+    asked = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("no_proxy", "")
+    assert abs(server_time("http://prefect.invalid/api") - time.time()) < 60
+    assert asked == ["http://prefect.invalid/api/health"]
+    server.shutdown()
+    server.server_close()

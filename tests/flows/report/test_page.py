@@ -183,7 +183,7 @@ def test_figures_of_an_earlier_report_that_show_the_same_are_not_drawn_again(tmp
         for page in (store.runs_folder / f"{record['run']}.html", place)
     ]
     assert figures[0] and figures[0] == figures[1]
-    monkeypatch.setattr(drawing, "VERSION", "another")
+    monkeypatch.setattr(drawing, "CODE", "another")
     with pytest.raises(pytest.fail.Exception):  # what draws it has changed
         write(store, record | {"run": f"{record['run']}-latest"})
 

@@ -129,7 +129,8 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
     chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
-    if linear and facts.width > WIDE * rows and facts.width > LEAST_WIDE:
+    sparse = "linear_l1" not in model.model_fields_set or model.linear_l1 > 0
+    if linear and sparse and facts.width > WIDE * rows and facts.width > LEAST_WIDE:
         chosen["linear_l1"] = _rounded(SPARSE * 0.5 * math.sqrt(2 * math.log(facts.width) / rows))
         chosen["l2"] = max(chosen["l2"], WIDE_L2)
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
