@@ -60,8 +60,11 @@ def _overlay(path: Path) -> dict[str, Any]:
 def load_pipeline(pipeline: str, options: Options, **overrides: Any) -> LoadedPipeline:
     """The pipeline with the overrides of the command line and those of the caller."""
     from flows.config.pipeline import read_pipeline
+    from flows.observability.json_stream import about
 
-    return read_pipeline(Path(pipeline), overrides_of(options) | overrides)
+    loaded = read_pipeline(Path(pipeline), overrides_of(options) | overrides)
+    about(loaded.pipeline.name)
+    return loaded
 
 
 def run_spec_of(

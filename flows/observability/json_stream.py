@@ -40,6 +40,8 @@ class JsonStream:
 
     def __init__(self, put: Callable[[bytes], object]):
         self._put, self._lock = put, threading.Lock()
+        self.pipeline: str | None = None
+        """What the process is about, once it has read a pipeline.yaml: of the records that name none themselves."""
 
     def write(
         self,
@@ -59,7 +61,7 @@ class JsonStream:
             "level": level,
             "event": event,
             "message": redact(message),
-            "pipeline": pipeline,
+            "pipeline": pipeline or self.pipeline,
             "run": run,
             "stage": stage,
             "step": step,
@@ -137,6 +139,12 @@ def take_over() -> None:
 def stream() -> JsonStream | None:
     """The process's JSON stream; None: its stderr is for people."""
     return _TAKEN[0].stream if _TAKEN else None
+
+
+def about(pipeline: str) -> None:
+    """From now on the process's records are about this pipeline, where they name none themselves."""
+    if (told := stream()) is not None:
+        told.pipeline = pipeline
 
 
 def asked_for() -> bool:

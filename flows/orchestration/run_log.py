@@ -31,6 +31,7 @@ from prefect.logging import get_run_logger
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
 from flows.observability.events import resource
+from flows.observability.json_stream import about
 from flows.observability.reporting import listeners
 from flows.orchestration.requested_stops import StopRequests
 from flows.progress.artifacts import Artifact, artifacts_of, key_of, report_artifact, verdict_markdown
@@ -66,6 +67,7 @@ class RunLog(Several):
     def __init__(self, stops: StopRequests, *, pipeline: str):
         self._prefect = PrefectLog(stops, pipeline)
         super().__init__([self._prefect, *listeners()])
+        about(pipeline)
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
         """Publish a table of the flow's own; a later one of the same key follows it."""

@@ -64,7 +64,8 @@ def in_words(why: str | None, stage: str) -> str:
     if parts[:1] == ["files"]:
         return "a file of this span changed, came or went"
     if parts[:1] == ["version"]:
-        return "Headway's code of this stage is newer"
+        back = old.isdecimal() and new.isdecimal() and int(new) < int(old)
+        return f"Headway's code of this stage is {'older' if back else 'newer'}"
     if parts[:1] in (["config"], ["training"], ["source"], ["label"], ["records"]):
         key = ".".join(parts).removeprefix("config.")
         if arrow and not counts and not _DIGEST.search(change) and "{" not in change:

@@ -105,6 +105,7 @@ def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
         ("model.version is new", "evaluate", "has not run yet"),
         ('champion: null -> {"name": "version 1 (2024-01 to 2024-...', "validate", "the champion changed"),
         ("version: 4 -> 5", "statistics", "Headway's code of this stage is newer"),
+        ("version: 11 -> 10", "ingest", "Headway's code of this stage is older"),
         ("files[a.csv].crc32c: 1 -> 2", "ingest", "a file of this span changed, came or went"),
     ],
 )

@@ -143,6 +143,11 @@ def test_a_mistake_is_a_record_also_before_anything_runs(headway, tmp_path):
     assert "'xml' is not a log format" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_what_a_command_says_without_a_run_is_about_its_pipeline(project, headway):
+    done = headway("predict", project, "--input", project / "none.csv", "--output", "out", "--log-format", "json")
+    assert done.returncode and {record["pipeline"] for record in _records(done)} == {"flights"}, done.stderr
+
+
 def test_the_environment_asks_for_it_too(project, headway):
     env = os.environ | {"HEADWAY_LOG_FORMAT": "json"}
     assert _records(headway("stats", project, env=env, check=0))[-1]["event"] == "run.ended"
