@@ -18,13 +18,10 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import tomllib
-import urllib.error
-import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -158,24 +155,19 @@ class Shell:
         )
 
     def _serve(self, arguments):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        log = (self._home / "serve.log").open("w")
-        line = [sys.executable, "-P", "-m", "flows.cli", "serve", *arguments, "--port", str(self._port)]
-        server = subprocess.Popen(
-            line, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
+        place = self._home / "serve.log"
+        line = [sys.executable, "-P", "-m", "flows.cli", "serve", *arguments, "--port", "0"]
+        with place.open("w") as log:
+            server = subprocess.Popen(
+                line, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            )
         self._servers.append(server)
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and server.poll() is None:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self._port}/v1/models/none", timeout=5)
-            except urllib.error.HTTPError:  # 404: it answers
-                break
-            except OSError:
-                time.sleep(0.2)
-        return SimpleNamespace(returncode=server.poll() or 0, stdout="", stderr=(self._home / "serve.log").read_text())
+        deadline, said = time.monotonic() + 120, None
+        while said is None and time.monotonic() < deadline and server.poll() is None:
+            time.sleep(0.2)
+            said = re.search(r" at http://[\w.]+:(\d+)/", place.read_text())  # it answers from then on
+        self._port = said and int(said[1])
+        return SimpleNamespace(returncode=server.poll() or 0, stdout="", stderr=place.read_text())
 
     def close(self):
         for server in self._servers:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -22,13 +23,16 @@ from flows.execution.elsewhere.client import Elsewhere
 from flows.execution.elsewhere.exchange import Exchange
 from flows.execution.elsewhere.server import serve
 from flows.execution.engine import Engine
+from flows.execution.limits import limited
 from flows.execution.run import execute
 from flows.progress.terminal import Reporter
 from headway.config import Frozen
-from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
+from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, LimitExceeded
+from headway.storage.process_identity import alive
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store
 
+ROOT = Path(__file__).parents[4]
 PIPELINE = """
 name: churn
 source: {format: parquet, path: "data/{span}.parquet"}
@@ -207,8 +211,10 @@ def toys(folders, tmp_path, monkeypatch):
     local = read_pipeline(folders({"transform": "gpu"})[0]).open_store()
     threads = []
 
-    def made(function, *, store=local, worker_store=None, kind=None, steps=1, between=lambda started: None):
+    def made(function, *, store=local, worker_store=None, kind=None, steps=1, between=lambda started: None, limit=None):
         store.create()
+        if limit:
+            folders({"transform": "gpu"}, limits=json.dumps({"transform": limit}))
         worker_store = worker_store or store
         monkeypatch.setitem(sys.modules, "toys", SimpleNamespace(function=function, __name__="toys"))
         stage = Stage_("transform", "toys:function")
@@ -307,6 +313,33 @@ def test_an_error_there_is_the_same_error_here(toys):
 
     with pytest.raises(DataError, match=r"row 3 is wrong(?s:.*)mend it"):
         toys(function)
+
+
+LIMITED = """
+import ctypes, os, pathlib
+
+def function(request, out, monitor):
+    pathlib.Path(request["module"]).with_name("pid").write_text(str(os.getpid()))
+    %s
+    ctypes.PyDLL(None).sleep(600)  # holds the interpreter's lock: no thread of this process runs
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "work", "words"),
+    [
+        ({"minutes": 0.02}, "", r"limits\.transform\.minutes: transform ran for 0\.\d+ min, and the limit is 0\.02"),
+        ({"memory_gb": 0.3}, "kept = b'1' * 500_000_000", r"transform took 0\.\d+ GB of memory, and the limit is 0\.3"),
+    ],
+)
+def test_a_limit_ends_a_stage_on_another_worker_also_in_native_code(toys, tmp_path, monkeypatch, limit, work, words):
+    (tmp_path / "toys.py").write_text(LIMITED % work)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    monkeypatch.setitem(limited.__wrapped__.__kwdefaults__, "grace", 0.2)
+    with pytest.raises(LimitExceeded, match=words) as raised:
+        toys(None, limit=limit)
+    assert raised.value.exit_code == 7 and "raise limits.transform" in str(raised.value)
+    assert not alive(int((tmp_path / "elsewhere" / "pid").read_text())), "it was killed there"
 
 
 def test_no_secret_of_the_worker_lies_in_the_store(toys, monkeypatch):
