@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from flows.dag.step import Output
@@ -82,11 +82,14 @@ def artifacts_of(output: Output) -> list[Artifact]:
 
 
 def report_artifact(place: str) -> Artifact:
-    """Where the report of a run is: a path, or a bucket's URL. A browser follows a path only from a page on that disk."""
-    address = place if "://" in place else Path(place).absolute().as_uri()
-    return Artifact(
-        "report", "the run's report", markdown=f"[The report of this run]({address}), one page:\n\n    {place}\n"
+    """Where the report of a run is: a path, or a bucket's URL. Neither is made a link, as no browser follows one from a
+    server's page."""
+    run = PurePosixPath(place).stem
+    text = (
+        f"# Report\n\nThe report of this run is one page, with figures:\n\n    {place}\n\n"
+        f"Where the store is seen, in the pipeline's folder, this shows it:\n\n    headway report {run} --open\n"
     )
+    return Artifact("report", "the run's report", markdown=text)
 
 
 def key_of(pipeline: str, key: str) -> str:

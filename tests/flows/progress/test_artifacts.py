@@ -206,10 +206,11 @@ def test_keys_are_what_prefect_takes():
     assert key_of("My_Flights", "evaluation-slices") == "my-flights-evaluation-slices"
 
 
-def test_a_report_is_linked_where_it_lies(tmp_path):
-    local = report_artifact(f"{tmp_path}/runs/r 1.html").markdown
-    assert f"(file://{tmp_path}/runs/r%201.html)" in local and f"    {tmp_path}/runs/r 1.html\n" in local
-    assert "(s3://bucket/runs/r1.html)" in report_artifact("s3://bucket/runs/r1.html").markdown
+def test_where_a_report_lies_is_told_without_a_link_that_no_browser_follows():
+    for place in ("/srv/churn/store/runs/20240501-100000-aa.html", "s3://bucket/runs/20240501-100000-aa.html"):
+        text = report_artifact(place).markdown
+        assert f"\n    {place}\n" in text and "](" not in text
+        assert "\n    headway report 20240501-100000-aa --open\n" in text
 
 
 def test_a_training_has_its_curves(tmp_path):
