@@ -20,6 +20,7 @@ import ast
 import base64
 import io
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -82,18 +83,18 @@ def typed(*arguments: str) -> Any:
 
 def measured(folder: Path, form: str, data: Path, label: str | None) -> dict[str, Any]:
     """The scores of one data set. `label`: None leaves it to init."""
-    began = time.perf_counter()
+    began, used = time.perf_counter(), processor_seconds()
     where = folder / "pipeline"
     drafted = typed("init", str(data), "--folder", str(where), *([] if label is None else ["--label", label]))
     record = typed("run", str(where))
-    seconds = time.perf_counter() - began
+    seconds, processor = time.perf_counter() - began, processor_seconds() - used
     outputs = {
         stage["stage"]: where / "store" / "stages" / stage["stage"] / stage["fingerprint"] for stage in record["stages"]
     }
     task = drafted["task"]
     train, wanted = (rows_of(outputs["ingest"], part) for part in ("train", "eval"))
     words = frequent(train[0])
-    predictions = pq.read_table(next(outputs["evaluate"].glob("*.parquet")))
+    predictions = pq.read_table(outputs["evaluate"] / "predictions.parquet")
     own = np.asarray(predictions["prediction"].to_pylist())
     label_own = predictions["label"].to_numpy()
     classes = np.unique(np.concatenate([train[1], wanted[1]]))
@@ -128,13 +129,21 @@ def measured(folder: Path, form: str, data: Path, label: str | None) -> dict[str
         "rows": len(train[1]) + len(wanted[1]),
         "split": drafted["split"].get("column") or drafted["split"].get("key") or "row",
         "task": task,
+        "state": record["state"],
         "seconds": seconds,
+        "processor": processor,
         "difference": difference,
         "error": error,
         "passed": record["state"] == "promoted"
         and difference >= -max(SLACK[task], ERRORS * error)
         and scores["headway"] - scores["constant"] > ERRORS * above,
     }
+
+
+def processor_seconds() -> float:
+    """Of all processes that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def score(task: str, label: Any, predicted: Any) -> float:

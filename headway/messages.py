@@ -9,6 +9,7 @@ number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
 duration(102_700)     # '29 h'
 size(306_188)         # '306 kB'
+percent(0.998)        # '99.8%'
 window_text(["2013-01", "2013-02"])       # '2013-01 to 2013-02'
 now()                 # '2026-11-22T11:24:00.123Z'
 """
@@ -64,6 +65,14 @@ def number(value: float | None) -> str:
 def signed(value: float | None) -> str:
     """The text of `number`, always with its sign."""
     return number(value) if value is None or value <= 0 else f"+{number(value)}"
+
+
+def percent(part: float) -> str:
+    """A share in whole percent, or as precisely as tells it from nothing and from all."""
+    rest, digits = min(part, 1 - part), 0
+    while 0 < rest < 0.01 / 10**digits and digits < 6:
+        digits += 1
+    return f"{part:.{digits}%}"
 
 
 def duration(seconds: float) -> str:

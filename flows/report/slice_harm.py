@@ -98,7 +98,7 @@ def _worst(found: Mapping[str, Any]) -> Table:
     rows = []
     for row, each in enumerate(found["slices"]):
         strips.box(row, 0, each[metric], FIRST)
-        strips.box(row, 0, each["loss_of_others"], MUTED, low=0.38, high=0.62)
+        strips.box(row, 0, each[f"{metric}_of_others"], MUTED, low=0.38, high=0.62)
     for each, picture in zip(found["slices"], strips.svgs(), strict=True):
         rows.append(
             {
@@ -106,7 +106,7 @@ def _worst(found: Mapping[str, Any]) -> Table:
                 "value": short(each["value"], 60),
                 "rows": f"{each['rows']:,}",
                 metric: number(each[metric]),
-                "of others": number(each["loss_of_others"]),
+                "of others": number(each[f"{metric}_of_others"]),
                 "beside others": picture,
                 "predicted": number(each.get("prediction_mean")) if each.get("prediction_mean") is not None else "",
                 "observed": number(each.get("label_mean")) if each.get("label_mean") is not None else "",

@@ -24,13 +24,14 @@ from headway.schema_inference.identifiers import TIMES, words_of
 from headway.schema_inference.split_columns import names_rows
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leakage_hints import constant, leaks, repeated, strengths
+from headway.validation.leakage_hints import constant, leaks, own_values, repeated, strengths
 
 SUSPICIOUS = 0.99
 """What a column alone may reach on the label; `validation.leakage` has the same default."""
 _RECURRING = 0.3
 """The least share of rows whose text stands in several rows, for the text to be a category."""
 _FEW_ROWS = 20
+_LEAST_OF_A_CLASS = 5
 Use = Literal["feature", "label", "left out", "key", "time"]
 _TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
 
@@ -48,6 +49,13 @@ class Choice:
     """Whether `why` is a doubt that a person should look at."""
     by_auto: bool = False
     """Whether a run leaves the column out by itself."""
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether the model sees it, or parts of it."""
+        return self.use == "feature" or (
+            isinstance(self.config, dict) and "date_parts" in self.config.get("transform", ())
+        )
 
 
 def statistics_of(seen: Seen) -> SplitStatistics:
@@ -75,23 +83,27 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
     for name, first in repeated(statistics, names).items():
         out.setdefault(name, f"repeats column {first!r}")
     names = [name for name in names if name not in out]
-    doubts = dict[str, str]()
+    doubts, after = dict[str, str](), set[str]()
     for leak in leaks(statistics, strengths(statistics, names, facts.kind), facts.kind, SUSPICIOUS):
         if leak.copy:
             out[leak.column] = f"almost a copy of the label: it alone {leak.how}"
+        elif leak.own_values:
+            why = f"alone {leak.how}, by a value that one class has and no other: written down after it?"
+            out[leak.column] = f"{why} If it is known before a prediction: auto"
+            after.add(leak.column)
         else:
             doubts[leak.column] = f"alone {leak.how}: is it known when a prediction is needed? If not: ignore"
     if seen.rows.num_rows < 200 and facts.kind != "regression":  # too few for strengths to say
         for name in names:
             if name not in out and _renames(seen.values(name), seen.label):
-                out[name] = "the label in other words: one value for each class"
+                out[name] = "the label in other words: one value stands for each class"
     choices = []
     for column in seen.schema.columns:
         name = column.name
         if name in label:
             choices.append(Choice(name, _type(column), "label", "the label is made of it"))
         elif name in out:
-            choices.append(Choice(name, _type(column), "left out", out[name], "ignore", by_auto=name in by_auto))
+            choices.append(Choice(name, _type(column), "left out", out[name], "ignore", name in after, name in by_auto))
         elif name in doubts:
             choices.append(Choice(name, _type(column), "feature", doubts[name], warning=True))
         else:
@@ -165,13 +177,13 @@ def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
 
 
 def _renames(values: pa.Array, label: pa.Array) -> bool:
-    """Whether each value stands for one class, and each class for one value."""
-    if len(values) < _FEW_ROWS or values.null_count or pa.types.is_list(values.type):
+    """Whether one value, or that there is none, stands for a class, for all classes but one at most."""
+    if len(values) < _FEW_ROWS or pa.types.is_nested(values.type):
         return False
-    ours = np.unique(values.to_numpy(zero_copy_only=False), return_inverse=True)[1]
-    theirs = np.unique(label.to_numpy(zero_copy_only=False), return_inverse=True)[1]
-    pairs = len(np.unique(ours * (int(theirs.max()) + 1) + theirs))
-    return pairs == int(ours.max()) + 1 == int(theirs.max()) + 1
+    codes = pa.chunked_array([label.dictionary_encode().indices])
+    if np.bincount(codes.to_numpy()).min() < _LEAST_OF_A_CLASS:
+        return False  # chance
+    return own_values(pa.chunked_array([values.dictionary_encode().indices]), codes, 1.0)
 
 
 def _type(column: Column) -> str:

@@ -145,7 +145,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         choices = choose_columns(seen, statistics, label.columns(), facts)
     split = choose_split(look, seen, label, facts, choices)
     choices = [split.columns.get(choice.column, choice) for choice in choices]
-    if not any(choice.use in ("feature", "time") for choice in choices):
+    if not any(choice.is_learnt for choice in choices):
         reasons = "; ".join(f"{choice.column}: {choice.why}" for choice in choices[:10])
         raise DataError(
             f"no column is left to learn from: {reasons}",

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
-from headway.messages import counted, number
+from headway.messages import counted, number, percent
 from headway.schema.columns import suggest
 from headway.schema_inference.identifiers import TIMES, named_as_identifier, words_of
 from headway.statistics.column_statistics import ColumnStatistics
@@ -34,6 +35,7 @@ MOST_CLASSES = 1000
 """A text label of more values is a name."""
 _LEAST_OF_A_CLASS = 5
 """Rows of a class below which it may miss the eval split, or train."""
+_FAR_OFF, _NORMAL_IQR = 10.0, 1.349
 _COUNTED, _FEW = 10, 100
 """Whole numbers from 0 up of more values than the one, and mostly below the other, are counts."""
 _ROWS_PER_VALUE = 20
@@ -49,6 +51,8 @@ class LabelFacts:
     """What the values are, in a few words."""
     rare: tuple[Any, ...] = ()
     """Classes with too few rows to be learnt and judged, of a label that is one column."""
+    outliers: bool = False
+    """Whether a few numbers are so far off that squared errors would be of those alone."""
 
 
 def sole_label(names: Sequence[str]) -> str | None:
@@ -128,12 +132,20 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
         values = label.to_numpy(zero_copy_only=False).astype(np.float64)
         low, middle, high = np.quantile(values[np.isfinite(values)], [0, 0.5, 1])
         span = f"{number(float(low))} to {number(float(high))}, median {number(float(middle))}"
-        return LabelFacts(kind, task, f"{'counts' if task == 'count' else 'numbers'} from {span}")
+        outliers = task != "count" and _has_outliers(values[np.isfinite(values)])
+        span += ", some far off the others" if outliers else ""
+        return LabelFacts(kind, task, f"{'counts' if task == 'count' else 'numbers'} from {span}", outliers=outliers)
     classes = sorted(statistics.top(), key=lambda pair: -pair[1])
-    shares = ", ".join(f"{_shown(value)} {count / rows:.0%}" for value, count in classes[:4])
+    shares = ", ".join(f"{_shown(value)} {percent(count / rows)}" for value, count in classes[:4])
     more = f" and {len(classes) - 4:,} more" if len(classes) > 4 else ""
     rare = tuple(_plain(value) for value, count in classes if count < _LEAST_OF_A_CLASS) if kind == "multiclass" else ()
     return LabelFacts(kind, task, f"{counted(len(classes), 'class', 'classes')}: {shares}{more}", rare)
+
+
+def _has_outliers(values: NDArray[np.float64]) -> bool:
+    """Whether the standard deviation is many times that of the middle half, as a normal distribution has it."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    return bool(high > low and values.std() > _FAR_OFF * (high - low) / _NORMAL_IQR)
 
 
 def _other_task(label: pa.Array, statistics: ColumnStatistics, kind: str) -> str | None:
@@ -147,9 +159,10 @@ def _other_task(label: pa.Array, statistics: ColumnStatistics, kind: str) -> str
     middle = float(np.median(values))
     if distinct > _COUNTED and values.min() == 0 and values.max() > 2 * middle and middle < _FEW:
         return "count"
-    if kind == "multiclass" and distinct > _COUNTED and len(values) < _ROWS_PER_VALUE * distinct:
+    single = np.sort(np.unique(values, return_counts=True)[1])[-2] < _LEAST_OF_A_CLASS
+    if kind == "multiclass" and (single or (distinct > _COUNTED and len(values) < _ROWS_PER_VALUE * distinct)):
         return "regression"
-    if kind == "regression" and statistics.type == "float32" and distinct <= _COUNTED:
+    if kind == "regression" and statistics.type == "float32" and distinct <= _COUNTED and not single:
         return "multiclass"  # integers with nulls among them, as data frames write them
     return None
 

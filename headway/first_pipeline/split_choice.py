@@ -46,6 +46,7 @@ _ENTITIES = frozenset(
 _BIRTHS = frozenset({"birth", "born", "dob", "birthday", "birthdate"})
 _TIME_WORDS = ("timestamp", "datetime", "date", "time", "day", "created", "event", "ds")
 _SALTS = 50
+_MONTH = 28
 _FEW_VALUES, _MOSTLY = 50, 0.5
 """Integers of so few values are categories, which are worth nothing where most later ones are new."""
 
@@ -146,9 +147,11 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: Labe
             or (len(classes) == 2 and after.min() < LEAST_EVAL and len(values) >= FEW_ROWS)
         ):
             return None
+    parts = _parts(values, column)
+    if not parts and len(free) == 1:
+        return None  # nothing would be left to learn from
     text = time_text(bound, column.temporal or "")
     config = {"mode": "column", "column": column.name, "eval_from": text}
-    parts = _parts(values, column)
     changed: Any = {"role": ["time", "feature"], "transform": {"date_parts": parts}} if parts else "time"
     if column.parse is not None:
         rule = column.parse.format or column.parse.as_
@@ -185,7 +188,8 @@ def _parts(values: Any, column: Column) -> list[str]:
     days = np.floor_divide(values, unit)
     spread = int(days.max() - days.min())
     parts = ["month"] if spread > 730 else []
-    if spread >= 14 and len(np.unique(days % 7)) > 1:
+    monthly = np.diff(np.unique(days)).min(initial=_MONTH) >= _MONTH
+    if spread >= 14 and len(np.unique(days % 7)) > 1 and not monthly:
         parts.append("weekday")
     if column.temporal == "timestamp" and len(np.unique(parts_of(values, "timestamp", "hour"))) > 1:
         parts.append("hour")
@@ -197,12 +201,7 @@ def _entity(seen: Seen, names: set[str]) -> str | None:
     best: tuple[int, str] | None = None
     for column in seen.schema.columns:
         words = words_of(column.name)
-        if (
-            column.name not in names
-            or column.shape
-            or column.type == "float32"
-            or column.name not in seen.rows.schema.names[:-1]
-        ):
+        if column.name not in names or column.shape or column.name not in seen.rows.schema.names[:-1]:
             continue
         named = {*words} & _ENTITIES or any(word.removesuffix("id") in _ENTITIES for word in words)
         alone = len(words) == 1 or {*words} & {"id", "no", "number", "code", "key", "name"} or words[-1].endswith("id")
@@ -212,6 +211,8 @@ def _entity(seen: Seen, names: set[str]) -> str | None:
         different = len(pc.unique(values))
         if different < _LEAST_ENTITIES or len(values) < _ROWS_OF_AN_ENTITY * different or values.null_count:
             continue
+        if column.type == "float32" and not pc.all(pc.equal(values, pc.floor(values))).as_py():
+            continue  # no number of a person, as data frames write it beside missing ones
         if best is None or different > best[0]:
             best = different, column.name
     return best[1] if best else None

@@ -34,10 +34,10 @@ def list_config(values: pa.Array) -> dict[str, Any] | None:
     texts = _texts(values)
     if len(texts) < _LEAST_ROWS:
         return None
-    different = set(texts)
+    different = Counter(texts)
     for separator in SEPARATORS:
-        parts = [text.split(separator) for text in different]
-        several = sum(separator in text for text in texts)
+        several = sum(rows for text, rows in different.items() if separator in text)
+        parts = [text.split(separator) for text in different] if several else []
         known = {part for split in parts for part in split}
         if several >= _SEVERAL * len(texts) and len(known) * _FEWER <= len(different):
             return {"shape": "list", "separator": separator}

@@ -61,12 +61,17 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         )
     if module == "model":
         lines.append('model: {name: "model:build"}       # build in model.py')
+    if draft.facts.outliers:
+        lines.append(
+            _commented("gate: {primary: mae}", "a squared error would be that of a few rows far off the others")
+        )
     if module == "loss":
         lines.append(
             'training: {loss: "model:loss"}     # loss in model.py; all else of training by the number of train rows'
         )
     else:
-        lines.append(_commented("training: auto", "steps, batch size, learning rate by the number of train rows"))
+        training = "training: {loss: absolute_error}" if draft.facts.outliers else "training: auto"
+        lines.append(_commented(training, "steps, batch size, learning rate by the number of train rows"))
     return "\n".join(lines) + "\n"
 
 

@@ -39,9 +39,9 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
     """The columns by which rows are compared: those that are read, except names and places of rows.
 
-    None where it says nothing: by time, rows recur as months do; without a key, rows that are alike are in one split anyway.
+    None where it says nothing: by a time, rows recur as months do; without a key, rows that are alike are in one split anyway.
     """
-    if config.by_row or config.mode == "time":
+    if config.by_row or config.mode == "time" or config.eval_from is not None:
         return ()
     apart = config.columns()
     return tuple(

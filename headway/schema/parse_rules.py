@@ -192,6 +192,8 @@ def number_pattern(kind: str) -> str:
 
 
 def _plain(texts: pa.Array, kind: str) -> pa.Array:
+    if not pc.any(_may_be_number(texts)).as_py():  # the whole pattern takes milliseconds to compile, for each column
+        return texts
     match = pc.extract_regex(texts, number_pattern(kind))
     if match.null_count == len(match):
         return texts
@@ -209,6 +211,11 @@ def _plain(texts: pa.Array, kind: str) -> pa.Array:
     rest = pc.replace_substring(rest, ",", ".")
     numbers = pc.binary_join_element_wise(pc.if_else(minus, "-", ""), whole, rest, "")
     return pc.if_else(fits, numbers, texts)
+
+
+def _may_be_number(texts: pa.Array) -> pa.Array:
+    """Whether a text has a digit and no word: a currency has at most three letters."""
+    return pc.and_(pc.match_substring_regex(texts, "[0-9]"), pc.invert(pc.match_substring_regex(texts, "[A-Za-z]{4}")))
 
 
 def _truth(texts: pa.Array) -> pa.Array:

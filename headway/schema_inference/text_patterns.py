@@ -42,6 +42,8 @@ _NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
 _EIGHT, _EIGHT_FORM = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"
 _FIRST = 20
+_LEAST_DIGITS = 3
+"""Of a date: 1-Jan-13."""
 _KEEP = "say 'type: string' to keep the text"
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", ", %I:%M %p",
           ", %I:%M:%S %p", ", %H:%M", ", %H:%M:%S", " %H:%M %z", " %H:%M:%S %z", "T%H:%M:%S%z", " %H:%M:%S%z")  # fmt: skip
@@ -254,7 +256,7 @@ def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
     """(the date form that all values have, None) or (None, two that fit all and differ in day and month)."""
     texts = pc.utf8_trim_whitespace(distinct)
     first = texts.slice(0, _FIRST).to_pylist()
-    if not all(any(c.isdigit() for c in text) and not text.isdigit() for text in first):
+    if not all(sum(c.isdigit() for c in text) >= _LEAST_DIGITS and not text.isdigit() for text in first):
         return None, None
     if all(re.fullmatch(ISO_DATE, text) for text in first) and _all(texts, rule := _rule("date")):
         return rule, None

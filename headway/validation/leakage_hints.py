@@ -31,6 +31,8 @@ _LEAST_ROWS, _LEAST_OF_A_CLASS = 200, 30
 _COPY = {"binary": 0.9995, "multiclass": 0.9995, "regression": 0.998}
 """What almost a copy of the label reaches; 64 buckets leave 0.02% of a number's variance, and few rows somewhat more."""
 _ONE_VALUE = 0.999
+_OWN = 0.99
+"""The share of a class's rows that have its own value."""
 Codes = NDArray[np.int64]
 
 
@@ -151,6 +153,9 @@ class Leak:
     """A verb and what follows it: ranks the label with an AUC of 0.9996."""
     copy: bool
     """Whether it is almost a copy of the label."""
+    own_values: bool
+    """Whether each class, but for one at most, has one value (or none) that no other has, as what is written down after
+    the label does."""
 
 
 def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Leak]:
@@ -165,8 +170,24 @@ def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: 
             "regression": f"explains {score:.2%} of the variance of the label's rank",
         }[task]
         assert rows is not None
-        only = task == "regression" or _one_value_a_class(rows.column(name), rows.column(LABEL))
-        yield Leak(name, how, copy=score >= _COPY[task] and only)
+        values, label = rows.column(name), rows.column(LABEL)
+        only = task == "regression" or _one_value_a_class(values, label)
+        own = task != "regression" and own_values(values, label, _OWN)
+        yield Leak(name, how, copy=score >= _COPY[task] and only, own_values=own)
+
+
+def own_values(values: pa.ChunkedArray, label: pa.ChunkedArray, share: float) -> bool:
+    """Whether each class, but for one at most, has one value that stands for it, in that share of the rows at least: the
+    class's have it, and those that have it are of the class. That a value is missing is a value."""
+    codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1
+    codes = np.where(values.is_null().to_numpy(), 0, codes)
+    classes = np.unique(label.to_numpy(), return_inverse=True)[1]
+    of_class, of_value = np.bincount(classes), np.bincount(codes)
+    places = codes * len(of_class) + classes
+    pairs, counts = np.unique(places, return_counts=True)
+    value, owner = pairs // len(of_class), pairs % len(of_class)
+    fits = (counts >= share * of_value[value]) & (counts >= share * of_class[owner])
+    return len(np.unique(owner[fits])) >= max(1, len(of_class) - 1)
 
 
 def _one_value_a_class(values: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
@@ -207,11 +228,22 @@ def _codes(values: pa.ChunkedArray) -> Codes:
             return np.zeros(len(values), np.int64)
         # with both ends: a few least values are told from the rest as well as a few greatest
         edges = np.unique(np.quantile(floats[good], np.linspace(0, 1, _BUCKETS + 1), method="inverted_cdf"))
+        edges = _alone(edges, floats[good])
         codes = np.searchsorted(edges, floats, "left")
         codes = np.where(good, codes + 1, 0)
     else:
         codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1
     return np.where(missing, codes.max() + 1, codes).astype(np.int64)
+
+
+def _alone(edges: NDArray[np.float64], floats: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The edges, with another below each value that fills a bucket or more, so that the value has a bucket of its own."""
+    if len(edges) > _BUCKETS:
+        return edges  # none does
+    ordered = np.sort(floats)
+    places = np.searchsorted(ordered, edges, "left")
+    heavy = (np.searchsorted(ordered, edges, "right") - places) * _BUCKETS >= len(ordered)
+    return np.unique(np.concatenate([edges, ordered[places[heavy & (places > 0)] - 1]]))
 
 
 def _score(codes: Codes, target: NDArray[Any], task: str) -> float | None:

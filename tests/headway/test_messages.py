@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.messages import agree, counted, did_you_mean, some
+from headway.messages import agree, counted, did_you_mean, percent, some
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12345, "12,345 rows")])
@@ -25,3 +25,8 @@ def test_the_nearest_known_name_is_suggested_and_else_what_the_caller_says():
     assert did_you_mean("trian", ["eval", "train"], "nothing near") == "did you mean 'train'?"
     assert did_you_mean("xyz", ["eval", "train"], "nothing near") == "nothing near"
     assert did_you_mean(7, [], cutoff=0.5) == ""
+
+
+def test_a_share_is_not_rounded_to_nothing_or_to_all():
+    shares = [0, 0.0004, 0.002, 0.5, 0.996, 1]
+    assert [percent(part) for part in shares] == ["0%", "0.04%", "0.2%", "50%", "99.6%", "100%"]

@@ -49,10 +49,12 @@ from tfcore.transform.config import (
 from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.train_sample import TrainSample
 
-VERSION = 2
+VERSION = 3
 FILE = "transform.json"
 AUTO_VOCABULARY_INTS = 50
-"""auto: an integer column with at most this many distinct train values is a category."""
+AUTO_ROWS_PER_INT = 10
+"""auto: an integer column with at most so many distinct train values, and at least so many rows for each, is a category;
+of fewer rows each value would be learnt from next to nothing, and the order of the numbers be lost."""
 AUTO_TOP_K = 10_000
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
@@ -430,7 +432,8 @@ def _automatic(column: Column, stats: ColumnStatistics) -> Op:
         return Vocabulary(top_k=AUTO_TOP_K) if stats.complete else Hash(buckets=AUTO_TOP_K)
     if column.length is not None:  # a place in a vector means something, and ids would lose it
         return Standardize()
-    if column.type == "int64" and stats.complete and stats.distinct <= AUTO_VOCABULARY_INTS:
+    most = min(AUTO_VOCABULARY_INTS, max(2, stats.present // AUTO_ROWS_PER_INT))
+    if column.type == "int64" and stats.complete and stats.distinct <= most:
         return Vocabulary()
     return Standardize()
 

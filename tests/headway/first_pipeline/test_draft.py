@@ -14,6 +14,7 @@ from headway.errors import ConfigError, DataError
 from headway.first_pipeline.draft import WORDS_MODEL, draft_of, look_at
 from headway.first_pipeline.found_files import found_source, spans_of
 from headway.first_pipeline.label_choice import label_of, likely_labels, sole_label
+from headway.first_pipeline.yaml_text import pipeline_text
 
 R = np.random.default_rng(5)
 ROWS = 400
@@ -256,3 +257,55 @@ def test_folders_called_train_and_test_are_the_split_unless_the_test_labels_are_
     }
     (tmp_path / "d" / "test" / "a.csv").write_text("x\n1.5\n")
     assert "{split}" not in found_source(str(tmp_path / "d"))["path"]
+
+
+def test_what_is_written_down_after_the_label_is_left_out_and_said(drafted):
+    y = R.integers(0, 2, ROWS)
+    draft = drafted({"x": R.normal(size=ROWS), "reason": ["ab"[i % 2] if v else "" for i, v in enumerate(y)], "y": y})
+    assert uses(draft)["reason"] == "left out" and draft.columns["reason"] == "ignore"
+    assert any("reason alone ranks the label" in doubt for doubt in draft.doubts)
+    few = [i % 2 for i in range(60)]
+    small = drafted(
+        {"x": R.normal(size=60), "reason": ["ab"[i // 2 % 2] if v else "" for i, v in enumerate(few)], "y": few}
+    )
+    assert uses(small)["reason"] == "left out"
+
+
+def test_persons_numbered_with_a_point_stay_together(drafted):
+    draft = drafted(table(individual=[f"{i // 4}.0" for i in range(ROWS)]))
+    assert draft.split.config == {"key": "individual", "eval": 0.3}
+    assert drafted(table(individual=[i // 4 + 0.5 for i in range(ROWS)])).split.config == {"eval": 0.3}
+
+
+def test_a_time_alone_is_learnt_from_in_parts_or_does_not_split(drafted):
+    hours = [f"{datetime.datetime(2013, 1, 1) + datetime.timedelta(hours=i)}" for i in range(ROWS)]
+    draft = drafted({"time": hours, "y": R.normal(size=ROWS)})
+    assert draft.split.config["mode"] == "column" and [c.column for c in draft.choices if c.is_learnt] == ["time"]
+    months = [f"{2000 + i // 12}-{i % 12 + 1:02d}-01" for i in range(24)]
+    alone = drafted({"month": months, "y": R.normal(size=24)})
+    assert alone.split.config == {"eval": 0.3} and uses(alone)["month"] == "feature"
+
+
+def test_the_first_days_of_months_have_no_weekday_to_learn(drafted):
+    months = [f"{2000 + i // 48}-{i // 4 % 12 + 1:02d}-01" for i in range(ROWS)]
+    assert drafted(table(month=months)).columns["month"]["transform"] == {"date_parts": ["month"]}
+
+
+def test_a_label_with_numbers_far_off_is_learnt_and_judged_by_absolute_errors(drafted):
+    y = R.normal(size=ROWS)
+    y[:3] *= 10_000
+    draft = drafted(table() | {"y": y})
+    text = pipeline_text(draft, path="table.csv")
+    assert "gate: {primary: mae}" in text and "training: {loss: absolute_error}" in text
+    assert "far off" not in pipeline_text(drafted(table() | {"y": np.exp(R.normal(size=ROWS))}), path="table.csv")
+
+
+def test_numbers_of_hardly_any_row_twice_are_no_classes(drafted):
+    y = [37, 9, 6, 4, 3, 2, 2, *[1] * 10]
+    draft = drafted({"x": R.normal(size=17), "y": [f"{value}.0" for value in y]})
+    assert draft.facts.kind == "regression"
+
+
+def test_shares_of_rare_classes_are_not_rounded_away(drafted):
+    draft = drafted({"x": R.normal(size=2000), "y": [int(i < 6) for i in range(2000)]})
+    assert draft.facts.text == "2 classes: 0 99.7%, 1 0.3%"

@@ -54,6 +54,7 @@ def test_keys_and_identifiers_are_left_out_and_nothing_is_compared_where_it_says
     assert content(BY_ID, COLUMNS) == ("x", "n", "s")
     assert content(SplitConfig(mode="column", column="s"), COLUMNS) == ("id", "x", "n")
     assert content(SplitConfig(), COLUMNS) == content(SplitConfig(mode="time"), COLUMNS) == ()
+    assert content(SplitConfig(mode="column", column="s", eval_from="2"), COLUMNS) == ()
 
 
 def test_of_a_wide_table_some_columns_are_compared():

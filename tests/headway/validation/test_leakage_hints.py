@@ -6,7 +6,7 @@ import pytest
 
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leakage_hints import duplicates, leakage, strengths
+from headway.validation.leakage_hints import duplicates, leakage, leaks, strengths
 
 ROWS = 20_000
 KINDS = {pa.int64(): "int64", pa.float32(): "float32", pa.binary(): "bytes"}
@@ -155,3 +155,19 @@ def test_almost_a_copy_of_the_label_is_an_error_and_a_strong_column_a_warning(ra
     assert severities["copy"] == "error" and "almost as a copy of it would" in found[0].message
     assert "noise" not in severities
     assert severities["strong"] == "warning"
+
+
+def test_what_is_written_down_after_the_label_has_a_value_of_its_own_for_a_class(random):
+    label = (random.random(ROWS) < 0.2).astype(np.int64)
+    delay = np.where(label == 1, 1.0, -1.0) * random.random(ROWS)
+    columns = {
+        "reason": pa.array([[b"price", b"moved"][i % 2] if y else None for i, y in enumerate(label)], pa.binary()),
+        "days_left": np.where(label == 1, random.integers(1, 60, ROWS), 999),
+        "flag": np.where(random.random(ROWS) < 0.003, 1 - label, label),
+        "delay": delay,
+        "label": label,
+    }
+    train = split(columns)
+    alone = strengths(train, list(columns), "binary")
+    own = {leak.column: leak.own_values for leak in leaks(train, alone, "binary", 0.99)}
+    assert own == {"reason": True, "days_left": True, "flag": True, "delay": False}

@@ -289,3 +289,13 @@ def test_bytes_that_are_images_or_pixels_have_a_note_with_the_size_to_write():
         _, notes = _fit(_batch().set_column(2, "s", pa.array(values, pa.binary()).dictionary_encode()))
         [note] = [note for note in notes if "'s'" in note]
         assert expected in note and ("hash" in note) == ("identifier" in expected)
+
+
+def test_few_integers_are_categories_only_where_each_has_rows_enough():
+    columns = (Column(name="age", type="int64", nullable=False), COLUMNS[-1])
+
+    def fitted(rows):
+        return _fit(pa.record_batch({"age": np.arange(rows) % 30, "label": np.arange(rows) % 2}), columns)[0]
+
+    assert fitted(60).numeric == ("age",) and not fitted(60).categorical
+    assert [category.name for category in fitted(300).categorical] == ["age"]
