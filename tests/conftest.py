@@ -27,6 +27,7 @@ from flows.cli.app import main
 from flows.execution.tensorflow_process import Child
 from headway.process_tuning import uncollected
 from headway.storage import filesystem
+from tests.fork_server import ForkServer
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -192,16 +193,23 @@ class WarmChild:
 
 
 @pytest.fixture(scope="session")
-def warm_child():
+def fork_server():
+    with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def warm_child(fork_server):
     child = WarmChild()
     yield child
     child.close()
 
 
 @pytest.fixture
-def typed(monkeypatch, warm_child):
+def typed(monkeypatch, warm_child, fork_server):
     """The same without a process, where that is not what the test is about: it spares a second of imports a command, and
-    the start of a TensorFlow process."""
+    the start of TensorFlow's processes."""
+    monkeypatch.setattr("headway.process.subprocess", fork_server)
     for caller in ("execution.run", "execution.studies.study", "production.champion_watch"):
         monkeypatch.setattr(f"flows.{caller}.Child", warm_child.lent)
 

@@ -1,0 +1,178 @@
+"""Processes that have TensorFlow imported when they begin: forked, where starting each anew takes seconds of a processor.
+
+    with ForkServer() as server:
+        process = server.popen([sys.executable, "-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"], env=...)
+
+Takes the place of `headway.process.subprocess` for tests that are not about the start of a process. One server imports
+TensorFlow and Keras, another what a replay may import; neither runs an op, so that a fork finds nothing begun. What they
+fork runs the very module or script that was asked for, with the environment, folder and pipes it would have had.
+Other commands, and those whose environment TensorFlow reads while it is imported, are started as ever.
+"""
+
+import contextlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+WORKER = ["-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"]
+READ_EARLY = ("CUDA_", "GRPC_", "KERAS_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_")
+"""How variables begin that are read while TensorFlow or Python starts; TF_CONFIG is read later."""
+
+
+def early(env):
+    return {name: value for name, value in env.items() if name.startswith(READ_EARLY) and name != "TF_CONFIG"}
+
+
+class ForkServer:
+    """See the module; `PIPE`, `DEVNULL`, `TimeoutExpired` and `Popen` are subprocess's, as `headway.process` uses them."""
+
+    PIPE, DEVNULL, TimeoutExpired = subprocess.PIPE, subprocess.DEVNULL, subprocess.TimeoutExpired
+
+    def __init__(self):
+        self._servers, self._starting = {}, threading.Lock()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        for control, process, _ in self._servers.values():
+            control.close()  # it ends with that
+            process.wait(10)
+
+    def Popen(self, command, *, env, cwd=None, **more):
+        python, *arguments = command
+        kind = "worker" if arguments == WORKER else "replay" if arguments[0] == "-I" else None
+        if kind is None or python != sys.executable:
+            return subprocess.Popen(command, env=env, cwd=cwd, **more)
+        with self._starting:
+            if kind not in self._servers:
+                self._servers[kind] = self._started(kind, env)
+        control, _, began_with = self._servers[kind]
+        if early(env) != began_with:
+            return subprocess.Popen(command, env=env, cwd=cwd, **more)
+        return Forked(control, {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd())})
+
+    @staticmethod
+    def _started(kind, env):
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        options = ["-P", "-u"] if kind == "worker" else ["-I", "-u"]
+        process = subprocess.Popen(
+            [sys.executable, *options, __file__, kind, str(its.fileno())],
+            env=env,
+            cwd="/",
+            pass_fds=[its.fileno()],
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+        )
+        its.close()
+        return ours, process, early(env)
+
+
+class Forked:
+    """What `ChildProcess` uses of a Popen."""
+
+    def __init__(self, control, asked):
+        theirs, ours = zip(*(reversed(os.pipe()) if stream else os.pipe() for stream in range(4)), strict=True)
+        socket.send_fds(control, [json.dumps(asked).encode()], theirs)
+        for descriptor in theirs:
+            os.close(descriptor)
+        # stdin, stdout, stderr, and the pipe that says its pid and how it ended
+        self.stdin = os.fdopen(ours[0], "wb")
+        self.stdout, self.stderr, self._told = (os.fdopen(descriptor, "rb") for descriptor in ours[1:])
+        self.pid, self.returncode = int(self._told.readline()), None
+
+    def wait(self, timeout=None):
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a forked process", timeout)
+            with self._told:
+                self.returncode = int(self._told.readline())
+        return self.returncode
+
+
+def serve(kind, control):
+    """Import what processes of the kind begin with; then fork one for each message, until nobody can send any."""
+    if kind == "worker":
+        from headway.process_tuning import uncollected
+        from tfcore.runtime.tf_import import without_scikit_learn
+
+        with uncollected(keep=True), without_scikit_learn():
+            import keras  # noqa: F401 - it imports TensorFlow
+    else:
+        for name in ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows"):
+            sys.modules[name] = None
+        import numpy  # noqa: F401
+        import tensorflow  # noqa: F401
+    signal.signal(signal.SIGCHLD, _reap)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 4)
+        if not message:
+            return
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            control.close()
+            _watch(json.loads(message), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _reap(*signalled):
+    """Let what has ended go: its processor time then counts as this process's."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _watch(asked, descriptors):
+    """Fork the process, say its pid, and how it ended."""
+    *streams, told = descriptors
+    if (pid := os.fork()) == 0:
+        os.close(told)
+        _run(asked, streams)
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)
+    for descriptor in (0, 1, 2, *streams):
+        os.close(descriptor)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(told, b"%d\n" % pid)
+        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    os._exit(0)
+
+
+def _run(asked, streams):
+    """Become the process that was asked for."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        for number, descriptor in enumerate(streams):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(asked["env"])
+        os.chdir(asked["cwd"])
+        options = asked["arguments"]
+        if "-m" in options:
+            name, *rest = options[options.index("-m") + 1 :]
+            sys.argv = [name, *rest]
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = options[1:]
+            runpy.run_path(options[1], run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
