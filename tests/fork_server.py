@@ -1,7 +1,7 @@
 """Processes that have TensorFlow imported when they begin: forked, where starting each anew takes seconds of a processor.
 
     with ForkServer() as server:
-        process = server.popen([sys.executable, "-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"], env=...)
+        process = server.Popen([sys.executable, "-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"], env=...)
 
 Takes the place of `headway.process.subprocess` for tests that are not about the start of a process. One server imports
 TensorFlow and Keras, another what a replay may import; neither runs an op, so that a fork finds nothing begun. What they
@@ -22,6 +22,8 @@ import threading
 from pathlib import Path
 
 WORKER = ["-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"]
+OPTIONS = {"-I", "-P", "-u"}
+"""Of the interpreter; a server began with those of its kind."""
 READ_EARLY = ("CUDA_", "GRPC_", "KERAS_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_")
 """How variables begin that are read while TensorFlow or Python starts; TF_CONFIG is read later."""
 
@@ -51,12 +53,40 @@ class ForkServer:
         kind = "worker" if arguments == WORKER else "replay" if arguments[0] == "-I" else None
         if kind is None or python != sys.executable:
             return subprocess.Popen(command, env=env, cwd=cwd, **more)
+        return self._forked(kind, arguments, env, cwd) or subprocess.Popen(command, env=env, cwd=cwd, **more)
+
+    def run(self, script, *arguments, cwd, timeout):
+        """Run a script as `python script arguments` with this environment: (exit code, stdout, stderr)."""
+        process = self._forked("worker", ["-P", str(script), *map(str, arguments)], dict(os.environ), cwd)
+        assert process is not None, "the environment is another than the server's"
+        process.stdin.close()
+        out = {}
+
+        def read(name):
+            with getattr(process, name) as stream:
+                out[name] = stream.read().decode()
+
+        threads = [threading.Thread(target=read, args=(name,)) for name in ("stdout", "stderr")]
+        for thread in threads:
+            thread.start()
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
+        return code, out["stdout"], out["stderr"]
+
+    def _forked(self, kind, arguments, env, cwd):
+        """The process; None where its environment is another than the server's."""
         with self._starting:
             if kind not in self._servers:
                 self._servers[kind] = self._started(kind, env)
         control, _, began_with = self._servers[kind]
         if early(env) != began_with:
-            return subprocess.Popen(command, env=env, cwd=cwd, **more)
+            return None
         return Forked(control, {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd())})
 
     @staticmethod
@@ -157,14 +187,13 @@ def _run(asked, streams):
         os.environ.clear()
         os.environ.update(asked["env"])
         os.chdir(asked["cwd"])
-        options = asked["arguments"]
-        if "-m" in options:
-            name, *rest = options[options.index("-m") + 1 :]
-            sys.argv = [name, *rest]
-            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        words = [word for word in asked["arguments"] if word not in OPTIONS]
+        if words[0] == "-m":
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         else:
-            sys.argv = options[1:]
-            runpy.run_path(options[1], run_name="__main__")
+            sys.argv = words
+            runpy.run_path(words[0], run_name="__main__")
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -1,14 +1,13 @@
 """Every Python block of the guide runs, each page in a process and a namespace of its own, and prints what it shows.
 
+The processes are forked: TensorFlow is imported once for all pages.
+
 A ```text block right after a Python block is what that block prints; "..." in it stands for anything.
 """
 
 import doctest
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,9 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """
 import contextlib, io, json, os, sys
-from headway.process_tuning import uncollected
 path, spans = sys.argv[1], json.loads(sys.argv[2])
+sys.path.insert(0, "")
 lines = open(path, encoding="utf-8").read().splitlines()
-if "import tensorflow as tf" in lines:
-    with uncollected(keep=True):
-        import tensorflow
 namespace = {"__name__": "page", "__file__": path}
 printed = []
 for first, last in spans:
@@ -57,7 +53,7 @@ def blocks(page):
     return made
 
 
-def run(page, tmp_path):
+def run(page, tmp_path, fork_server):
     """What each of the page's blocks prints. Its lines keep their numbers, so that a traceback points into the page."""
     found = blocks(page)
     lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
@@ -65,22 +61,17 @@ def run(page, tmp_path):
         lines[first:last] = code.splitlines()
     copy = tmp_path / f"page_{page.stem.replace('-', '_')}.py"  # AutoGraph reads a function's source from its file
     copy.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(copy), json.dumps([block[:2] for block in found])],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert done.returncode == 0, f"{page.name}: {done.stderr[-6000:]}"
-    return found, json.loads(done.stdout.rpartition("\n@@")[2])
+    child = tmp_path / "child.py"
+    child.write_text(CHILD, encoding="utf-8")
+    spans = json.dumps([block[:2] for block in found])
+    code, said, errors = fork_server.run(child, copy, spans, cwd=tmp_path, timeout=250)
+    assert code == 0, f"{page.name}: {errors[-6000:]}"
+    return found, json.loads(said.rpartition("\n@@")[2])
 
 
-def differences(page, tmp_path):
+def differences(page, tmp_path, fork_server):
     checker, options, wrong = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, []
-    for (first, _, code, expected), printed in zip(*run(page, tmp_path), strict=True):
+    for (first, _, code, expected), printed in zip(*run(page, tmp_path, fork_server), strict=True):
         if expected is not None and not checker.check_output(expected, printed, options):
             example = doctest.Example(code, expected)
             wrong.append(f"{page.name}, line {first}:\n{checker.output_difference(example, printed, options)}")
@@ -89,9 +80,9 @@ def differences(page, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_guide_s_programs_run_and_print_what_they_show(page, tmp_path):
+def test_the_guide_s_programs_run_and_print_what_they_show(page, tmp_path, fork_server):
     assert any(expected for *_, expected in blocks(page)), "a page shows what its programs print"
-    wrong = differences(page, tmp_path)
+    wrong = differences(page, tmp_path, fork_server)
     assert not wrong, "\n".join(wrong)
 
 
@@ -118,13 +109,13 @@ def test_a_page_of_the_guide_has_its_parts_and_what_it_names_is_there(page):
     assert f"({page.name})" in index
 
 
-def test_a_page_that_shows_what_is_not_printed_or_fails_is_found(tmp_path):
+def test_a_page_that_shows_what_is_not_printed_or_fails_is_found(tmp_path, fork_server):
     page = tmp_path / "page.md"
     page.write_text(
         "# A\n\n```python\nx = 1\nprint(x)\n```\n```text\n1\n```\n\n```python\nprint(x + 1)\n```\n```text\n3\n```\n"
     )
-    (wrong,) = differences(page, tmp_path)
+    (wrong,) = differences(page, tmp_path, fork_server)
     assert wrong.startswith("page.md, line 11:\nExpected:\n    3\nGot:\n    2")
     page.write_text("text\n\n```python\nx = 1\nraise KeyError('mine')\n```\n")
     with pytest.raises(AssertionError, match=r"page_page\.py\", line 5, in <module>(.|\n)*KeyError: 'mine'"):
-        run(page, tmp_path)
+        run(page, tmp_path, fork_server)
