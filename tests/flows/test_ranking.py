@@ -36,7 +36,7 @@ def test_groups_are_the_key_of_a_split_by_hash_that_has_none(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(headway, tmp_path):
+def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(typed, tmp_path):
     rng = np.random.default_rng(0)
     query, x = np.sort(rng.integers(0, 60, 1500)), rng.normal(size=1500)
     y = (x + rng.normal(size=60)[query] > 0).astype(int)
@@ -44,7 +44,7 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
     (tmp_path / "pipeline.yaml").write_text(PIPELINE + judged)
     rows = [f"q{q},{value:.4f},{label}" for q, value, label in zip(query, x, y, strict=True)]
     (tmp_path / "2013-01.csv").write_text("\n".join(["query,x,y", *rows]) + "\n")
-    assert json.loads(headway("run", tmp_path, "--json", check=0).stdout)["state"] == "promoted"
+    assert json.loads(typed("run", tmp_path, "--json", check=0).stdout)["state"] == "promoted"
     (verdict,) = tmp_path.glob("store/stages/gate/*/verdict.json")
     found = json.loads(verdict.read_text())
     assert 0.2 < found["metrics"]["candidate"]["mrr"] <= 1 and found["settings"]["ndcg_at"] == 5
@@ -54,17 +54,17 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
 
     rng.shuffle(rows)
     (tmp_path / "2013-01.csv").write_text("\n".join(["query,x,y", *rows]) + "\n")
-    said = headway("train", tmp_path, check=3).stderr
+    said = typed("train", tmp_path, check=3).stderr
     assert "in 'query' do not lie together, as those of 'q" in said and "sort the input by query" in said
     assert "Traceback" not in said
 
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.split("training:")[0] + judged)
-    said = headway("train", tmp_path, check=2).stderr
+    said = typed("train", tmp_path, check=2).stderr
     assert "metric 'ndcg' judges the order within groups, and this pipeline has no groups to rank" in said
 
     text = PIPELINE.replace("{type: string, role: group}", "{type: string, role: key}")
     (tmp_path / "pipeline.yaml").write_text(text)
-    said = headway("train", tmp_path, check=2).stderr
+    said = typed("train", tmp_path, check=2).stderr
     assert "training.ranking" in said and "needs a column with role: group" in said and "Traceback" not in said
 
 
@@ -102,7 +102,7 @@ def test_the_examples_rows_know_of_a_user_what_was_rated_before_them(example, tm
 
 
 @pytest.mark.slow
-def test_two_towers_find_the_taste_in_histories_and_beat_popularity_and_the_items_mean(headway, tmp_path, example):
+def test_two_towers_find_the_taste_in_histories_and_beat_popularity_and_the_items_mean(typed, tmp_path, example):
     generate, prepare = example
     generate.write(tmp_path / "ml-100k", users=300, movies=120)
     rows = prepare.table(tmp_path / "ml-100k")
@@ -112,7 +112,7 @@ def test_two_towers_find_the_taste_in_histories_and_beat_popularity_and_the_item
         pq.write_table(rows.filter(months == month), tmp_path / "data" / f"{month}.parquet")
     shutil.copy(MOVIELENS / "pipeline.yaml", tmp_path)
     window = ("--window", str(len(np.unique(months))))
-    first = json.loads(headway("run", tmp_path, *window, "--json", check=0).stdout)
+    first = json.loads(typed("run", tmp_path, *window, "--json", check=0).stdout)
     ndcg = {name: metrics["ndcg"] for name, metrics in (first["baselines"] | {"model": first["metrics"]}).items()}
     assert first["state"] == "promoted" and ndcg["popularity"] < ndcg["item_mean"] < ndcg["model"] - 0.03, ndcg
     (measured,) = tmp_path.glob("store/stages/measure/*/metrics.json")

@@ -113,10 +113,10 @@ def test_without_a_label_it_is_an_error_that_names_columns(typed, tfx, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_pipeline_runs_and_its_numbers_are_those_that_tft_documents(tf, typed, headway, tfx, rows, tmp_path):
+def test_the_pipeline_runs_and_its_numbers_are_those_that_tft_documents(tf, typed, tfx, rows, tmp_path):
     folder = tmp_path / "p"
     typed(*given(tfx, folder), check=0)
-    done = json.loads(headway("run", folder, "--json", "--set", "training.steps=60", check=0).stdout)
+    done = json.loads(typed("run", folder, "--json", "--set", "training.steps=60", check=0).stdout)
     assert done["state"] == "promoted"
     (model,) = folder.glob("store/models/p/1/saved_model")
     train, held = rows["train"], rows["eval"]

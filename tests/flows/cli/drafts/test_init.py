@@ -87,12 +87,12 @@ def test_nothing_is_asked_or_overwritten_where_nobody_can_answer(typed, data):
 
 
 @pytest.mark.slow
-def test_two_commands_bring_a_csv_to_a_promoted_model(typed, headway, data):
+def test_two_commands_bring_a_csv_to_a_promoted_model(typed, data):
     folder = data.parent / "p"
     facts = json.loads(typed("init", data, "--label", "wieder", "--folder", folder, "--json", check=0).stdout)
     assert facts["split"]["column"] == "Tag" and facts["task"] == "binary"
     assert {c["column"]: c["use"] for c in facts["columns"]}["Unnamed: 0"] == "left out"
-    done = headway("run", folder, "--json", "--set", "training.steps=50", check=0)
+    done = typed("run", folder, "--json", "--set", "training.steps=50", check=0)
     assert json.loads(done.stdout)["state"] == "promoted"
     (proof,) = folder.glob("store/stages/splits/*/splits.json")
     assert json.loads(proof.read_text())["says"][0].startswith("by Tag: train from 2013-01-02 to ")
