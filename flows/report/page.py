@@ -6,7 +6,6 @@ place = write(store, record)               # <store>/runs/<run>.html, whole or n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,12 @@ from flows.report.figures.drawing import reused
 from flows.report.headline import headline_of
 from flows.report.material import Material
 from flows.report.origin import again, origin
-from flows.report.rendering import environment, style
+from flows.report.rendering import Document, document
 from flows.report.scores import evaluation
 from flows.report.stage_times import what_ran
+from flows.report.view import Part
 from flows.report.window_data import data
 from headway.messages import counted, duration, number, window_text
-from headway.redaction import redact
 from headway.storage.store import Store
 
 _LOOKED_THROUGH = 3
@@ -36,9 +35,9 @@ def path_of(store: Store, run: str) -> Path:
     return store.runs_folder / f"{run}.html"
 
 
-def place_of(store: Store, run: str) -> str:
-    """The same for a person: a path, or a bucket's URL."""
-    return f"{store.name}/{path_of(store, run).relative_to(store.root).as_posix()}"
+def place_of(store: Store, path: Path) -> str:
+    """A page of the store for a person: a path, or a bucket's URL."""
+    return f"{store.name}/{path.relative_to(store.root).as_posix()}"
 
 
 def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | None = None) -> str:
@@ -52,8 +51,9 @@ def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | No
     """
     with reused(_before(store, record)):
         html = page(Material(store, record, files))
-    store.replace(path_of(store, record["run"]), html)
-    return place_of(store, record["run"])
+    path = path_of(store, record["run"])
+    store.replace(path, html)
+    return place_of(store, path)
 
 
 def _before(store: Store, record: Mapping[str, Any]) -> str | None:
@@ -80,19 +80,22 @@ def page(material: Material) -> str:
         origin(material),
         again(material),
     ]
-    html = (
-        environment()
-        .get_template("report.html")
-        .render(
-            record=record,
-            headline=headline_of(record, verdict),
-            facts=_facts(material, verdict),
+    if record.get("notes"):
+        parts.append(Part("Notes", points=record["notes"]))
+    headline = headline_of(record, verdict)
+    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.get("warnings") or []]
+    about = f"run {record['run']}"
+    return document(
+        Document(
+            title=f"{record['pipeline']}: {headline.word}, {about}",
+            pipeline=record["pipeline"],
+            about=about,
+            headline=headline,
             parts=[part for part in parts if part is not None],
-            style=style(),
-            drawn=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            facts=_facts(material, verdict),
+            findings=warnings,
         )
     )
-    return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
 
 
 def _facts(material: Material, verdict: Mapping[str, Any]) -> list[tuple[str, str]]:

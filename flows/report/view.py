@@ -66,6 +66,8 @@ class Part:
     findings: Sequence[dict[str, Any]] = ()
     """Validation's, each with severity, message and fix."""
     commands: Sequence[str] = ()
+    points: Sequence[str] = ()
+    """A list."""
     texts: Sequence[tuple[str, str]] = ()
     """(title, a file's text)"""
 

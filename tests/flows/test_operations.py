@@ -26,24 +26,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.runners.job_server import free_port
+from tests.flows.churn import PIPELINE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 pytestmark = [pytest.mark.slow, pytest.mark.prefect_server, pytest.mark.timeout(1200)]
 
-PIPELINE = """
-name: churn
-source: {format: parquet, path: "data/{span}.parquet"}
-label: y
-columns: {id: {role: key}, x: standardize, c: vocabulary}
-split: {mode: time}
-model: {hidden: [4]}
-training: {steps: 24, batch_size: 64, steps_per_call: 8, learning_rate: 0.01}
-evaluation: {slices: []}
-gate: {baseline: false, tolerance: {auc: 0.4, loss: 0.8}}
-watch: {quiet_minutes: 0}
-"""
 MODULE = """
 import os
 import sys

@@ -34,7 +34,8 @@ def report(
     run, pipeline = arranged_run(run, pipeline)
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
-    path, place = path_of(store, record["run"]), place_of(store, record["run"])
+    path = path_of(store, record["run"])
+    place = place_of(store, path)
     # of a run that went on when it was drawn, another is to come
     if again or record["state"] in ("running", KILLED) or path.name not in store.children(path.parent):
         write(store, record)

@@ -7,20 +7,10 @@ import sys
 
 import pytest
 
-PIPELINE = """
-name: churn
-source: {format: parquet, path: "data/{span}.parquet"}
-label: y
-columns: {id: {role: key}, x: standardize, c: vocabulary}
-split: {mode: time}
-model: {hidden: [4]}
-training: {steps: 24, batch_size: 64, steps_per_call: 8, learning_rate: 0.01}
-evaluation: {slices: []}
-validation: {drift: {min_rows: 100}}
-gate: {baseline: false, tolerance: {auc: 0.3, loss: 0.5}}
-watch: {quiet_minutes: 0}
-store: store
-"""
+from tests.flows import churn as churn_pipeline
+
+PIPELINE = churn_pipeline.PIPELINE.replace(churn_pipeline.TOLERANCE, "{auc: 0.3, loss: 0.5}")
+PIPELINE += "validation: {drift: {min_rows: 100}}\nstore: store\n"
 
 
 @pytest.fixture
