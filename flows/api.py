@@ -19,6 +19,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
+from flows.comparison.shown import Comparison
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
 from flows.execution.history import LATEST, find, runs_of
@@ -28,7 +29,7 @@ from flows.progress.result_table import Table, html_table
 from headway.errors import StoreError
 from headway.registry.registry import Registry
 
-__all__ = ["Pipeline", "Run", "Table", "Version", "open"]
+__all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "open"]
 
 ASKED = "asked for from Python"
 
@@ -276,11 +277,19 @@ class Pipeline:
         event = roll_back(self._loaded, self._registry, name, reason=reason, force=force, note=print)
         return self._version(event.version)
 
-    def compare(self, first: str | int, second: str | int) -> dict[str, Any]:
-        """Two versions side by side, as `headway compare --json` prints them."""
-        from flows.cli.versions.comparison import compared
+    def compare(self, first: str | int, second: str | int) -> Comparison:
+        """Two versions, or two runs, side by side.
 
-        return compared(self._registry, str(first), str(second))
+        Args:
+            first, second: a version's number, champion, previous or an alias, or a run's name.
+
+        Raises:
+            StoreError: there is no such version or run.
+            ConfigError: both are the same one.
+        """
+        from flows.comparison.compared import compare
+
+        return Comparison(compare(self._registry, str(first), str(second)))
 
     # --- keep in order
 

@@ -7,10 +7,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flows.api import Pipeline, Run, Table, Version, open
+    from flows.api import Comparison, Pipeline, Run, Table, Version, open
     from headway.api import command, plan, predict, run
 
-__all__ = ["Pipeline", "Run", "Table", "Version", "command", "open", "plan", "predict", "run"]
+__all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "command", "open", "plan", "predict", "run"]
 _COMMANDS = ("command", "plan", "predict", "run")
 
 

@@ -23,8 +23,13 @@ class FurtherLabelConfig(Frozen):
     """One further label. A row without one counts nothing in this label's loss, and stays."""
 
     column: str | None = Field(default=None, description="default: the column that the label is named after")
-    expression: str | None = None
-    task: TaskOrAuto = "auto"
+    expression: str | None = Field(
+        default=None, description="an expression over columns that gives the label, in place of column"
+    )
+    task: TaskOrAuto = Field(
+        default="auto",
+        description="what kind of number is predicted, as the pipeline's task; auto: what the values show",
+    )
     weight: float = Field(
         default=1.0, gt=0, le=1e6, description="of its loss, in the label's deviation, beside the main label's"
     )

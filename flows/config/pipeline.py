@@ -74,7 +74,9 @@ class EvaluationConfig(Frozen):
         ge=1,
         description="smaller slices are not reported (gate.slice_min_rows: not judged)",
     )
-    batch_size: int = Field(default=4096, ge=1)
+    batch_size: int = Field(
+        default=4096, ge=1, description="rows that are predicted at once; it bounds the memory and changes no metric"
+    )
     ndcg_at: int | None = Field(
         default=None,
         ge=1,
@@ -189,8 +191,10 @@ class Pipeline(Frozen):
     """A whole pipeline.yaml."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
-    source: SourceConfig
-    label: LabelConfig
+    source: SourceConfig = Field(description="the raw files: where they are, and their format")
+    label: LabelConfig = Field(
+        description="what is predicted: a column, or an expression over columns such as arr_delay > 15"
+    )
     labels: dict[str, FurtherLabelConfig] = Field(
         default={}, description="further labels, each with a head of its own; the gate judges by label"
     )
@@ -198,15 +202,29 @@ class Pipeline(Frozen):
         default="auto", description="auto: every column; a mapping: those named, and with '*' in it all others too"
     )
     schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
-    task: TaskOrAuto = "auto"
+    task: TaskOrAuto = Field(
+        default="auto",
+        description="what kind of number is predicted: binary, multiclass, regression, count, quantiles(0.1, 0.5, 0.9), "
+        "or module:Class of your own; auto: what the values of the label show",
+    )
     preprocess: PreprocessConfig | None = Field(
         default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
     )
-    split: SplitConfig = Field(default_factory=SplitConfig)
-    records: RecordsConfig = Field(default_factory=RecordsConfig)
-    runner: RunnerConfig = Field(default_factory=RunnerConfig)
-    validation: ValidateConfig = Field(default_factory=ValidateConfig)
-    model: ModelConfig = Field(default_factory=ModelConfig)
+    split: SplitConfig = Field(
+        default_factory=SplitConfig,
+        description="which rows are trained on (train), which judge a model (eval), and which only report (test)",
+    )
+    records: RecordsConfig = Field(default_factory=RecordsConfig, description="how rows are stored as TFRecord files")
+    runner: RunnerConfig = Field(
+        default_factory=RunnerConfig,
+        description="where raw files are read and batches are predicted: on this machine, or by Beam on Flink, Spark or "
+        "Dataflow",
+    )
+    validation: ValidateConfig = Field(
+        default_factory=ValidateConfig,
+        description="the limits beyond which the data of a run are an error or a warning",
+    )
+    model: ModelConfig = Field(default_factory=ModelConfig, description="the network that is trained")
     training: Annotated[
         TrainingConfig,
         BeforeValidator(
@@ -217,9 +235,14 @@ class Pipeline(Frozen):
         description="auto: chosen by the number of train rows, as is each key left out",
     )
     tune: TuneConfig = Field(default_factory=TuneConfig, description="what headway tune varies")
-    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
-    gate: GateConfig = Field(default_factory=GateConfig)
-    export: ExportConfig = Field(default_factory=ExportConfig)
+    evaluation: EvaluationConfig = Field(
+        default_factory=EvaluationConfig,
+        description="what is measured of a model on the eval rows, and on which slices of them",
+    )
+    gate: GateConfig = Field(
+        default_factory=GateConfig, description="when a candidate is promoted in place of the champion"
+    )
+    export: ExportConfig = Field(default_factory=ExportConfig, description="what an exported model takes and answers")
     store: str | BucketConfig = Field(
         default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
     )
@@ -249,7 +272,12 @@ class Pipeline(Frozen):
         description="environment variables of flow runs, and the Secret block of the Prefect server that holds each: "
         "{DB_PASSWORD: db-password}",
     )
-    seed: int = Field(default=0, ge=0, lt=2**31)
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**31,
+        description="of every random choice of a run: initial weights, the order of rows, samples; --seed overrides it",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -130,11 +130,28 @@ class Timing(Frozen):
 class ScheduleConfig(Frozen):
     """When the flows of a pipeline run on a Prefect server; `headway deploy` puts it there."""
 
-    retrain: Timing | None = None
-    backfill: Timing | None = None
-    watch: Timing | None = None
-    predict: Timing | None = None
-    monitor: Timing | None = None
+    retrain: Timing | None = Field(
+        default=None,
+        description="when the pipeline runs, on the window of its parameters, by default all spans; none: only when it is "
+        "started",
+    )
+    backfill: Timing | None = Field(
+        default=None,
+        description="when past windows are trained and judged, those that its parameters name; none: only when it is "
+        "started",
+    )
+    watch: Timing | None = Field(
+        default=None,
+        description="when it looks for spans that have landed; a complete one starts a retrain; none: only when it is "
+        "started",
+    )
+    predict: Timing | None = Field(
+        default=None, description="when the champion predicts new spans, each once; none: only when it is started"
+    )
+    monitor: Timing | None = Field(
+        default=None,
+        description="when the champion is checked for drift, skew and decay on new spans; none: only when it is started",
+    )
     timezone: str = Field(default="UTC", description="of every cron expression that names none")
 
     @model_validator(mode="before")

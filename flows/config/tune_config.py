@@ -19,8 +19,8 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 class Range(Frozen):
     """Numbers from `low` to `high`; whole ones where both are whole."""
 
-    low: int | Number
-    high: int | Number
+    low: int | Number = Field(description="the least value that is tried")
+    high: int | Number = Field(description="the greatest value that is tried")
     log: bool = Field(default=False, description="draw the logarithm evenly: for numbers over several powers of ten")
 
     @model_validator(mode="after")

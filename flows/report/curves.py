@@ -38,11 +38,12 @@ def training(material: Material) -> Part | None:
     took = [duration(material.result(title).get("seconds", 0.0)) for title in titles]
     sentences += [*began, f"The steps took {' and '.join(took)}."]
     charts = [chart for title in titles[:3] for chart in _curves(material, title, alone=len(titles) == 1)]
-    rows = [{"training": title, **_facts(material.result(title))} for title in titles]
+    rows = [{"training": title, **training_facts(material.result(title))} for title in titles]
     return Part("Training", sentences, charts, [Table("What came out", rows)])
 
 
-def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
+def training_facts(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What came out of a training, by name."""
     return {name: _text(result.get(key)) for key, name in _FACTS.items() if result.get(key) not in (None, 0)}
 
 
@@ -51,22 +52,26 @@ def _text(value: Any) -> str:
 
 
 def _curves(material: Material, title: str, *, alone: bool) -> list[Chart]:
-    path = material.file(title, "history.json")
-    if path is None:
-        return []
-    points = thinned(json.loads(path.read_text(encoding="utf-8"))["history"])
+    points = history(material, title)
     best = material.result(title).get("best_step")
     of = "" if alone else f" of {title}"
     charts = []
-    if losses := _series(points, "loss"):
-        charts.append(_losses(losses, _series(points, "holdout_loss"), best, title, of))
-    rates = _series(points, "learning_rate")
+    if losses := series(points, "loss"):
+        charts.append(_losses(losses, series(points, "holdout_loss"), best, title, of))
+    rates = series(points, "learning_rate")
     if len({rate for _, rate in rates}) > 1 and alone:
         charts.append(_rates(rates, title, of))
     return charts
 
 
-def _series(points: list[dict[str, Any]], name: str) -> list[tuple[int, float]]:
+def history(material: Material, title: str) -> list[dict[str, Any]]:
+    """The points of a training's curves; none where they are gone."""
+    path = material.file(title, "history.json")
+    return [] if path is None else thinned(json.loads(path.read_text(encoding="utf-8"))["history"])
+
+
+def series(points: list[dict[str, Any]], name: str) -> list[tuple[int, float]]:
+    """(step, value) of each point that has one."""
     return [(point["step"], point[name]) for point in points if isinstance(point.get(name), int | float)]
 
 
@@ -79,7 +84,7 @@ def _losses(
             axes.plot(*zip(*held, strict=True), color=SECOND, marker="o" if len(held) < 8 else "", markersize=3)
         if best is not None and held:
             axes.axvline(best, color=GOOD, linewidth=1, linestyle="--")
-        _steps(axes)
+        steps_axis(axes)
         axes.set_ylabel("loss")
 
     said = f"Loss by step{of}: from {number(losses[0][1])} to {number(losses[-1][1])} at step {losses[-1][0]:,}"
@@ -91,7 +96,7 @@ def _losses(
 def _rates(rates: list[tuple[int, float]], title: str, of: str) -> Chart:
     def draw(axes: Plot) -> None:
         axes.plot(*zip(*rates, strict=True), color=FIRST, marker="o" if len(rates) < 8 else "", markersize=3)
-        _steps(axes)
+        steps_axis(axes)
         axes.set_ylim(bottom=0)
         axes.ticklabel_format(axis="y", scilimits=(-3, 3))
         axes.set_ylabel("learning rate")
@@ -100,7 +105,8 @@ def _rates(rates: list[tuple[int, float]], title: str, of: str) -> Chart:
     return Chart(f"Learning rate by step{of}", figure(draw, name=f"rate {title}", label=said))
 
 
-def _steps(axes: Plot) -> None:
+def steps_axis(axes: Plot) -> None:
+    """x is the step."""
     axes.set_xlabel("step")
     axes.thousands_of_x()
     axes.set_xlim(left=0)

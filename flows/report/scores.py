@@ -133,13 +133,14 @@ def _charts(material: Material, measured: Mapping[str, Any], whose: str) -> Iter
     champion = {}
     if theirs is not None:
         champion = {name: named[name].on(theirs) for name in tables if name in score_charts.DRAWN and name in named}
-    yield from score_charts.charts_of(tables, champion, whose)
+    names = score_charts.Names("candidate", whose)
+    yield from score_charts.charts_of(tables, champion, names)
     if ours is None or ours.prediction.ndim > 1 or not ours.known or not ours.total:
         return
     if "roc" in tables:
         yield score_charts.scores(ours)
     elif "residuals" in tables:
-        yield score_charts.errors(ours, theirs, whose)
+        yield score_charts.errors(ours, theirs, names)
 
 
 def _scored(material: Material, fingerprint: str | None, task: str) -> Rows | None:

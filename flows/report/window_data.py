@@ -75,9 +75,9 @@ def _columns(material: Material) -> Iterator[Table]:
     summaries = {row["column"]: row for row in (statistics.get("columns") or {}).get("train", [])}
     if not summaries:
         return
-    order, by = _order(material, list(summaries))
+    order, by = by_weight(material, list(summaries))
     drawn, rest = order[:MOST_DRAWN], order[MOST_DRAWN:]
-    ours = _statistics(material, "statistics", drawn)
+    ours = train_statistics(material, "statistics", drawn)
     champion, theirs = _champion(material, drawn)
     pairs = [(ours[name], theirs.get(name)) for name in drawn if name in ours]
     pictures = dict(zip([pair[0].name for pair in pairs], histograms(pairs, name="columns"), strict=True))
@@ -120,7 +120,7 @@ def _columns(material: Material) -> Iterator[Table]:
         yield Table(f"The other {len(rest):,} columns", listed, more, folded=True)
 
 
-def _order(material: Material, names: list[str]) -> tuple[list[str], str]:
+def by_weight(material: Material, names: list[str]) -> tuple[list[str], str]:
     """The columns, those that matter most first, and by what they are ordered."""
     weights = {each["column"]: each["permuted"] for each in material.result("importance").get("columns", [])}
     by = "that matter most to the model"
@@ -148,7 +148,8 @@ def _share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.005 else "under 1%"
 
 
-def _statistics(material: Material, title: str, names: Sequence[str]) -> dict[str, ColumnStatistics]:
+def train_statistics(material: Material, title: str, names: Sequence[str]) -> dict[str, ColumnStatistics]:
+    """The statistics of columns of the train rows, as far as the store has them."""
     folder = material.file(title, "train")
     return {} if folder is None else _loaded(folder, names)
 

@@ -41,8 +41,8 @@ RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
 class Bounds(Frozen):
     """The least and the most that a metric of the candidate may be."""
 
-    min: float | None = None
-    max: float | None = None
+    min: float | None = Field(default=None, description="the least that the metric may be; none: no lower bound")
+    max: float | None = Field(default=None, description="the most that the metric may be; none: no upper bound")
 
     @model_validator(mode="after")
     def _some_bound(self) -> Self:

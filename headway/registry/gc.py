@@ -7,7 +7,8 @@
 Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
 version point at; of the versions all, or with `keep_versions` the newest so many, the champion, the last ten champions and
 whatever an alias points at; of the serving copies the champion's and the newest two (a server may still have the one before
-loaded); checkpoints of a training that did not end, for two weeks; and whatever a reader holds (`headway.registry.leases`).
+loaded); checkpoints of a training that did not end, and pages of comparisons, for two weeks; and whatever a reader holds
+(`headway.registry.leases`).
 
 What is relied on is held. A run holds a lease on what it works with, and `alone` refuses while there is one; a run that
 begins later waits. Versions and serving copies are removed under their model's lock, after another look at the pointers.
@@ -16,7 +17,7 @@ begins later waits. Versions and serving copies are removed under their model's 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ OUTPUTS = ("stages", "runs", "checkpoints", "exchange")
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
 EXCHANGE_SECONDS = 24 * 3600
+COMPARED = "compare-"
+"""How the names of pages begin that `headway compare` leaves in runs/."""
+COMPARED_SECONDS = 14 * 24 * 3600
 
 
 @contextlib.contextmanager
@@ -102,7 +106,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     files = [f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html")]
     records = [store.runs_folder / file for file in files if file in present]
     garbage += [Garbage(path, store.size(path), why) for path in records]
-    return garbage
+    return [*garbage, *_comparisons(store, present)]
 
 
 def _of_model(model: registry.Registry, keep_versions: int | None) -> list[Garbage]:
@@ -151,6 +155,13 @@ def _exchanges(store: Store) -> Iterator[Garbage]:
     for folder in (store.exchanges / name for name in store.children(store.exchanges)):
         if store.clock() - store.changed(folder) > EXCHANGE_SECONDS:
             yield Garbage(folder, store.size(folder), "its run has ended")
+
+
+def _comparisons(store: Store, names: Iterable[str]) -> Iterator[Garbage]:
+    for path in (store.runs_folder / name for name in sorted(names) if name.startswith(COMPARED)):
+        if store.clock() - store.changed(path) > COMPARED_SECONDS:
+            why = f"a comparison of more than {COMPARED_SECONDS // 86400} days ago; headway compare draws it again"
+            yield Garbage(path, store.size(path), why)
 
 
 def _serving(model: registry.Registry) -> list[Garbage]:

@@ -50,7 +50,9 @@ Shape = tuple[()] | tuple[int | None]
 class ColumnConfig(Frozen):
     """The config of one column; keys left out are inferred."""
 
-    type: Literal["int", "float", "string"] | None = None
+    type: Literal["int", "float", "string"] | None = Field(
+        default=None, description="int, float or string, whatever the sample shows; none: inferred"
+    )
     shape: Literal["scalar", "list"] | Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
         default=None, description="scalar, list (any number of values per row), or the length of a vector"
     )
@@ -62,11 +64,16 @@ class ColumnConfig(Frozen):
         description="how text becomes a number or a date: number, decimal_comma, boolean, date, timestamp, or the form of a "
         "date such as '%d/%m/%Y'; default: what the sample shows",
     )
-    role: Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore"] = "feature"
+    role: Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore"] = Field(
+        default="feature",
+        description="feature: the model learns from it; weight: how much a row counts; key: says which row it is; time: "
+        "when it was; group: rows that belong together; passthrough: kept beside predictions; ignore: not "
+        "stored",
+    )
     feature: bool | None = Field(
         default=None, description="whether a group, key, time or weight is learnt from as well; role: [group, feature]"
     )
-    nullable: bool | None = None
+    nullable: bool | None = Field(default=None, description="whether values may be missing; none: inferred")
 
     @model_validator(mode="before")
     @classmethod

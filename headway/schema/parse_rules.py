@@ -90,7 +90,10 @@ class Parse(Frozen):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    as_: Kind = Field(alias="as")
+    as_: Kind = Field(
+        alias="as",
+        description="what the text is: a number, a number with a decimal comma, true or false, a date, or a time",
+    )
     format: str | None = Field(default=None, description="for dates: a strptime format, such as %d/%m/%Y; default: ISO")
     null: tuple[str, ...] = Field(default=(), description="texts that mean a missing value; upper or lower case")
 

@@ -102,11 +102,18 @@ def by_ending(path: str) -> Format | None:
 class CsvConfig(Frozen):
     """How a CSV file is written."""
 
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    quote: str = Field(default='"', min_length=1, max_length=1)
-    header: bool = True
+    delimiter: str = Field(default=",", min_length=1, max_length=1, description="the character between two cells")
+    quote: str = Field(
+        default='"',
+        min_length=1,
+        max_length=1,
+        description="the character around a cell that holds a delimiter or a line break",
+    )
+    header: bool = Field(
+        default=True, description="whether the first line holds the column names; false: names says them"
+    )
     names: tuple[str, ...] = Field(default=(), description="column names of files without a header")
-    null_values: tuple[str, ...] = ("", "NA")
+    null_values: tuple[str, ...] = Field(default=("", "NA"), description="texts that mean a missing value")
     encoding: str = Field(
         default="utf-8",
         description="what text is written in, such as latin-1, cp1252 or shift_jis; a value that is not UTF-8 is read as cp1252 "
@@ -198,7 +205,7 @@ class ImagesConfig(Frozen):
 class SourceConfig(Frozen):
     """The config of the raw files: where they are and their format."""
 
-    format: Format
+    format: Format = Field(description="what the files are")
     path: str = Field(
         description="a file, a folder or a glob, on a disk or in a bucket (s3://, gs://); {span} stands for the span's "
         "name, {year}, {month}, {day} and {hour} for the parts of a date, {split} for train, eval or test (split.mode: path)"
@@ -211,12 +218,23 @@ class SourceConfig(Frozen):
     max_cell_bytes: int = Field(
         default=MAX_CELL_BYTES, ge=1, lt=1 << 31, description="a row with a larger value goes to the quarantine"
     )
-    csv: CsvConfig = CsvConfig()
-    parquet: ParquetConfig = ParquetConfig()
-    jsonl: JsonlConfig = JsonlConfig()
-    examples: ExamplesConfig = ExamplesConfig()
-    images: ImagesConfig = ImagesConfig()
-    arrow: ArrowConfig = ArrowConfig()
+    csv: CsvConfig = Field(
+        default=CsvConfig(), description="how a CSV file is written, and how large the ranges are that it is read in"
+    )
+    parquet: ParquetConfig = Field(
+        default=ParquetConfig(), description="how large the ranges are that a Parquet file is read in"
+    )
+    jsonl: JsonlConfig = Field(
+        default=JsonlConfig(), description="how large the ranges are that a file of JSON lines is read in"
+    )
+    examples: ExamplesConfig = Field(
+        default=ExamplesConfig(),
+        description="how large the ranges are that a TFRecord file of tf.train.Examples is read in",
+    )
+    images: ImagesConfig = Field(default=ImagesConfig(), description="how a folder of images is labelled and read")
+    arrow: ArrowConfig = Field(
+        default=ArrowConfig(), description="how large the ranges are that an Arrow file is read in"
+    )
 
     @field_validator("format", mode="before")
     @classmethod

@@ -182,7 +182,10 @@ class BucketStore(Store):
         return sum(f.bytes for name, f in self.bucket.listing(key.rpartition("/")[0]).items() if _inside(name, key))
 
     def changed(self, folder: Path) -> float:
-        return max((f.changed for f in self.bucket.listing(self._key(folder)).values()), default=time.time_ns()) / 1e9
+        key = self._key(folder)
+        listed = self.bucket.listing(key.rpartition("/")[0] if folder.suffix == ".html" else key)
+        times = [file.changed for name, file in listed.items() if _inside(name, key)]
+        return max(times, default=time.time_ns()) / 1e9
 
     # --- from the bucket to the disk
 

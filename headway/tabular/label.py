@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
@@ -25,9 +25,16 @@ ONE_LABEL = "label is the one that decides; name the others under labels: label:
 class LabelConfig(Frozen):
     """The config of the label: its column or expression, and what happens to rows without one (`missing`)."""
 
-    column: str | None = None
-    expression: str | None = None
-    missing: Literal["filter", "quarantine"] = "filter"
+    column: str | None = Field(default=None, description="the column that holds the label")
+    expression: str | None = Field(
+        default=None,
+        description="an expression over columns that gives the label, such as arr_delay > 15, in place of column",
+    )
+    missing: Literal["filter", "quarantine"] = Field(
+        default="filter",
+        description="what becomes of a row without a label: filter leaves it out and counts it, quarantine keeps it with "
+        "the rejected rows",
+    )
 
     @model_validator(mode="before")
     @classmethod

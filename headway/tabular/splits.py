@@ -39,7 +39,11 @@ _SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features
 class SplitConfig(Frozen):
     """The config of the split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
 
-    mode: Literal["hash", "time", "column", "path"] = "hash"
+    mode: Literal["hash", "time", "column", "path"] = Field(
+        default="hash",
+        description="hash: by a hash of a key; time: the last spans of the window; column: by the values of a column; "
+        "path: by folders or files",
+    )
     key: tuple[str, ...] = Field(
         default=(),
         description="mode hash: hash these columns; none: the column with role group, and where there is none the raw "
@@ -49,11 +53,13 @@ class SplitConfig(Frozen):
     unique: bool | tuple[str, ...] = Field(
         default=False, description="columns that no two rows of the window may agree in; true: those of key"
     )
-    eval: float = Field(default=0.2, gt=0.0, lt=1.0)
-    test: float = Field(default=0.0, ge=0.0, lt=1.0)
+    eval: float = Field(default=0.2, gt=0.0, lt=1.0, description="mode hash: the share of the keys that goes to eval")
+    test: float = Field(default=0.0, ge=0.0, lt=1.0, description="mode hash: the share of the keys that goes to test")
     salt: int = Field(default=0, ge=0, description="a different salt gives a different split")
-    eval_spans: int = Field(default=1, ge=1)
-    test_spans: int = Field(default=0, ge=0)
+    eval_spans: int = Field(
+        default=1, ge=1, description="mode time: how many spans go to eval, the last before those of test"
+    )
+    test_spans: int = Field(default=0, ge=0, description="mode time: how many spans go to test, the last of the window")
     column: str | None = Field(default=None, description="mode column: holds train, eval or test")
     values: dict[str, Literal["train", "eval", "test"]] | None = Field(
         default=None,

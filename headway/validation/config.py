@@ -45,10 +45,20 @@ class StratificationConfig(Frozen):
 class ColumnDrift(Frozen):
     """The limits of one column; omitted keys are as for all columns."""
 
-    l_infinity: float | None = Field(default=None, ge=0)
-    jensen_shannon: float | None = Field(default=None, ge=0)
-    quantile: float | None = Field(default=None, ge=0)
-    missing: float | None = Field(default=None, ge=0)
+    l_infinity: float | None = Field(
+        default=None, ge=0, description="text: the most that one value's share may change; none: as for all columns"
+    )
+    jensen_shannon: float | None = Field(
+        default=None, ge=0, description="numbers: divergence in bits, from 0 to 1; none: as for all columns"
+    )
+    quantile: float | None = Field(
+        default=None,
+        ge=0,
+        description="numbers: mean shift of the quantiles, in units of the 5% to 95% range; none: as for all columns",
+    )
+    missing: float | None = Field(
+        default=None, ge=0, description="the most that the share of missing values may change; none: as for all columns"
+    )
 
 
 def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:
@@ -62,9 +72,19 @@ def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:
 class ColumnValidation(Frozen):
     """The overrides for one column."""
 
-    max_unseen: float | None = Field(default=None, ge=0, le=1)
-    max_missing: float | None = Field(default=None, ge=0, le=1)
-    drift: ColumnDrift = ColumnDrift()
+    max_unseen: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="share of rows with values outside the column's string domain; none: as for all columns",
+    )
+    max_missing: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="share of nulls accepted although the schema says that it is always present; none: as for all columns",
+    )
+    drift: ColumnDrift = Field(default=ColumnDrift(), description="the distances beyond which this column has drifted")
     severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
 
     _check_kinds = field_validator("severity")(_kinds)
@@ -81,14 +101,19 @@ class ValidateConfig(Frozen):
         le=1,
         description="share of nulls accepted in a column that the schema says is always present",
     )
-    min_train_rows: int = Field(default=1, ge=1)
-    min_eval_rows: int = Field(default=1, ge=1)
+    min_train_rows: int = Field(default=1, ge=1, description="a window with fewer train rows is an error")
+    min_eval_rows: int = Field(default=1, ge=1, description="a window with fewer eval rows is an error")
     min_class_share: float = Field(default=0.001, ge=0, le=0.5, description="a rarer class is warned of")
     leakage: float = Field(
         default=0.99, gt=0.5, le=1, description="a column that alone predicts the label better is warned of"
     )
-    drift: DriftConfig = DriftConfig()
-    stratification: StratificationConfig = StratificationConfig()
+    drift: DriftConfig = Field(
+        default=DriftConfig(),
+        description="the distances beyond which a column has drifted from the champion's train rows",
+    )
+    stratification: StratificationConfig = Field(
+        default=StratificationConfig(), description="how far the label of eval and test may be from that of train"
+    )
     serving: str | None = Field(
         default=None,
         description="logged requests (JSON lines, or a TFRecord of tf.Examples) to compare train rows with",

@@ -12,7 +12,14 @@ import griffe
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
-    "headway": ("flows.api", "flows.past_run", "flows.progress.result_table", "headway.api", "headway.errors"),
+    "headway": (
+        "flows.api",
+        "flows.past_run",
+        "flows.comparison.shown",
+        "flows.progress.result_table",
+        "headway.api",
+        "headway.errors",
+    ),
     "tfcore": ("tfcore",),
     "tfcore.graph": tuple(
         f"tfcore.graph.{name}"

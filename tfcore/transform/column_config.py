@@ -25,10 +25,16 @@ _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
 class ColumnConfig(columns.ColumnConfig):
     """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
 
-    transform: TransformConfig = "auto"
-    impute: ImputeConfig = Field(default_factory=ImputeConfig)
+    transform: TransformConfig = Field(
+        default="auto", description="auto (by the column's type and values), an operation, or several in order"
+    )
+    impute: ImputeConfig = Field(
+        default_factory=ImputeConfig, description="what stands in for a missing number: mean, median, zero or a number"
+    )
     max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
-    pool: PoolConfig = POOL
+    pool: PoolConfig = Field(
+        default=POOL, description="lists of numbers: which figures of a row's values the model sees"
+    )
 
     def column_transform(self) -> ColumnTransform:
         """Return the part that configures the model's inputs."""

@@ -38,15 +38,19 @@ from headway.schema.columns import Column
 class Standardize(Frozen):
     """(x - mean) / standard deviation, of the finite train values."""
 
-    op: Literal["standardize"] = "standardize"
+    op: Literal["standardize"] = Field(
+        default="standardize", description="(x - mean) / standard deviation, of the finite train values"
+    )
 
 
 class MinMax(Frozen):
     """Train minimum to `low`, train maximum to `high`; later values may lie outside."""
 
-    op: Literal["min_max"] = "min_max"
-    low: float = 0.0
-    high: float = 1.0
+    op: Literal["min_max"] = Field(
+        default="min_max", description="a linear scale on which the train values go from low to high"
+    )
+    low: float = Field(default=0.0, description="what the least train value becomes")
+    high: float = Field(default=1.0, description="what the greatest train value becomes")
 
     @model_validator(mode="after")
     def _ordered(self) -> MinMax:
@@ -58,16 +62,19 @@ class MinMax(Frozen):
 class Log(Frozen):
     """sign(x) * ln(1 + |x|): defined everywhere, 0 stays 0."""
 
-    op: Literal["log"] = "log"
+    op: Literal["log"] = Field(default="log", description="sign(x) * ln(1 + |x|)")
 
 
 class Clip(Frozen):
     """To [min, max], or to the train values at two quantiles."""
 
-    op: Literal["clip"] = "clip"
-    min: float | None = None
-    max: float | None = None
-    quantiles: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] | None = None
+    op: Literal["clip"] = Field(default="clip", description="values beyond the bounds become the bounds")
+    min: float | None = Field(default=None, description="the lower bound; none: values may be as low as they are")
+    max: float | None = Field(default=None, description="the upper bound; none: values may be as high as they are")
+    quantiles: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] | None = Field(
+        default=None,
+        description="the bounds as quantiles of the train values, such as [0.01, 0.99], in place of min and max",
+    )
 
     @model_validator(mode="after")
     def _something(self) -> Clip:
@@ -82,9 +89,18 @@ class Clip(Frozen):
 class Bucketize(Frozen):
     """The number of a value's bucket: one of `buckets` equally full train buckets, or between the given boundaries."""
 
-    op: Literal["bucketize"] = "bucketize"
-    buckets: int | None = Field(default=None, ge=2, le=10_000)
-    boundaries: tuple[float, ...] | None = None
+    op: Literal["bucketize"] = Field(
+        default="bucketize", description="the number of the bucket that a value falls into, as a category"
+    )
+    buckets: int | None = Field(
+        default=None,
+        ge=2,
+        le=10_000,
+        description="how many buckets, each with about as many train rows; none, without boundaries: 10",
+    )
+    boundaries: tuple[float, ...] | None = Field(
+        default=None, description="the values at which a new bucket begins, rising, in place of buckets"
+    )
 
     @model_validator(mode="after")
     def _not_both(self) -> Bucketize:
@@ -100,17 +116,21 @@ class Bucketize(Frozen):
 class Vocabulary(Frozen):
     """A value's rank among the most frequent train values; others share the out-of-vocabulary buckets by hash."""
 
-    op: Literal["vocabulary"] = "vocabulary"
-    top_k: int | None = Field(default=None, ge=1)
-    min_count: int = Field(default=2, ge=1)
-    oov_buckets: int = Field(default=1, ge=1)
+    op: Literal["vocabulary"] = Field(
+        default="vocabulary", description="a value's rank among the most frequent train values, as a category"
+    )
+    top_k: int | None = Field(
+        default=None, ge=1, description="how many of the most frequent values are kept; none: every one with min_count"
+    )
+    min_count: int = Field(default=2, ge=1, description="train rows that a value needs to be kept")
+    oov_buckets: int = Field(default=1, ge=1, description="categories that all other values share, by hash")
 
 
 class Hash(Frozen):
     """A hash of the value modulo `buckets`; needs no train values."""
 
-    op: Literal["hash"] = "hash"
-    buckets: int = Field(ge=2)
+    op: Literal["hash"] = Field(default="hash", description="a hash of the value modulo buckets, as a category")
+    buckets: int = Field(ge=2, description="how many categories; values whose hashes agree share one")
 
 
 class Image(Grown):
@@ -119,10 +139,12 @@ class Image(Grown):
 
     newer = ("encoding",)
 
-    op: Literal["image"] = "image"
-    height: int = Field(ge=1, le=4096)
-    width: int = Field(ge=1, le=4096)
-    channels: Literal[1, 3] = 3
+    op: Literal["image"] = Field(
+        default="image", description="the pixels of a JPEG, PNG, GIF or BMP file, or of raw bytes"
+    )
+    height: int = Field(ge=1, le=4096, description="pixels of the resized image, from top to bottom")
+    width: int = Field(ge=1, le=4096, description="pixels of the resized image, from left to right")
+    channels: Literal[1, 3] = Field(default=3, description="3: red, green and blue; 1: grey")
     encoding: Literal["auto", "file", "raw"] = Field(
         default="auto",
         description="raw: height x width x channels bytes of pixels; auto: raw where every train value has that size",
@@ -132,8 +154,14 @@ class Image(Grown):
 class DateParts(Frozen):
     """Parts of a date or time: weekday, month, hour, ... as categories; year, day_of_year, elapsed as standardized numbers."""
 
-    op: Literal["date_parts"] = "date_parts"
-    parts: tuple[Part, ...] = Field(min_length=1)
+    op: Literal["date_parts"] = Field(
+        default="date_parts", description="parts of a date or time, each an input of its own"
+    )
+    parts: tuple[Part, ...] = Field(
+        min_length=1,
+        description="which parts, such as [month, weekday, hour]; year, day_of_year and elapsed are numbers, the others "
+        "categories",
+    )
 
     @model_validator(mode="after")
     def _once(self) -> DateParts:
@@ -145,7 +173,7 @@ class DateParts(Frozen):
 class Identity(Frozen):
     """The number, unchanged."""
 
-    op: Literal["identity"] = "identity"
+    op: Literal["identity"] = Field(default="identity", description="the number as it is")
 
 
 _KINDS = (Standardize, MinMax, Log, Clip, Bucketize, Vocabulary, Hash, Image, DateParts, Identity)
@@ -207,8 +235,11 @@ TransformConfig = Annotated[Literal["auto"] | tuple[Op, ...], BeforeValidator(_c
 class ImputeConfig(Frozen):
     """The replacement of a missing number. Categories need none: null has its own id."""
 
-    strategy: Literal["mean", "median", "zero", "value"] = "mean"
-    value: float | None = None
+    strategy: Literal["mean", "median", "zero", "value"] = Field(
+        default="mean",
+        description="what stands in for a missing number: the mean or median of the train values, zero, or value",
+    )
+    value: float | None = Field(default=None, description="with strategy value: the number that stands in")
     indicator: bool = Field(default=True, description="add <column>__missing where the train rows have nulls")
 
     @model_validator(mode="before")
@@ -244,17 +275,29 @@ class ColumnTransform(Grown):
 
     newer = ("max_length", "pool")
 
-    transform: TransformConfig = "auto"
-    impute: ImputeConfig = ImputeConfig()
-    max_length: int | None = None
-    pool: PoolConfig = POOL
+    transform: TransformConfig = Field(
+        default="auto", description="auto (by the column's type and values), an operation, or several in order"
+    )
+    impute: ImputeConfig = Field(
+        default=ImputeConfig(), description="what stands in for a missing number: mean, median, zero or a number"
+    )
+    max_length: int | None = Field(default=None, description=MAX_LENGTH)
+    pool: PoolConfig = Field(
+        default=POOL, description="lists of numbers: which figures of a row's values the model sees"
+    )
 
 
 class PreprocessConfig(Frozen):
     """A function of the user's module, and the config of the columns that it returns."""
 
-    function: str
-    columns: dict[str, ColumnTransform] = Field(default_factory=dict)
+    function: str = Field(
+        description="module:function of a file beside the pipeline; it takes tensors by column and returns tensors by "
+        "column"
+    )
+    columns: dict[str, ColumnTransform] = Field(
+        default_factory=dict,
+        description="the transform of each column that the function returns; of those left out it is auto",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +11,6 @@ from flows.cli.commands import answer, store_of
 from flows.cli.options import Options, PipelinePath
 from flows.cli.runs.reasons import arranged_run
 from flows.execution.history import KILLED, LATEST, find
-from headway.storage.atomic_io import replace_text
-from headway.storage.store import Store
 
 
 def report(
@@ -29,28 +25,15 @@ def report(
 ) -> int:
     """Where the report of a run is: one page with figures. A run that has none yet gets one; the pipeline may come first or
     last."""
-    from flows.report.page import path_of, place_of, write
+    from flows.cli.pages import handed_out
+    from flows.report.page import path_of, write
 
     run, pipeline = arranged_run(run, pipeline)
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
     path = path_of(store, record["run"])
-    place = place_of(store, path)
     # of a run that went on when it was drawn, another is to come
     if again or record["state"] in ("running", KILLED) or path.name not in store.children(path.parent):
         write(store, record)
-    if output is not None:
-        replace_text(output.absolute(), store.read(path).decode("utf-8"))
-        place = str(output)
-    if open:
-        webbrowser.open(output.absolute().as_uri() if output is not None else _address(store, path))
+    place = handed_out(store, path, output=output, open=open)
     return answer(options, {"run": record["run"], "report": place}, place)
-
-
-def _address(store: Store, path: Path) -> str:
-    """The address of a report for a browser of this machine; one in a bucket is copied to a temporary file first."""
-    if path.is_file():
-        return path.absolute().as_uri()
-    copy = Path(tempfile.mkdtemp(prefix="headway-")) / path.name
-    copy.write_bytes(store.read(path))
-    return copy.as_uri()

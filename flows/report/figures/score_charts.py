@@ -1,12 +1,12 @@
-"""Figures of an evaluation, the candidate beside the champion: from the tables of `headway.metrics.tables`, and from rows.
+"""Figures of an evaluation, two models over one another: from the tables of `headway.metrics.tables`, and from rows.
 
-charts = list(charts_of(tables, champion_tables, "version 3"))
+charts = list(charts_of(tables, champion_tables, Names("candidate", "version 3")))
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,28 @@ _BINS = 30
 _EVEN: Any = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (3, 3)), "alpha": 0.7}
 
 
-def charts_of(ours: Tables, theirs: Tables, whose: str) -> Iterator[Chart]:
+class Names(NamedTuple):
+    """What the two models are called."""
+
+    ours: str
+    theirs: str = ""
+
+
+def charts_of(ours: Tables, theirs: Tables, names: Names, *, beside: bool = False) -> Iterator[Chart]:
     """The charts of tables, those that have any.
 
     Args:
-        theirs: the champion's tables; empty where it has none on these rows.
-        whose: the champion's name.
+        theirs: the other model's tables; empty where it has none on these rows.
+        beside: only charts that show both.
     """
     for name, chart in _CHARTS:
-        if columns := ours.get(name):
-            yield chart(columns, theirs.get(name) or {}, whose)
+        columns = ours.get(name)
+        if columns and not (beside and chart is _by_threshold):
+            yield chart(columns, theirs.get(name) or {}, names)
 
 
-def _keys(theirs: Columns, whose: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
-    return [("first", "candidate"), *([("second", whose)] if theirs else []), *more]
+def _keys(theirs: Columns, names: Names, *more: tuple[str, str]) -> list[tuple[str, str]]:
+    return [("first", names.ours), *([("second", names.theirs)] if theirs else []), *more]
 
 
 def _values(columns: Columns, name: str) -> NDArray[np.float64]:
@@ -48,35 +56,35 @@ def _lines(axes: Plot, ours: Columns, theirs: Columns, x: str, y: str, **style: 
     axes.plot(_values(ours, x), _values(ours, y), color=FIRST, **style)
 
 
-def _roc(ours: Columns, theirs: Columns, whose: str) -> Chart:
+def _roc(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         axes.plot([0, 1], [0, 1], **_EVEN)
         _lines(axes, ours, theirs, "false_positive_rate", "true_positive_rate")
         _shares(axes, "false positives, share of all negatives", "found, share of all positives")
 
-    return Chart("ROC curve", figure(draw, name="roc", label="ROC curve"), _keys(theirs, whose))
+    return Chart("ROC curve", figure(draw, name="roc", label="ROC curve"), _keys(theirs, names))
 
 
-def _precision_recall(ours: Columns, theirs: Columns, whose: str) -> Chart:
+def _precision_recall(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         _lines(axes, ours, theirs, "recall", "precision")
         _shares(axes, "recall", "precision")
 
     title = "Precision and recall"
-    return Chart(title, figure(draw, name="precision recall", label=f"{title} by threshold"), _keys(theirs, whose))
+    return Chart(title, figure(draw, name="precision recall", label=f"{title} by threshold"), _keys(theirs, names))
 
 
-def _by_threshold(ours: Columns, theirs: Columns, whose: str) -> Chart:
+def _by_threshold(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         axes.plot(_values(ours, "threshold"), _values(ours, "precision"), color=FIRST)
         axes.plot(_values(ours, "threshold"), _values(ours, "recall"), color=MUTED)
         _shares(axes, "threshold", "share")
 
-    svg = figure(draw, name="by threshold", label="Precision and recall of the candidate by threshold")
+    svg = figure(draw, name="by threshold", label=f"Precision and recall of {names.ours} by threshold")
     return Chart("By threshold", svg, [("first", "precision"), ("muted", "recall")])
 
 
-def _lift(ours: Columns, theirs: Columns, whose: str) -> Chart:
+def _lift(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         axes.plot([0, 1], [0, 1], **_EVEN)
         for side, colour in ((theirs, SECOND), (ours, FIRST)):
@@ -88,11 +96,11 @@ def _lift(ours: Columns, theirs: Columns, whose: str) -> Chart:
     return Chart(
         "Gain",
         figure(draw, name="lift", label="Share of positives among the highest predictions"),
-        _keys(theirs, whose),
+        _keys(theirs, names),
     )
 
 
-def _reliability(ours: Columns, theirs: Columns, whose: str) -> Chart:
+def _reliability(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         low, high = _range(ours, theirs, "prediction_mean", "label_mean")
         axes.plot([low, high], [low, high], **_EVEN)
@@ -102,10 +110,10 @@ def _reliability(ours: Columns, theirs: Columns, whose: str) -> Chart:
 
     note = "A point is a tenth of the rows, by prediction. On the line, what is predicted is what is observed."
     svg = figure(draw, name="calibration", label="Predicted and observed means, by tenths of the rows")
-    return Chart("Calibration", svg, _keys(theirs, whose), note)
+    return Chart("Calibration", svg, _keys(theirs, names), note)
 
 
-def _residuals(ours: Columns, theirs: Columns, whose: str) -> Chart:
+def _residuals(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         x, mean, apart = (_values(ours, name) for name in ("prediction_mean", "residual_mean", "residual_deviation"))
         axes.axhline(0, color=MUTED, linewidth=0.8)
@@ -114,22 +122,23 @@ def _residuals(ours: Columns, theirs: Columns, whose: str) -> Chart:
         axes.set_xlabel("predicted")
         axes.set_ylabel("label − prediction")
 
-    note = "The mean by tenths of the predictions; the band is one standard deviation of the candidate's residuals."
+    note = "The mean by tenths of the predictions; "
+    note += f"the band is one standard deviation of the residuals of {names.ours}."
     svg = figure(draw, name="residuals", label="Residuals by prediction")
-    return Chart("Residuals", svg, _keys(theirs, whose), note)
+    return Chart("Residuals", svg, _keys(theirs, names), note)
 
 
-def _levels(ours: Columns, theirs: Columns, whose: str) -> Chart:
+def _levels(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         axes.plot([0, 1], [0, 1], **_EVEN)
         _lines(axes, ours, theirs, "level", "labels_below", marker="o", markersize=3)
         _shares(axes, "predicted quantile", "labels at or below it")
 
     svg = figure(draw, name="levels", label="Share of labels at or below each predicted quantile")
-    return Chart("Coverage of the quantiles", svg, _keys(theirs, whose))
+    return Chart("Coverage of the quantiles", svg, _keys(theirs, names))
 
 
-_CHARTS: Sequence[tuple[str, Callable[[Columns, Columns, str], Chart]]] = (
+_CHARTS: Sequence[tuple[str, Callable[[Columns, Columns, Names], Chart]]] = (
     ("roc", _roc),
     ("precision_recall", _precision_recall),
     ("reliability", _reliability),
@@ -162,7 +171,7 @@ def scores(rows: Rows) -> Chart:
     return Chart("Predictions by label", svg, keys)
 
 
-def errors(rows: Rows, theirs: Rows | None, whose: str) -> Chart:
+def errors(rows: Rows, theirs: Rows | None, names: Names) -> Chart:
     """The distribution of label - prediction, without the outermost hundredth on both sides."""
     ours = rows.label - rows.prediction
     low, high = (float(value) for value in np.quantile(ours, (0.01, 0.99)))
@@ -178,9 +187,26 @@ def errors(rows: Rows, theirs: Rows | None, whose: str) -> Chart:
         axes.set_xlabel("label − prediction")
         axes.set_ylabel("share of the rows")
 
-    keys = [("first", "candidate"), *([("second", whose)] if theirs is not None else [])]
+    keys = [("first", names.ours), *([("second", names.theirs)] if theirs is not None else [])]
     label = f"Distribution of label - prediction; 98% of the rows are within {number(low)} and {number(high)}"
     return Chart("How far predictions are off", figure(draw, name="errors", label=label), keys)
+
+
+def agreement(rows: Rows, theirs: Rows, names: Names) -> Chart:
+    """How far the predicted probabilities of two models are apart on the same rows."""
+    apart = theirs.prediction - rows.prediction
+    reach = max(float(np.quantile(np.abs(apart), 0.995)), 1e-3)
+    edges = np.linspace(-reach, reach, _BINS + 2)  # a bin around 0
+    share = np.histogram(np.clip(apart, -reach, reach), edges, weights=rows.weight)[0] / max(rows.total, 1e-12)
+
+    def draw(axes: Plot) -> None:
+        axes.stairs(share, edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
+        axes.set_xlabel(f"probability, {names.theirs} − {names.ours}")
+        axes.set_ylabel("share of the rows")
+
+    note = f"What {names.theirs} predicts for a row, less what {names.ours} does; the mean is {number(float(apart.mean()))}."
+    label = f"Distribution of the differences between the probabilities of {names.theirs} and {names.ours}"
+    return Chart("How far their predictions are apart", figure(draw, name="agreement", label=label), note=note)
 
 
 def _shares(axes: Plot, x: str, y: str) -> None:

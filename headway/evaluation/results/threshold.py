@@ -34,8 +34,10 @@ AS_CONFIGURED = "as configured"
 class Costs(Frozen):
     """What a wrong decision costs, in any unit."""
 
-    false_positive: float = Field(ge=0, allow_inf_nan=False)
-    false_negative: float = Field(ge=0, allow_inf_nan=False)
+    false_positive: float = Field(ge=0, allow_inf_nan=False, description="the cost of a negative row that is flagged")
+    false_negative: float = Field(
+        ge=0, allow_inf_nan=False, description="the cost of a positive row that is not flagged"
+    )
 
     @model_validator(mode="after")
     def _some(self) -> Costs:

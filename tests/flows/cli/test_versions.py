@@ -2,6 +2,7 @@
 
 import json
 import re
+import webbrowser
 
 import numpy as np
 import pyarrow as pa
@@ -235,6 +236,26 @@ def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, caps
     assert "'nope' names no version" in typed(capsys, "compare", "2", "nope", code=2)
     assert "B is required" in typed(capsys, "compare", "2", code=2)
     assert ". is a pipeline, and 2 versions are needed beside it" in typed(capsys, "compare", ".", "2", code=2)
+
+
+def test_a_comparison_leaves_a_page_and_says_where(judged, capsys, monkeypatch, tmp_path):
+    page = judged.store.runs_folder / "compare-toy-4-5.html"
+    assert typed(capsys, "compare", "4", "5").splitlines()[-1] == f"page: {page}" and page.is_file()
+    shown = []
+    monkeypatch.setattr(webbrowser, "open", shown.append)
+    said = json.loads(typed(capsys, "compare", "4", "5", "--output", "mine.html", "--open", "--json"))
+    assert said["page"] == "mine.html" and shown == [(tmp_path / "mine.html").as_uri()]
+    assert "version 4 and version 5" in (tmp_path / "mine.html").read_text()
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied", str(page))
+
+    monkeypatch.setattr(Store, "replace", refused)
+    assert main(["compare", "4", "5"]) == 0
+    told = capsys.readouterr()
+    assert "metrics are of different rows" in told.out and "page:" not in told.out
+    assert "the page of this comparison was not written: " in told.err and "Permission denied" in told.err
+    assert "permission denied" in typed(capsys, "compare", "4", "5", "--open", code=5)
 
 
 def test_a_lineage_reads_as_a_tree_whichever_comes_first(judged, capsys):

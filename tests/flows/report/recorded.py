@@ -2,6 +2,7 @@
 made-up rows and predictions.
 
     store, record = recorded(folder, "binary")
+    store, later = recorded(folder, "binary", again=1)      # another run of the same rows, with another model
 """
 
 import json
@@ -32,15 +33,18 @@ LEVELS = "quantiles(0.1, 0.5, 0.9)"
 
 
 class _Run:
-    def __init__(self, store):
-        self.store, self.stages = store, []
+    def __init__(self, store, again):
+        self.store, self.again, self.stages = store, again, []
 
     def step(self, stage, title, make, *, key=None, counts=None, cached=False):
         """Make an output by make(folder) -> result, and note the step; returns its folder and its result."""
         key = {"stage": stage, "title": title, **(key or {})}
+        key |= {"again": self.again} if self.again and stage not in ("ingest", "splits") else {}
         name, began = fingerprint(key), time.perf_counter()
-        with self.store.open(stage, name, key) as staging:
-            manifest = staging.commit(result=make(staging.path), counts=counts)
+        manifest = self.store.find(stage, name)
+        if manifest is None:
+            with self.store.open(stage, name, key) as staging:
+                manifest = staging.commit(result=make(staging.path), counts=counts)
         took = round(time.perf_counter() - began, 3)
         why = None if cached else "never run"
         self.stages.append(
@@ -85,10 +89,13 @@ def _label(r, task, rows, classes):
     return r.poisson(3.0, rows).astype(np.float64) if task == "count" else r.normal(5.0, 2.0, rows)
 
 
-def recorded(folder, task="binary", *, champion=True, rows=700, wide=0, classes=CLASSES, until=None, state=None):
+def recorded(
+    folder, task="binary", *, champion=True, rows=700, wide=0, classes=CLASSES, until=None, state=None, again=0
+):
     """A store with one run; returns it and the run's record.
 
     Args:
+        again: which run of the store it is; each has its own model, and columns that drift from those of the one before.
         wide: so many columns more.
         until: the step after which the run failed.
         state: how it ended; None: as its verdict says.
@@ -96,9 +103,9 @@ def recorded(folder, task="binary", *, champion=True, rows=700, wide=0, classes=
     r = np.random.default_rng(7)
     store = Store(folder)
     store.create()
-    run = _Run(store)
+    run = _Run(store, again)
     record = {
-        "run": "20261123-000714-4081",
+        "run": f"20261123-0{again}0714-4081",
         "pipeline": "homes & <b>gardens</b>",
         "file": "/data/homes/pipeline.yaml",
         "state": "failed",
@@ -113,7 +120,7 @@ def recorded(folder, task="binary", *, champion=True, rows=700, wide=0, classes=
             "modules": {"model.py": "ab" * 32},
             "git": None,
         },
-        "config": {"name": "homes", "label": HOSTILE, "training": {"steps": 300}},
+        "config": {"name": "homes", "label": HOSTILE, "training": {"steps": 300 + 60 * again}},
         "stages": run.stages,
         "spans": ["2026-01", "2026-02"],
         "notes": [f"a note with {HOSTILE}"],
@@ -125,7 +132,7 @@ def recorded(folder, task="binary", *, champion=True, rows=700, wide=0, classes=
         store.save_run(record)
         return store, record
 
-    table, before = _rows(r, rows, 0.0, wide), _rows(r, rows, 9.0, wide)
+    table, before = _rows(r, rows, 4.0 * again, wide), _rows(r, rows, 9.0, wide)
     label = _label(r, task, rows, classes)
     stored = pa.array([classes[i].encode() for i in label]) if task == "multiclass" else pa.array(label)
     if task not in ("multiclass", "binary"):
@@ -200,7 +207,13 @@ def recorded(folder, task="binary", *, champion=True, rows=700, wide=0, classes=
 
     def trained(out):
         points = [
-            {"step": s, "loss": 1 / s, "holdout_loss": 1 / s + 0.05, "learning_rate": 0.01 / s} for s in range(1, 40)
+            {
+                "step": s,
+                "loss": (1 + 0.2 * again) / s,
+                "holdout_loss": (1 + 0.2 * again) / s + 0.05,
+                "learning_rate": 0.01 / s,
+            }
+            for s in range(1, 40)
         ]
         (out / "history.json").write_text(json.dumps({"history": points}))
         return {"steps": 39, "epochs": 2.0, "rows": rows, "final_loss": 1 / 39, "best_step": 30, "seconds": 1.5}
@@ -224,7 +237,8 @@ def recorded(folder, task="binary", *, champion=True, rows=700, wide=0, classes=
 
         return make
 
-    mine, _ = run.step("evaluate", "evaluate", predicted(1.0))
+    rows_scored = {"inputs": {"examples": [["2026-02", "eval"]]}}
+    mine, _ = run.step("evaluate", "evaluate", predicted(1.0 + 0.5 * again), key=rows_scored)
     other = run.step("evaluate", "evaluate champion 3", predicted(1.4))[0] if champion else None
     counts = np.bincount(label.astype(int)) if task in ("multiclass", "binary") else ()
     facts = LabelFacts(counts=tuple(map(int, counts)), mean=float(np.mean(label)), median=float(np.median(label)))
@@ -240,7 +254,8 @@ def recorded(folder, task="binary", *, champion=True, rows=700, wide=0, classes=
         threshold="f1" if task == "binary" else None,
     )
     inputs = {"predictions": mine.name, "beside": {"champion": other.name} if other else {}}
-    measured = run.step("measure", "measure", lambda out: measure(request, out, Monitor()), key={"inputs": inputs})[1]
+    settings = {"inputs": inputs, "slices": list(request.slices), "config": {"slice_min_rows": request.slice_min_rows}}
+    measured = run.step("measure", "measure", lambda out: measure(request, out, Monitor()), key=settings)[1]
 
     def judged(out):
         former = Champion(version=3, model="m3", predictions=other / "p.parquet") if other else None

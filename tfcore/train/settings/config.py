@@ -43,18 +43,46 @@ NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 class OptimizerConfig(Frozen):
     """A Keras optimizer; a setting left out keeps Keras' default. The learning rate stands apart."""
 
-    name: Literal["adam", "adamw", "nadam", "adamax", "lion", "sgd", "rmsprop", "adagrad", "ftrl"] = "adam"
-    beta_1: Share | None = None
-    beta_2: Share | None = None
-    rho: Share | None = None
-    momentum: Share | None = None
-    epsilon: Positive | None = None
-    weight_decay: NotNegative | None = None
-    initial_accumulator_value: NotNegative | None = None
-    l1_regularization_strength: NotNegative | None = None
-    l2_regularization_strength: NotNegative | None = None
-    nesterov: bool | None = None
-    amsgrad: bool | None = None
+    name: Literal["adam", "adamw", "nadam", "adamax", "lion", "sgd", "rmsprop", "adagrad", "ftrl"] = Field(
+        default="adam", description="the optimizer of Keras"
+    )
+    beta_1: Share | None = Field(
+        default=None,
+        description="adam, adamw, nadam, adamax, lion: decay of the mean of the gradients; none: Keras' default",
+    )
+    beta_2: Share | None = Field(
+        default=None,
+        description="adam, adamw, nadam, adamax, lion: decay of the second mean of the gradients; none: Keras' default",
+    )
+    rho: Share | None = Field(
+        default=None, description="rmsprop: decay of the mean of the squared gradients; none: Keras' default"
+    )
+    momentum: Share | None = Field(
+        default=None,
+        description="sgd, rmsprop: share of the last update that goes into the next one; none: Keras' default",
+    )
+    epsilon: Positive | None = Field(
+        default=None,
+        description="adam and its kin, rmsprop, adagrad: added to a divisor, so that it is not zero; none: Keras' default",
+    )
+    weight_decay: NotNegative | None = Field(
+        default=None,
+        description="share of each weight, times the learning rate, that a step takes away; none: Keras' default",
+    )
+    initial_accumulator_value: NotNegative | None = Field(
+        default=None,
+        description="adagrad, ftrl: what the sums of the squared gradients begin with; none: Keras' default",
+    )
+    l1_regularization_strength: NotNegative | None = Field(
+        default=None, description="ftrl: penalty on the absolute values of the weights; none: Keras' default"
+    )
+    l2_regularization_strength: NotNegative | None = Field(
+        default=None, description="ftrl: penalty on the squares of the weights; none: Keras' default"
+    )
+    nesterov: bool | None = Field(default=None, description="sgd: look ahead by the momentum; none: Keras' default")
+    amsgrad: bool | None = Field(
+        default=None, description="adam, adamw: divide by the largest second mean so far; none: Keras' default"
+    )
 
     @model_validator(mode="after")
     def _fits_its_name(self) -> OptimizerConfig:
@@ -103,9 +131,13 @@ class TrainingConfig(Grown):
         description="passes over the train rows; without it and steps the number of train rows decides",
     )
     steps: int | None = Field(default=None, ge=1, description="optimizer steps, instead of epochs")
-    batch_size: int = Field(default=256, ge=1, le=2**20)
-    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
-    learning_rate: AnySchedule = Field(default_factory=ConstantRate)
+    batch_size: int = Field(
+        default=256, ge=1, le=2**20, description="rows of one optimizer step, on all devices together"
+    )
+    optimizer: OptimizerConfig = Field(
+        default_factory=OptimizerConfig, description="the optimizer, by its name or with its settings"
+    )
+    learning_rate: AnySchedule = Field(default_factory=ConstantRate, description="a number, or a schedule by the step")
     clip_norm: float | None = Field(default=None, gt=0, description="largest global norm of the gradients")
     knobs: dict[str, AnySchedule] = Field(
         default_factory=dict,
@@ -135,14 +167,20 @@ class TrainingConfig(Grown):
     retrieval: RetrievalConfig | None = Field(
         default=None, description="two_towers: learn which of the items in a batch a user wants"
     )
-    early_stopping: EarlyStoppingConfig | None = None
+    early_stopping: EarlyStoppingConfig | None = Field(
+        default=None,
+        description="end when the loss on a holdout of the train rows gets no better, and keep the best weights; none: "
+        "train to the end",
+    )
     steps_per_call: int = Field(
         default=128,
         ge=1,
         le=4096,
         description="most batches handed to the compiled loop at once; fewer when steps are slow",
     )
-    checkpoint_every_steps: int = Field(default=1000, ge=1)
+    checkpoint_every_steps: int = Field(
+        default=1000, ge=1, description="steps between two checkpoints, from which a killed training resumes"
+    )
     keep_checkpoints: int = Field(default=2, ge=1, description="the newest of them, to resume from")
     keep_best: int = Field(
         default=0, ge=0, le=100, description="checkpoints kept beside those: the best by the loss on the holdout"

@@ -45,8 +45,8 @@ class _Schedule(Frozen):
 class ConstantRate(_Schedule):
     """The same rate throughout, after the warm-up."""
 
-    name: Literal["constant"] = "constant"
-    initial: Number = 0.001
+    name: Literal["constant"] = Field(default="constant", description="the same value throughout, after the warm-up")
+    initial: Number = Field(default=0.001, description="the value")
 
     def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
         return np.full_like(step, self.initial)
@@ -58,10 +58,12 @@ class ConstantRate(_Schedule):
 class CosineRate(_Schedule):
     """From `initial` down half a cosine to `final` at `steps` (by default at the end of training)."""
 
-    name: Literal["cosine"]
-    initial: Number = 0.001
-    final: Number = 0.0
-    steps: int | None = Field(default=None, ge=1)
+    name: Literal["cosine"] = Field(description="half a cosine from initial down to final")
+    initial: Number = Field(default=0.001, description="the value after the warm-up")
+    final: Number = Field(default=0.0, description="the value at steps, and from there on")
+    steps: int | None = Field(
+        default=None, ge=1, description="steps from the end of the warm-up to final; none: to the end of the training"
+    )
 
     def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
         done = np.minimum(step / (self.steps or total), 1.0)
@@ -74,11 +76,14 @@ class CosineRate(_Schedule):
 class ExponentialRate(_Schedule):
     """`initial` times `decay` for every `every_steps` steps, smoothly or in stairs."""
 
-    name: Literal["exponential"]
-    initial: Number = 0.001
-    decay: Annotated[float, Field(gt=0.0, le=1.0)]
-    every_steps: int = Field(ge=1)
-    shape: Literal["smooth", "stairs"] = "smooth"
+    name: Literal["exponential"] = Field(description="a factor for every so many steps")
+    initial: Number = Field(default=0.001, description="the value after the warm-up")
+    decay: Annotated[float, Field(gt=0.0, le=1.0)] = Field(description="the factor")
+    every_steps: int = Field(ge=1, description="steps for which the factor counts once")
+    shape: Literal["smooth", "stairs"] = Field(
+        default="smooth",
+        description="smooth: a part of the factor at every step; stairs: the whole factor every so many steps",
+    )
 
     def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
         times = step / self.every_steps
@@ -91,9 +96,11 @@ class ExponentialRate(_Schedule):
 class PiecewiseRate(_Schedule):
     """`values[i]` until step `boundaries[i]`, the last value from there on."""
 
-    name: Literal["piecewise"]
-    boundaries: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
-    values: tuple[Number, ...]
+    name: Literal["piecewise"] = Field(description="values that hold for some steps each")
+    boundaries: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="steps after the warm-up at which the next value begins, rising"
+    )
+    values: tuple[Number, ...] = Field(description="the values in order, one more than boundaries")
 
     @model_validator(mode="after")
     def _fit(self) -> PiecewiseRate:
