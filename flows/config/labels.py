@@ -31,7 +31,10 @@ class FurtherLabelConfig(Frozen):
         description="what kind of number is predicted, as the pipeline's task; auto: what the values show",
     )
     weight: float = Field(
-        default=1.0, gt=0, le=1e6, description="of its loss, in the label's deviation, beside the main label's"
+        default=1.0,
+        gt=0,
+        le=1e6,
+        description="weight of its loss; losses are in units of the labels' standard deviations",
     )
 
     @model_validator(mode="after")

@@ -80,7 +80,8 @@ class EvaluationConfig(Frozen):
     ndcg_at: int | None = Field(
         default=None,
         ge=1,
-        description="score the order within groups by NDCG at this many top ranks; default: with training.ranking",
+        description="judge the order within groups by NDCG of this many top ranks; default: only with training.ranking, "
+        "at its k or 10",
     )
     threshold: ThresholdRule | None = Field(
         default=None,
@@ -90,7 +91,7 @@ class EvaluationConfig(Frozen):
     importance: int | None = Field(
         default=None,
         ge=20,
-        description="measure how much each column matters to the model, on so many eval rows at most; left out: not measured",
+        description="measure how much each column matters, on at most this many eval rows; default: not measured",
     )
     metrics: dict[str, Better] = Field(
         default={},
@@ -137,10 +138,13 @@ class ExportConfig(Grown):
 
     newer = ("formats",)
 
-    replay_rows: int = Field(default=1000, ge=1, description="raw eval rows replayed in a fresh process")
+    replay_rows: int = Field(
+        default=1000, ge=1, description="raw eval rows that a new process predicts with the exported model"
+    )
     limits: ServingLimits = Field(default_factory=ServingLimits, description="what the model may cost a server")
     formats: tuple[Format, ...] = Field(
-        default=(), description="the model behind the transform in other formats too, compared with the SavedModel"
+        default=(),
+        description="further formats of the model behind the transform, which are compared with the SavedModel",
     )
 
     @field_validator("formats", mode="before")
@@ -196,16 +200,21 @@ class Pipeline(Frozen):
         description="what is predicted: a column, or an expression over columns such as arr_delay > 15"
     )
     labels: dict[str, FurtherLabelConfig] = Field(
-        default={}, description="further labels, each with a head of its own; the gate judges by label"
+        default={}, description="further labels, each with its own head; the gate judges by label"
     )
     columns: Literal["auto"] | dict[str, ColumnConfig] = Field(
-        default="auto", description="auto: every column; a mapping: those named, and with '*' in it all others too"
+        default="auto",
+        description="auto: every column; or a mapping: only the columns that it names, and all others too if it has '*'",
     )
-    schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
+    schema_path: str = Field(
+        default="schema.pbtxt",
+        alias="schema",
+        description="the file of column names and types, beside the pipeline; the first run writes it",
+    )
     task: TaskOrAuto = Field(
         default="auto",
-        description="what kind of number is predicted: binary, multiclass, regression, count, quantiles(0.1, 0.5, 0.9), "
-        "or module:Class of your own; auto: what the values of the label show",
+        description="binary, multiclass, regression, count, quantiles(0.1, 0.5, 0.9), or module:Class; auto: read off the "
+        "label",
     )
     preprocess: PreprocessConfig | None = Field(
         default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
@@ -232,7 +241,7 @@ class Pipeline(Frozen):
         ),
     ] = Field(
         default_factory=TrainingConfig,
-        description="auto: chosen by the number of train rows, as is each key left out",
+        description="auto, or a mapping; the number of train rows decides each key that is left out",
     )
     tune: TuneConfig = Field(default_factory=TuneConfig, description="what headway tune varies")
     evaluation: EvaluationConfig = Field(
@@ -242,18 +251,25 @@ class Pipeline(Frozen):
     gate: GateConfig = Field(
         default_factory=GateConfig, description="when a candidate is promoted in place of the champion"
     )
-    export: ExportConfig = Field(default_factory=ExportConfig, description="what an exported model takes and answers")
+    export: ExportConfig = Field(
+        default_factory=ExportConfig,
+        description="how the exported model is tested, what it may cost a server, and its further formats",
+    )
     store: str | BucketConfig = Field(
         default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
     )
-    tracking: TrackingConfig = Field(default_factory=TrackingConfig, description="MLflow, beside the store")
+    tracking: TrackingConfig = Field(
+        default_factory=TrackingConfig, description="an MLflow server that gets runs and versions too"
+    )
     schedule: ScheduleConfig = Field(
         default_factory=ScheduleConfig,
         description="when flows run on a Prefect server: a cron expression for retrain, or {flow: cron}",
     )
-    alarms: AlarmsConfig = Field(default_factory=AlarmsConfig, description="who is told of what, by the Prefect server")
+    alarms: AlarmsConfig = Field(
+        default_factory=AlarmsConfig, description="whom the Prefect server notifies, and of what"
+    )
     limits: dict[Stage, StageLimit] = Field(
-        default={}, description="by stage: minutes and memory_gb after which it is stopped"
+        default={}, description="per stage: the minutes and memory_gb after which it is stopped"
     )
     queues: dict[Stage | Literal["tensorflow"], QueueName] = Field(
         default={},

@@ -228,7 +228,7 @@ Secrets = Annotated[dict[str, str], AfterValidator(check_secrets)]
 class StageLimit(Frozen):
     """What one stage may cost before it is stopped."""
 
-    minutes: float | None = Field(default=None, gt=0, description="of wall time")
+    minutes: float | None = Field(default=None, gt=0, description="wall time")
     memory_gb: float | None = Field(default=None, gt=0, description="resident memory of its process, in 1e9 bytes")
 
 

@@ -65,12 +65,17 @@ class TuneConfig(Frozen):
         description="keys of training and model; each a list of choices, or {low, high} with log: true where it spans "
         "powers of ten. Left out: chosen for a built-in model",
     )
-    trials: int = Field(default=20, ge=1, le=10_000, description="of the whole study; a second tune makes those left")
+    trials: int = Field(
+        default=20,
+        ge=1,
+        le=10_000,
+        description="trials of the whole study; another headway tune runs those that are missing",
+    )
     holdout: float = Field(
         default=0.2,
         gt=0.0,
         le=0.5,
-        description="share of the train rows that trials are judged on; that of early stopping where there is one",
+        description="share of the train rows that judges trials; that of early stopping if there is one",
     )
     pruner: Literal["median", "hyperband", "none"] = Field(
         default="median",

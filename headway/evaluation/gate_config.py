@@ -94,8 +94,8 @@ class GateConfig(Frozen):
     )
     primary: str | None = Field(
         default=None,
-        description="the metric that decides; default: ndcg where the order within groups is judged, "
-        "else auc, accuracy or rmse by task, or the first of tolerance when that does not hold it",
+        description="the metric that decides; default: ndcg if the order within groups is judged, else the task's, or the "
+        "first of tolerance if tolerance lacks that",
     )
     baseline: bool = Field(
         default=True, description="a candidate that does not beat a constant prediction is not promoted"
@@ -103,21 +103,23 @@ class GateConfig(Frozen):
     reference_champions: int = Field(
         default=10,
         ge=0,
-        description="the best of the last so many champions is compared with too; 0 or 1: only the champion",
+        description="also compare with the best of this many last champions; 0 or 1: with the champion only",
     )
     slice_min_rows: int = Field(
         default=200,
         ge=2,
         description="smaller slices are not judged (evaluation.slice_min_rows: not reported)",
     )
-    confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
+    confidence: float = Field(
+        default=0.95, gt=0.5, lt=1.0, description="confidence level of the intervals around differences"
+    )
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
     repeats: int = Field(
         default=1,
         ge=1,
         le=20,
-        description="train so many seeds and compare the means of their metrics; the median one is exported. Of 1 or 2 the "
-        "seeds' variance is hardly known: 3 or more",
+        description="train this many seeds and compare the means of their metrics; the median one is exported. Take 3 or "
+        "more: 1 or 2 say little about the variance of seeds",
     )
     prediction_drift: float | None = Field(
         default=None,
@@ -127,7 +129,7 @@ class GateConfig(Frozen):
     )
     hold: bool = Field(default=False, description="hold a candidate that passes, for a person to promote")
     shadow: bool = Field(
-        default=False, description="judge only: what passes gets the verdict shadow, and is not promoted"
+        default=False, description="judge only: a candidate that passes gets the verdict shadow, and is not promoted"
     )
     uncomparable: Literal["hold", "thresholds"] = Field(
         default="hold",

@@ -57,7 +57,7 @@ class ColumnConfig(Frozen):
         default=None, description="scalar, list (any number of values per row), or the length of a vector"
     )
     separator: str | None = Field(
-        default=None, min_length=1, description="lists in text, such as 'Comedy|Drama': what stands between the values"
+        default=None, min_length=1, description="between the values of a list in text, such as 'Comedy|Drama'"
     )
     parse: Parse | None = Field(
         default=None,
@@ -71,9 +71,13 @@ class ColumnConfig(Frozen):
         "stored",
     )
     feature: bool | None = Field(
-        default=None, description="whether a group, key, time or weight is learnt from as well; role: [group, feature]"
+        default=None,
+        description="whether a group, key, time or weight is a feature too; or write role: [group, feature]",
     )
-    nullable: bool | None = Field(default=None, description="whether values may be missing; none: inferred")
+    nullable: bool | None = Field(
+        default=None,
+        description="whether nulls are allowed; false: a row with a null is rejected; default: as inferred",
+    )
 
     @model_validator(mode="before")
     @classmethod

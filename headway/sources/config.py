@@ -116,10 +116,10 @@ class CsvConfig(Frozen):
     null_values: tuple[str, ...] = Field(default=("", "NA"), description="texts that mean a missing value")
     encoding: str = Field(
         default="utf-8",
-        description="what text is written in, such as latin-1, cp1252 or shift_jis; a value that is not UTF-8 is read as cp1252 "
-        "where nothing is said",
+        description="the encoding of the files, such as latin-1, cp1252 or shift_jis; without it, a value that is not "
+        "UTF-8 is read as cp1252",
     )
-    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how much of a file one range holds")
+    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how many bytes of a file a range has")
 
     @field_validator("encoding")
     @classmethod
@@ -168,25 +168,29 @@ class CsvConfig(Frozen):
 class ParquetConfig(Frozen):
     """How a Parquet file is cut."""
 
-    range_rows: int = Field(default=524_288, ge=1, description="row groups are put together up to about this many rows")
+    range_rows: int = Field(
+        default=524_288, ge=1, description="row groups are joined to ranges of up to about this many rows"
+    )
 
 
 class JsonlConfig(Frozen):
     """How a file of JSON lines is cut."""
 
-    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how much of a file one range holds")
+    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how many bytes of a file a range has")
 
 
 class ExamplesConfig(Frozen):
     """How a TFRecord file of tf.train.Examples is cut."""
 
-    range_bytes: int = Field(default=32 << 20, ge=1 << 10, description="about how much of a file one range holds")
+    range_bytes: int = Field(default=32 << 20, ge=1 << 10, description="about how many bytes of a file a range has")
 
 
 class ArrowConfig(Frozen):
     """How an Arrow file is cut."""
 
-    range_rows: int = Field(default=262_144, ge=1, description="batches are put together up to about this many rows")
+    range_rows: int = Field(
+        default=262_144, ge=1, description="batches are joined to ranges of up to about this many rows"
+    )
 
 
 class ImagesConfig(Frozen):
@@ -214,7 +218,7 @@ class SourceConfig(Frozen):
         default_factory=dict, description="{name in the files: name in the pipeline}, such as {price/kg: price_per_kg}"
     )
     where: str | None = Field(default=None, description="keep the rows for which this expression is true")
-    gaps: Gaps = Field(default="error", description="whether a window of dates may lack a span")
+    gaps: Gaps = Field(default="error", description="whether it is an error if a window of dates lacks a span")
     max_cell_bytes: int = Field(
         default=MAX_CELL_BYTES, ge=1, lt=1 << 31, description="a row with a larger value goes to the quarantine"
     )

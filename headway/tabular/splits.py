@@ -46,21 +46,21 @@ class SplitConfig(Frozen):
     )
     key: tuple[str, ...] = Field(
         default=(),
-        description="mode hash: hash these columns; none: the column with role group, and where there is none the raw "
-        "columns that schema.pbtxt lists, without the label's and identifiers, so duplicates stay together. "
-        "mode column and path: a key in two splits is an error",
+        description="mode hash: the columns that are hashed; default: the column with role group, else the raw columns "
+        "that schema.pbtxt lists, without the label's and identifiers, so duplicates stay together. mode "
+        "column and path: a key in two splits is an error",
     )
     unique: bool | tuple[str, ...] = Field(
-        default=False, description="columns that no two rows of the window may agree in; true: those of key"
+        default=False, description="columns in which no two rows of the window may agree; true: the columns of key"
     )
     eval: float = Field(default=0.2, gt=0.0, lt=1.0, description="mode hash: the share of the keys that goes to eval")
     test: float = Field(default=0.0, ge=0.0, lt=1.0, description="mode hash: the share of the keys that goes to test")
-    salt: int = Field(default=0, ge=0, description="a different salt gives a different split")
+    salt: int = Field(default=0, ge=0, description="another salt gives another split")
     eval_spans: int = Field(
         default=1, ge=1, description="mode time: how many spans go to eval, the last before those of test"
     )
     test_spans: int = Field(default=0, ge=0, description="mode time: how many spans go to test, the last of the window")
-    column: str | None = Field(default=None, description="mode column: holds train, eval or test")
+    column: str | None = Field(default=None, description="mode column: the column that says train, eval or test")
     values: dict[str, Literal["train", "eval", "test"]] | None = Field(
         default=None,
         description="mode column and path: what its values, or the names in the place of {split}, mean, when they are not "

@@ -103,9 +103,11 @@ class ValidateConfig(Frozen):
     )
     min_train_rows: int = Field(default=1, ge=1, description="a window with fewer train rows is an error")
     min_eval_rows: int = Field(default=1, ge=1, description="a window with fewer eval rows is an error")
-    min_class_share: float = Field(default=0.001, ge=0, le=0.5, description="a rarer class is warned of")
+    min_class_share: float = Field(
+        default=0.001, ge=0, le=0.5, description="a class with a smaller share gives a warning"
+    )
     leakage: float = Field(
-        default=0.99, gt=0.5, le=1, description="a column that alone predicts the label better is warned of"
+        default=0.99, gt=0.5, le=1, description="a column that alone predicts the label better gives a warning"
     )
     drift: DriftConfig = Field(
         default=DriftConfig(),

@@ -47,7 +47,7 @@ class ModelConfig(Grown):
     embedding: int = Field(default=8, ge=1, le=4096, description="width of every categorical column's embedding")
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="share of hidden units dropped in training")
     images: Literal["conv", "resnet"] = Field(
-        default="conv", description="what an image goes through first: a small convolutional net or a residual one"
+        default="conv", description="the net for images: a small convolutional one, or a residual one"
     )
     base_rate_bias: bool = Field(
         default=True, description="start the output at the label's base rate in the train split, not at one half"
@@ -56,25 +56,28 @@ class ModelConfig(Grown):
         default=(), description="wide_deep: sets of categorical columns whose combinations get a weight each"
     )
     cross_buckets: int = Field(
-        default=10_000, ge=2, le=2**24, description="weights for a cross; more combinations share"
+        default=10_000, ge=2, le=2**24, description="weights per cross; more combinations share them"
     )
     linear: bool = Field(
         default=False,
-        description="add a linear model of every input to the output, and start the hidden layers' at zero",
+        description="add a linear model of all inputs to the output; the hidden layers' part starts at zero",
     )
     soft_clip: Penalty = Field(
         default=0.0,
-        description="hidden layers see numbers as x / sqrt(1 + (x / soft_clip)^2), within +-soft_clip; 0: as x",
+        description="hidden layers see numbers as x / sqrt(1 + (x / soft_clip)^2), within +-soft_clip; 0: unchanged",
     )
     l2: Penalty = Field(default=0.0, description="added to the loss: l2 / 2 * the squared weights of the hidden layers")
     linear_l2: Penalty = Field(default=0.0, description="the same for the weights of the linear part")
     linear_l1: Penalty = Field(
-        default=0.0, description="times the absolute weights of the linear part's numbers: the least useful become 0"
+        default=0.0,
+        description="a penalty: linear_l1 times the absolute weights of the linear part's numbers; the least useful "
+        "become 0",
     )
     most_ids: int | None = Field(
         default=None,
         ge=1,
-        description="hidden layers see categorical columns of at most so many ids; a linear part sees all; null: all",
+        description="hidden layers see only categorical columns with at most this many ids; a linear part sees all; "
+        "default: no limit",
     )
     bins: int | None = Field(
         default=None,
@@ -89,7 +92,7 @@ class ModelConfig(Grown):
     item: tuple[str, ...] = Field(
         default=(), description="two_towers: the columns of the item; all others are the user's, or the query's"
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="handed to the user's function as they are")
+    options: dict[str, Any] = Field(default_factory=dict, description="passed to your model function")
 
     @field_validator("name")
     @classmethod

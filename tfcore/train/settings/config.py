@@ -151,8 +151,8 @@ class TrainingConfig(Grown):
     )
     warm_start: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] | None = Field(
         default=None,
-        description="begin with the weights of a version: champion, previous, an alias or a number. Without a champion "
-        "yet: as ever",
+        description="start with the weights of a version: champion, previous, an alias or a number; without a champion, "
+        "as usual",
     )
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
@@ -176,19 +176,22 @@ class TrainingConfig(Grown):
         default=128,
         ge=1,
         le=4096,
-        description="most batches handed to the compiled loop at once; fewer when steps are slow",
+        description="the most steps in one call of the compiled loop; fewer if steps are slow",
     )
     checkpoint_every_steps: int = Field(
         default=1000, ge=1, description="steps between two checkpoints, from which a killed training resumes"
     )
-    keep_checkpoints: int = Field(default=2, ge=1, description="the newest of them, to resume from")
+    keep_checkpoints: int = Field(
+        default=2, ge=1, description="how many of the newest checkpoints to keep, to resume from"
+    )
     keep_best: int = Field(
-        default=0, ge=0, le=100, description="checkpoints kept beside those: the best by the loss on the holdout"
+        default=0, ge=0, le=100, description="how many checkpoints to keep besides: the best by the loss on the holdout"
     )
     micro_batches: int = Field(
         default=1,
         ge=1,
-        description="parts a batch is cut into, one after another: the memory of one, the step of the whole batch",
+        description="compute a batch in this many parts, one after another, to save memory; the step is that of the whole "
+        "batch",
     )
     precision: Literal["float32", "bfloat16", "float16"] = Field(
         default="float32",
@@ -204,7 +207,7 @@ class TrainingConfig(Grown):
         default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is not finite"
     )
     max_refused_images: int = Field(
-        default=100, ge=0, description="images that TensorFlow cannot decode are skipped, but no more than so often"
+        default=100, ge=0, description="images that TensorFlow cannot decode are skipped, up to this many"
     )
     strategy: Literal["auto", "cpu", "gpu", "mirrored", "multi_worker"] = Field(
         default="auto", description="auto: a GPU if there is one, mirrored over several, else the CPU"
@@ -219,15 +222,17 @@ class TrainingConfig(Grown):
         default=30.0,
         ge=2.0,
         le=86_400.0,
-        description="seconds after which a process of a training that says nothing is taken for frozen, and all end",
+        description="seconds without a heartbeat after which a process of a training counts as frozen, and all end",
     )
-    jit: Literal["auto", "on", "off"] = Field(default="auto", description="XLA; auto falls back when XLA refuses")
+    jit: Literal["auto", "on", "off"] = Field(
+        default="auto", description="XLA: on, off, or auto, which compiles long trainings and falls back if XLA refuses"
+    )
     threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
     shuffle_rows: int | None = Field(
         default=None,
         ge=1,
-        description="rows in a shuffle window; default: what 48 MiB hold, at least 65,536. Windows much smaller than an "
-        "epoch of sorted data (by time, say) cost accuracy: what is learnt last weighs more",
+        description="rows in a shuffle window; default: as many as fit in 48 MiB, at least 65,536. With sorted data (by "
+        "time, say), windows much smaller than an epoch cost accuracy, since the last rows weigh more",
     )
     summaries: bool = Field(default=True, description="write TensorBoard summaries")
 

@@ -30,9 +30,11 @@ LARGE_BATCH = 256
 class RankingConfig(Frozen):
     """The order of the rows of a group, the column with `role: group`, as a part of the objective."""
 
-    share: float = Field(default=0.5, gt=0.0, lt=1.0, description="of the objective; the rest is the rows' own loss")
+    share: float = Field(
+        default=0.5, gt=0.0, lt=1.0, description="its part of the objective; the rest is the loss of the rows"
+    )
     kind: Literal["logistic", "lambdarank"] = Field(
-        default="logistic", description="each pair alike, or by what it moves NDCG"
+        default="logistic", description="logistic: all pairs count alike; lambdarank: by how much a pair changes NDCG"
     )
     k: int | None = Field(default=None, ge=1, description="lambdarank: only the first k ranks count; default: all")
 

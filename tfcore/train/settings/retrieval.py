@@ -21,7 +21,9 @@ MOST_ROWS = 8192
 class RetrievalConfig(Frozen):
     """The choice among the items of a batch as a part of the objective; of two_towers."""
 
-    share: float = Field(default=0.5, gt=0.0, le=1.0, description="of the objective; the rest is what it is without")
+    share: float = Field(
+        default=0.5, gt=0.0, le=1.0, description="its part of the objective; the rest is the loss without it"
+    )
     correction: bool = Field(
-        default=True, description="take the logarithm of an item's share of the train rows off its logit"
+        default=True, description="subtract the logarithm of an item's share of the train rows from its logit"
     )

@@ -30,16 +30,17 @@ class SamplingConfig(Frozen):
     """The sampling of an epoch's rows by class: one of `negatives`, `rates` and `balance`."""
 
     negatives: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="share of a binary label's negative rows that an epoch keeps, others in each epoch"
+        default=None,
+        description="share of the negative rows of a binary label that an epoch keeps; each epoch draws others",
     )
     rates: dict[str, Rate] | None = Field(
-        default=None, description="how often a row of a class comes in an epoch: 0.1 is one in ten, 3 three times"
+        default=None, description="how often a row of a class occurs in an epoch; 0.1: one row in ten, 3: three times"
     )
     balance: Literal["over", "under"] | None = Field(
         default=None, description="as many rows of each class as the largest has (repeated), or the smallest (left out)"
     )
     correct: Literal["logits", "weights", "none"] = Field(
-        default="logits", description="what keeps probabilities calibrated; none: they are those of the sample"
+        default="logits", description="how probabilities stay calibrated; none: they are those of the sample"
     )
 
     @field_validator("rates", mode="before")
