@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headway.errors import ConfigError
-from headway.messages import agree, some
+from headway.messages import agree, counted, some
 from headway.sources.config import Gaps
 
 _DATE = re.compile(r"(?!0000)\d{4}(-\d{2}(-\d{2}(T\d{2})?)?)?")
@@ -159,6 +159,8 @@ def _counted(upto: list[str], count: int | None, until: str) -> list[str]:
     if count is None:
         return upto
     if len(upto) < count:
-        problem = f"a window of {count} until {until} needs more spans than the {len(upto)} there are"
+        problem = (
+            f"{counted(count, 'span')} wanted, but there {agree(len(upto), 'is', 'are')} only {len(upto)} up to {until}"
+        )
         raise _refused(problem, f"take --window {len(upto)} or less, or a later --until")
     return upto[-count:]
