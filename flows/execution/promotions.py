@@ -2,14 +2,21 @@
 
 promote_version(loaded, registry, "3", reason="asked for", note=print)      # the Event that the registry keeps
 roll_back(loaded, registry, reason="asked for", note=print)                 # to the champion before
+execute(last_candidate(run_spec), report)                                   # the model that the last run did not promote
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from flows.config.pipeline import LoadedPipeline
+from flows.dag.run_spec import ALREADY, RunSpec
+from flows.execution.planning import planned
 from flows.progress.mlflow_tracking import follow
+from flows.progress.rerun_reasons import in_words
+from headway.errors import ConfigError, StoreError
+from headway.messages import window_text
 from headway.registry.pointers import NOBODY, Event
 from headway.registry.registry import Registry
 
@@ -86,3 +93,41 @@ def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reas
     event = registry.remove_alias(alias, reason=reason)
     follow(loaded, registry, note=note)
     return event
+
+
+def last_candidate(run_spec: RunSpec) -> RunSpec:
+    """The run that promotes the candidate of the pipeline's last whole run, whatever the gate said of it; it trains nothing.
+
+    Args:
+        run_spec: a window, a last span or a seed that it names counts; else those of the last run do.
+
+    Raises:
+        StoreError: there is no such run, or its model is the champion already.
+        ConfigError: the config, the code or the data have changed since, so that another model would be trained.
+    """
+    name = run_spec.loaded.pipeline.name
+    runs = run_spec.store.runs() if run_spec.store.exists() else []
+    run = next((r for r in runs if r.get("pipeline") == name and r.get("last") is None and r.get("verdict")), None)
+    if run is None:
+        problem = f"no candidate waits: no run of {name} has come as far as the gate"
+        raise StoreError(problem, where=run_spec.store.name, fix="headway run makes one")
+    if run["state"] in ("promoted", ALREADY):
+        problem = f"no candidate waits: the last run, {run['run']}, ended with {run['state']}"
+        raise StoreError(problem, where=run_spec.store.name, fix="--to names a version; headway models lists them")
+    spec = replace(run_spec, force=True)
+    if (run_spec.window, run_spec.until, run_spec.seed) == (None, "latest", None):
+        until = run["spans"][-1] if run_spec.loaded.pipeline.source.has_spans else "latest"
+        spec = replace(spec, window=run["window"], until=until, seed=run["seed"])
+    steps = planned(spec)["steps"]
+    trainings = [step for step in steps if step["stage"] == "train"]
+    if not trainings or not all(step["cached"] for step in trainings):
+        missing = next((step for step in steps if not step["cached"]), None)
+        why = "" if missing is None else in_words(missing["why"], missing["stage"])
+        again = f"{'train' if missing is None else missing['step']} would run again{why and f' ({why})'}"
+        raise ConfigError(
+            f"{again}, so this would promote another model than the one that the gate judged",
+            where=f"run {run['run']} ({window_text(run['spans'])})",
+            fix="type --set and --window as that run had them; or headway run judges a new candidate, and headway run --force "
+            "promotes it whatever the gate says",
+        )
+    return spec

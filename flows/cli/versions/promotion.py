@@ -107,7 +107,7 @@ def promote(
         str | None,
         Parameter(
             metavar="VERSION",
-            help="a version: its number, previous or an alias (default: the candidate that waits for a person)",
+            help="a version: its number, previous or an alias (default: the last run's candidate, whatever its verdict)",
         ),
     ] = None,
     alias: Annotated[
@@ -121,8 +121,8 @@ def promote(
     ] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    """Promote a version by name; without one the window's candidate, whatever its verdict."""
-    from flows.execution.promotions import promote_version, remove_alias
+    """Promote a version by name; without one the last run's candidate, whatever its verdict."""
+    from flows.execution.promotions import last_candidate, promote_version, remove_alias
 
     if alias is not None:
         from headway.registry.pointers import check_alias
@@ -136,7 +136,7 @@ def promote(
         event = remove_alias(loaded, registry, alias, reason=reason, note=said)
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
-        run_spec = run_spec_of(pipeline, options, force=True, alias=alias)
+        run_spec = last_candidate(run_spec_of(pipeline, options, alias=alias))
         record = execute(options, run_spec)
         done = record["state"] == ("promoted" if alias is None else "named")
         return answer(options, record, summary_text(record, run_spec), 0 if done else 4)
