@@ -72,9 +72,10 @@ def artifacts_of(output: Output) -> list[Artifact]:
             return [Artifact("importance", title, table=rows)]
         case "measure":
             key = "-".join(["evaluation", *output.title.removeprefix("measure").split()[:1]])
-            artifacts = [Artifact(key, f"{output.title}: metrics", markdown=evaluation_markdown(output.title, result))]
+            title = output.title.replace("measure", "evaluate")
+            artifacts = [Artifact(key, f"{title}: metrics", markdown=evaluation_markdown(output.title, result))]
             if rows := slice_rows(result):
-                artifacts.append(Artifact(f"{key}-slices", f"{output.title}: metrics by slice", table=rows))
+                artifacts.append(Artifact(f"{key}-slices", f"{title}: metrics by slice", table=rows))
             return artifacts
         case "gate":
             return [Artifact("verdict", str(result["verdict"]), markdown=verdict_markdown(result))]
@@ -181,7 +182,8 @@ def evaluation_markdown(title: str, result: Mapping[str, Any]) -> str:
     for name, rows in evaluation_tables({**result, "by_slice": {}}):
         head = list(rows[0]) if rows else []
         parts.append(
-            f"{name}\n\n" + (_table(head, [[row.get(column, "") for column in head] for row in rows]) if rows else "")
+            f"### {name[:1].upper()}{name[1:]}\n\n"
+            + (_table(head, [[row.get(column, "") for column in head] for row in rows]) if rows else "")
         )
     return "\n".join(parts)
 
