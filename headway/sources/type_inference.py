@@ -24,7 +24,7 @@ from headway.tabular.coerce import coerce, converted
 from headway.tabular.list_arrays import flatten, is_list, is_text
 
 ONE_IN = 100
-_FIRST = 4096
+_FIRST = 64
 _ZEROS = r"^\s*0[0-9]+\s*$"
 _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
@@ -86,7 +86,7 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
     """The type of the values, and the text of the values that do not have it."""
     most = (len(values) - values.null_count) // ONE_IN
     kind: StoredType
-    for part in (values.slice(0, _FIRST), values):  # text mostly shows at once
+    for part in (values.slice(0, 2 * most + _FIRST), values):  # text mostly shows at once
         whole, real = _misfits(part, "int64"), _misfits(part, "float32")
         # true and false are integers only
         if len(whole) <= len(real) or (len(whole) <= most and _all_digits(part, whole, real)):
