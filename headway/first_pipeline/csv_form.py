@@ -1,6 +1,8 @@
-"""How a CSV file is written: separator, header, and the words that stand for a missing value.
+"""How a CSV file is written: separator, quote, lines above the header, names of its columns, words for a missing value.
 
 csv_form("a;b\\n1,5;x\\n")                # {"delimiter": ";"}
+csv_form("Sales of 2020\\n\\na,b\\n1,2\\n")   # {"skip_lines": 2}
+csv_form("a,a,\\n1,2,x\\n")              # {"skip_lines": 1, "header": False, "names": ["a", "a_2", "column_3"]}
 csv_form("5.1,setosa\\n4.9,setosa\\n")    # {"header": False, "names": ["column_1", "column_2"]}
 null_words({"x", "?", "y"})             # ("?",)
 """
@@ -8,20 +10,50 @@ null_words({"x", "?", "y"})             # ("?",)
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-DELIMITERS = (",", ";", "\t", "|", ":", " ")
+from headway.schema.parse_rules import MARKERS
+
+DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01", ":", " ")
 """The earlier one wins where two would do equally well."""
 _LINES = 200
 _ALIKE = 0.9
 """The share of lines that have as many values as the header."""
+_MOST_ABOVE = 30
+"""Lines that may stand above a table."""
+_FEW = 10
+"""Rows below which recurring words say nothing."""
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)*|[.,]\d+)([eE][-+]?\d+)?\s*%?\s*")
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_COMMENTS = ("#", "%", "//")
+_SINGLE_QUOTED = r"(?:^|{0})[ ]?'[^'{0}\n]*{0}?[^'\n]*'(?={0}|\r?$)"
 _NULLS = ("", "NA")
 _NULL_WORDS = frozenset({"?", "NaN", "nan", "NULL", "Null", "null", "N/A", "n/a", "#N/A", "<NA>"})
+_Rows = list[tuple[int, list[str]]]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The rows that one way to cut the lines finds, from the header on."""
+
+    delimiter: str
+    quote: str
+    rows: _Rows
+    """(number of its line, values)."""
+    width: int
+    """Of most rows."""
+    alike: float
+    """The share of rows that are as wide, or as wide as the header."""
+    trim: bool
+
+    @property
+    def rank(self) -> tuple[float, int, int]:
+        """Most rows alike, fewest lines above them, most values."""
+        return round(self.alike, 2), -self.rows[0][0], self.width
 
 
 def csv_form(head: str) -> dict[str, Any]:
@@ -30,14 +62,28 @@ def csv_form(head: str) -> dict[str, Any]:
     Args:
         head: the beginning of the file, decoded, without a byte order mark; whole lines.
     """
+    first = next(iter(head.splitlines()), "")
+    told = _SEPARATOR_LINE.fullmatch(first)
+    start = 1 if told else 0
+    table = _table(head, start, told[1] if told else None)
     form: dict[str, Any] = {}
-    delimiter = _delimiter(head)
-    if delimiter != ",":
-        form["delimiter"] = delimiter
-    rows = _rows(head, delimiter)
+    if table.delimiter != ",":
+        form["delimiter"] = table.delimiter
+    if table.quote != '"':
+        form["quote"] = table.quote
+    if table.trim:
+        form["trim"] = True
+    rows = [row for _, row in table.rows]
+    if not rows:
+        return form
+    above = table.rows[0][0]
     if _lacks_header(rows):
-        form |= {"header": False, "names": [f"column_{place}" for place in range(1, len(rows[0]) + 1)]}
-    return form
+        comment = _commented_header(head, table)
+        names = _unique(comment or [""] * max(table.width, len(rows[0])))
+        return form | ({"skip_lines": above} if above else {}) | {"header": False, "names": names}
+    if (mended := _mended(rows, table.width)) is not None:
+        return form | {"skip_lines": table.rows[1][0], "header": False, "names": mended}
+    return form | ({"skip_lines": above} if above else {})
 
 
 def null_words(texts: Iterable[str]) -> tuple[str, ...]:
@@ -50,13 +96,19 @@ def null_values(words: Iterable[str]) -> list[str]:
     return [*_NULLS, *(word for word in words if word not in _NULLS)]
 
 
-def _rows(head: str, delimiter: str) -> list[list[str]]:
-    reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
-    rows: list[list[str]] = []
+def _rows(head: str, start: int, delimiter: str, quote: str, trim: bool) -> _Rows:
+    """(number of its line, values) of the rows that are not empty, from a line on."""
+    lines = head.splitlines(keepends=True)[start:]
+    if trim and delimiter == " ":
+        lines = [re.sub(r"[ \t]+", " ", line.strip(" \t")) for line in lines]
+    reader = csv.reader(lines, delimiter=delimiter, quotechar=quote, skipinitialspace=trim)
+    rows: _Rows = []
+    before = 0
     try:
         for row in reader:
-            if row:
-                rows.append(row)
+            if row and (len(row) > 1 or row[0].strip()):
+                rows.append((start + before, [cell.strip() for cell in row] if trim else row))
+            before = reader.line_num
             if len(rows) > _LINES:
                 break
     except csv.Error:  # a field beyond the reader's limit
@@ -64,34 +116,146 @@ def _rows(head: str, delimiter: str) -> list[list[str]]:
     return rows
 
 
-def _delimiter(head: str) -> str:
-    """The separator that cuts most lines into as many values as the header, of those the one with most values."""
-    best, chosen = (0.0, 0), ","
-    for delimiter in DELIMITERS:
-        rows = _rows(head, delimiter)
-        if not rows or len(rows[0]) < 2 or (delimiter in ": " and best[1]):
+def _table(head: str, start: int, told: str | None) -> _Table:
+    """The way to cut lines by which most have as many values as the header; of several, the one with most values."""
+    best = _Table(told or ",", '"', _rows(head, start, told or ",", '"', False), 1, 0.0, False)
+    best = _Table(best.delimiter, '"', best.rows[_comments(best.rows) :], 1, 0.0, False)
+    for delimiter in DELIMITERS if told is None else (told,):
+        if delimiter in ": " and best.alike:
             continue  # times hold colons and texts blanks: those count where nothing else does
-        widths = Counter(map(len, rows))
-        alike = widths[len(rows[0])] / len(rows)
-        if alike >= _ALIKE and (round(alike, 2), len(rows[0])) > best:
-            best, chosen = (round(alike, 2), len(rows[0])), delimiter
-    return chosen
+        quote = "'" if '"' not in head and _single_quoted(head, delimiter) else '"'
+        plain = _cut(head, start, delimiter, quote, False)
+        trimmed = _cut(head, start, delimiter, quote, True) if " " in head else None
+        several = delimiter == " " and any(not all(row) for _, row in plain.rows)
+        if trimmed and (trimmed.alike > plain.alike or _blanks(plain) or (several and trimmed.alike >= _ALIKE)):
+            plain = trimmed
+        if plain.alike >= _ALIKE and (best.alike == 0.0 or plain.rank > best.rank):
+            best = plain
+    return best
 
 
-def _lacks_header(rows: list[list[str]]) -> bool:
-    """Whether the first line is a row: a number, or nothing, stands in it in each column that holds numbers below."""
+def _cut(head: str, start: int, delimiter: str, quote: str, trim: bool) -> _Table:
+    rows = _rows(head, start, delimiter, quote, trim)
+    rows = rows[_above(rows) :]
+    if not rows:
+        return _Table(delimiter, quote, rows, 0, 0.0, trim)
+    width = Counter(len(row) for _, row in rows[1:] or rows).most_common(1)[0][0]
+    wide = max(width, len(rows[0][1]))
+    alike = sum(len(row) in (width, len(rows[0][1])) for _, row in rows) / len(rows)
+    if wide < 2 or abs(len(rows[0][1]) - width) > 1:
+        alike = 0.0
+    return _Table(delimiter, quote, rows, width, alike, trim)
+
+
+def _above(rows: _Rows) -> int:
+    """How many rows stand above the table: comments, a title, lines of which only one value is filled."""
+    start = _comments(rows)
+    rows = rows[start:]
+    if len(rows) < 3:
+        return start
+    width = Counter(len(row) for _, row in rows).most_common(1)[0][0]
+    if width < 2:
+        return start
+    for place, (_, row) in enumerate(rows[:_MOST_ABOVE]):
+        if place and not any(map(str.strip, row)) and not all(rows[0][1]) and _only_words(rows[place + 1 : place + 2]):
+            return start + place + 1  # an empty line parts them
+    for place, (_, row) in enumerate(rows[:_MOST_ABOVE]):
+        filled = sum(bool(cell.strip()) for cell in row)
+        short = place + 1 < len(rows) and len(row) == width - 1 and len(rows[place + 1][1]) == width
+        if short and place and len(rows[place - 1][1]) == width:
+            short = False
+        if (len(row) >= width and (filled > 1 or width == 2)) or (short and filled == len(row) and filled > 1):
+            return start + place
+    return start
+
+
+def _only_words(rows: _Rows) -> bool:
+    return bool(rows) and all(cell.strip() and not _NUMBER.fullmatch(cell) for cell in rows[0][1])
+
+
+def _comments(rows: _Rows) -> int:
+    """The rows at the beginning that are comments."""
+    marks = [next((mark for mark in _COMMENTS if row[0].lstrip().startswith(mark)), None) for _, row in rows]
+    found = next((place for place, mark in enumerate(marks) if mark is None), 0)
+    return found if found <= _MOST_ABOVE and not any(marks[found:]) else 0
+
+
+def _commented_header(head: str, table: _Table) -> list[str] | None:
+    """The names in the comment above a table without a header, as numpy writes them; None where there are none."""
+    above = table.rows[0][0]
+    if not above:
+        return None
+    line = head.splitlines()[above - 1].strip()
+    if not line.startswith(_COMMENTS):
+        return None
+    names = next(iter(csv.reader([line.lstrip("#%/ ")], delimiter=table.delimiter, skipinitialspace=True)), [])
+    return names if len(names) == table.width and not any(_NUMBER.fullmatch(name) for name in names) else None
+
+
+def _single_quoted(head: str, delimiter: str) -> bool:
+    """Whether ' quotes values, such as 'a, b'."""
+    lines = head.splitlines()[1:_LINES]
+    pattern = re.compile(_SINGLE_QUOTED.format(re.escape(delimiter)))
+    return bool(lines) and sum(bool(pattern.search(line)) for line in lines) >= _ALIKE * len(lines)
+
+
+def _blanks(table: _Table) -> bool:
+    """Whether blanks stand behind nearly all delimiters, or around all values."""
+    cells = [cell for _, row in table.rows for cell in row[1:]]
+    return bool(cells) and sum(cell[:1] == " " for cell in cells) >= _ALIKE * len(cells)
+
+
+def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
+    """The names of all columns, where the header repeats one, leaves several out, or is shorter than its rows."""
+    if len(rows) < 2:
+        return None
+    names = [name.strip() for name in rows[0]]
+    body = [row for row in rows[1:] if len(row) == width]
+    if len(names) == width - 1:  # an index without a name, or a delimiter too many behind the values
+        behind = not any(row[-1].strip() for row in body)
+        return _unique([*names, ""] if behind else ["row", *names])
+    filled = [name for name in names if name]
+    if len({*filled}) == len(filled) and (len(filled) == len(names) or _is_index(names, body)):
+        return None
+    return _unique(names)
+
+
+def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
+    """Whether the first column alone has no name, and a value of its own in every row."""
+    first = [row[0] for row in body]
+    return not names[0] and all(names[1:]) and len({*first}) == len(first)
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names that stand once each: column_3 for one that is empty, price_2 for the second of a name."""
+    made: list[str] = []
+    for place, name in enumerate(names, 1):
+        stem = new = name or f"column_{place}"
+        number = 2
+        while new in made or (new != name and new in names):
+            new, number = f"{stem}_{number}", number + 1
+        made.append(new)
+    return made
+
+
+def _lacks_header(rows: Sequence[list[str]]) -> bool:
+    """Whether the first line is a row: what stands in it is what stands below it, in each column that shows a rule."""
     if len(rows) < 3:
         return False
     first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
     if not body or len({*first}) < len(first) // 2:
         return bool(body) and bool(_NUMBER.fullmatch(first[0]))
-    numeric = [
-        place
-        for place in range(len(first))
-        if (cells := [row[place] for row in body if row[place].strip()])
-        and sum(bool(_NUMBER.fullmatch(cell)) for cell in cells) >= _ALIKE * len(cells)
-    ]
-    if not numeric:
-        return False
-    heads = [first[place].strip() for place in numeric]
-    return any(heads) and all(not head or _NUMBER.fullmatch(head) for head in heads)
+    columns = [[row[place].strip() for row in body] for place in range(len(first))]
+    heads = [cell.strip() for cell in first]
+    numeric = [place for place, cells in enumerate(columns) if _mostly_numbers(cells)]
+    known = [heads[place] for place in numeric if heads[place].lower() not in MARKERS]
+    if numeric:
+        return bool(known) and all(map(_NUMBER.fullmatch, known))
+    # words only: categories, of which the first line has some
+    few = [place for place, cells in enumerate(columns) if len({*cells}) * 3 <= len(cells)]
+    return len(body) >= _FEW and len(few) > 1 and all(heads[place] in columns[place] for place in few)
+
+
+def _mostly_numbers(cells: Sequence[str]) -> bool:
+    known = [cell for cell in cells if cell.lower() not in MARKERS]
+    return bool(known) and sum(bool(_NUMBER.fullmatch(cell)) for cell in known) >= _ALIKE * len(known)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import glob
 import re
-import zlib
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from charset_normalizer import from_bytes
 
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
@@ -29,7 +30,11 @@ from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 
 _HEAD_BYTES = 1 << 16
-_GZIP = b"\x1f\x8b"
+_TEXTS = {".txt", ".tsv", ".tab", ".dat", ".data", ".psv"}
+_ENDING = re.compile(r"\.[a-z]+$")
+_PACKED = re.compile(r"(?i)\.(gz|bz2|xz|zst|zip)$")
+_ENCODINGS = ("cp1252", "cp1251", "cp1253", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "euc_kr")
+"""What text that is not UTF-8 may be written in, one or two for each script; Latin-1 is a part of cp1252."""
 _DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]))?)?(?!\d)"
 )
@@ -88,6 +93,8 @@ def _of_folder(folder: str) -> dict[str, Any]:
     for path in inside:
         if (format := by_ending(path)) is not None:
             by_format.setdefault(format, []).append(path)
+    if not by_format and (alike := _of_one_ending(folder, inside)) is not None:
+        return _described(alike, inside[0])
     if not by_format:
         what = f"it holds {some([PurePosixPath(path).name for path in inside], 3)}" if inside else "it is empty"
         raise ConfigError(
@@ -112,7 +119,32 @@ def _of_folder(folder: str) -> dict[str, Any]:
         ready = None  # such as a test set whose labels are kept back
     path = ready or spans_of(folder, files) or _together(folder, files)
     source = _described(path, files[0])
+    _check_headers(source, files)
     return source | _gaps(source)
+
+
+def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
+    """Refuse files whose headers differ, where the columns are known by their places."""
+    form = source.get("csv", {})
+    if "names" not in form or not form.get("skip_lines"):
+        return
+    first = TextFile(files[0]).line(form["skip_lines"] - 1)[1].strip()
+    for path in files[1:]:
+        if TextFile(path).line(form["skip_lines"] - 1)[1].strip() != first:
+            raise DataError(
+                f"its header is not that of {PurePosixPath(files[0]).name}, which names a column twice or not at all",
+                where=path,
+                fix="give each column a name of its own, in all files",
+            )
+
+
+def _of_one_ending(folder: str, inside: list[str]) -> str | None:
+    """The glob of text files that lie side by side and end alike, such as .txt; None where they do not."""
+    endings = {_ENDING.search(PurePosixPath(path).name.lower()) for path in inside}
+    named = {found[0] for found in endings if found}
+    if len(named) != 1 or len({found is None for found in endings}) != 1 or not named <= _TEXTS:
+        return None
+    return _together(folder, inside)
 
 
 def _ready_splits(folder: str, files: list[str]) -> str | None:
@@ -187,8 +219,11 @@ def _described(path: str, file: str) -> dict[str, Any]:
     if format == "images":
         raise ConfigError("is one image, and a model needs many", where=file, fix="name the folder of the images")
     source: dict[str, Any] = {"format": format, "path": path}
-    if format == "csv" and (form := csv_form(_head(file))):
-        source["csv"] = form
+    if format == "csv":
+        data = _head(file)
+        encoding = _encoding(data)
+        if form := csv_form(data.decode(encoding or "utf-8", "replace")) | ({"encoding": encoding} if encoding else {}):
+            source["csv"] = form
     return source
 
 
@@ -198,22 +233,31 @@ def _by_content(path: str) -> Format:
         head = file.read(_HEAD_BYTES)
     if not head:
         raise DataError("the file is empty", where=path, fix="write it again")
-    if head.startswith(_GZIP):
-        head = zlib.decompressobj(wbits=31).decompress(head)
+    ending = PurePosixPath(_PACKED.sub("", path)).suffix.lstrip(".").lower()
     found = format_of(head)
-    if found is not None:
-        return found
-    ending = PurePosixPath(path.removesuffix(".gz")).suffix.lstrip(".").lower()
-    if ending not in ("tsv", "json") and ending in CONVERT:
+    if found is None and ending not in ("tsv", "json") and ending in CONVERT:
         raise ConfigError(f".{ending} files are not read", where=path, fix=CONVERT[ending])
-    return "csv"  # its reader says what is wrong with a file that holds no text
+    return found or format_of(_head(path)) or "csv"  # its reader says what is wrong with a file that holds no text
 
 
-def _head(path: str) -> str:
-    """The first whole lines of a text file, plain or gzip."""
+def _head(path: str) -> bytes:
+    """The first whole lines of a text file, as its reader gets them."""
     data = next((piece for _, piece in TextFile(path).blocks(0, None, _HEAD_BYTES, len)), b"").removeprefix(BOM)
     cut = data.rfind(b"\n") + 1
-    return (data[:cut] if len(data) >= _HEAD_BYTES and cut else data).decode("utf-8", "replace")
+    return data[:cut] if len(data) >= _HEAD_BYTES and cut else data
+
+
+def _encoding(data: bytes) -> str | None:
+    """The encoding of text that is not UTF-8; None for UTF-8."""
+    text = data.decode("utf-8", "replace").rstrip("\ufffd")  # it may be cut off within a letter
+    wrong = text.count("\ufffd")
+    if not wrong or sum(letter > "\x7f" for letter in text) >= 2 * wrong:  # else single bad values
+        return None
+    runs = re.findall(rb"[\x80-\xff]+", data)
+    if sum(map(len, runs)) < 2 * len(runs):  # single letters, or signs, among those of ASCII
+        return "cp1252"
+    best = from_bytes(data, cp_isolation=[*_ENCODINGS], enable_fallback=False).best()
+    return "cp1252" if best is None else best.encoding
 
 
 def _is_hidden(inside: str) -> bool:

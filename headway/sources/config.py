@@ -17,6 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
+from headway.sources.text_stream import is_wide
 from headway.tabular.expressions import parse
 
 SPAN = "{span}"
@@ -61,7 +62,7 @@ class FileFormat:
 
 FORMATS: dict[Format, FileFormat] = {
     "parquet": FileFormat("a Parquet file", "parquet.ParquetSource", r"\.parquet$", ".parquet", (b"PAR1",)),
-    "csv": FileFormat("a CSV file", "csv.CsvSource", r"\.csv(\.gz)?$", ".csv, .csv.gz", text=True),
+    "csv": FileFormat("a CSV file", "csv.CsvSource", r"(?i)\.csv(\.(gz|bz2|xz|zst|zip))?$", ".csv, .csv.gz", text=True),
     "jsonl": FileFormat(
         "JSON lines",
         "jsonl.JsonlSource",
@@ -113,6 +114,14 @@ class CsvConfig(Frozen):
         default=True, description="whether the first line holds the column names; false: names says them"
     )
     names: tuple[str, ...] = Field(default=(), description="column names of files without a header")
+    skip_lines: int = Field(
+        default=0, ge=0, description="lines above the header, or above the first row, such as a title"
+    )
+    trim: bool = Field(
+        default=False,
+        description="blanks around the delimiter and at the ends of lines are not part of values; with delimiter ' ', several "
+        "blanks separate as one does",
+    )
     null_values: tuple[str, ...] = Field(default=("", "NA"), description="texts that mean a missing value")
     encoding: str = Field(
         default="utf-8",
@@ -129,7 +138,7 @@ class CsvConfig(Frozen):
             name = codecs.lookup(value).name
         except LookupError:
             raise ValueError(f"{value!r} is not an encoding that Python knows; latin-1, cp1252 and utf-8 are") from None
-        if not survives:
+        if not survives and not is_wide(name):
             raise ValueError(
                 f"{value!r} does not write line ends as ASCII does; convert the files: iconv -f {value} -t utf-8"
             )
@@ -138,8 +147,9 @@ class CsvConfig(Frozen):
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)
-        if self.encoding == "utf-8":
-            value.pop("encoding", None)
+        for name in ("encoding", "skip_lines", "trim"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                value.pop(name, None)
         return value
 
     @field_validator("delimiter", "quote")

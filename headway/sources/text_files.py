@@ -1,18 +1,18 @@
-"""Text files, plain or gzip: cuts them into ranges, and reads blocks of whole lines.
+"""Text files, plain or read as a stream: cuts them into ranges, and reads blocks of whole lines.
 
     text = TextFile(path)
-    text.first_line()                               # b"a,b\\n"
+    text.line(0)                                    # (0, b"a,b\\n")
     for at, data in text.blocks(0, None, 16 << 20, last_line_end): ...
     quotes = Quotes('"')                            # whether a newline stands inside quotes: such a file cannot be cut
     quotes.feed(b'a,"b'), quotes.feed(b'\\nc"'), quotes.newline_inside
 
-A gzip file is read from its beginning in a stream, so it is never held whole.
+What has to be read from its beginning (`text_stream`: compressed, UTF-16, ...) is never held whole.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.sources.sniff import another
+from headway.sources.text_stream import Clean, TextStream, stream_form
 from headway.storage import filesystem
 
 BOM = b"\xef\xbb\xbf"
-GZIP = b"\x1f\x8b"
-_PIECE = 1 << 16
+_PIECE, _HEAD = 1 << 16, 512
 _TAIL = 16 << 10
 SAMPLE_FILES, SAMPLE_PIECES, SAMPLE_BYTES = 8, 8, 1 << 18
 """What a schema is inferred from: so many pieces of each of the first files."""
@@ -37,34 +37,42 @@ class TextFile:
         DataError: from every method: the file cannot be read, is cut off, or holds no text.
     """
 
-    def __init__(self, path: str):
-        self.path = path
+    def __init__(self, path: str, clean: Clean | None = None, encoding: str | None = None):
+        """
+        Args:
+            clean: changes whole lines as they are read.
+            encoding: UTF-16 or UTF-32 that the file is in, where its bytes do not show it; others are not heeded.
+        """
+        self.path, self._clean = path, clean
         with filesystem.open_file(path) as file, filesystem.reading(path):
-            head = file.read(512)
-        self.gzip = head.startswith(GZIP)
-        self._check(head)
-
-    def _check(self, head: bytes) -> None:
-        if self.gzip:
-            head = next((data for _, data in self.blocks(0, None, 512, len)), b"")
-            if not head:
-                raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
-        if other := another(head, "csv"):
+            self._form, head = stream_form(file, path, encoding)
+        self.streamed = not self._form.plain or clean is not None
+        """Whether it is read from its beginning: offsets then count what is read, not the file's bytes."""
+        self.decoded = self._form.encoding is not None
+        """Whether what is read was turned to UTF-8."""
+        if self._form.compression is not None and not head:
+            raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
+        if other := another(head[:_HEAD], "csv"):
             raise DataError(f"is {other[0]}, not text", where=self.path, fix=other[1])
-        if b"\0\0" in head:
+        if b"\0\0" in head[:_HEAD]:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
-    def first_line(self, quote: bytes = b"") -> bytes:
-        """The data up to and including the first line end outside quotes."""
-        line = b""
+    def line(self, number: int, quote: bytes = b"") -> tuple[int, bytes]:
+        """(offset, data) of a line, from 0, up to and including its line end outside quotes; nothing where the file has
+        no such line. The lines before it are cut at any line end."""
+        line, start = b"", 0
         for _, piece in self.blocks(0, None, _PIECE, len):
             line += piece
+            while number and (at := line.find(b"\n")) >= 0:
+                line, start, number = line[at + 1 :], start + at + 1, number - 1
+            if number:
+                continue
             at = line.find(b"\n")
             while at >= 0 and quote and line.count(quote, 0, at) % 2:
                 at = line.find(b"\n", at + 1)
             if at >= 0:
-                return line[: at + 1]
-        return line
+                return start, line[: at + 1]
+        return (start, line) if not number else (start + len(line), b"")
 
     def line_end(self, offset: int) -> int:
         """The end of the line that contains byte `offset` of a plain file; the file's size if it has none."""
@@ -92,22 +100,23 @@ class TextFile:
         self, start: int, end: int | None, size: int, last_end: Callable[[bytes], int]
     ) -> Iterator[tuple[int, bytes]]:
         """(offset, data) of pieces of about `size` bytes, each cut where `last_end` says; the last one may lack a line
-        end. Offsets, `start` and `end` count the bytes of a gzip file's contents; it is always read to its end."""
-        if last_end is last_line_end and end is not None and not self.gzip:
+        end. A stream is always read to its end."""
+        if last_end is last_line_end and end is not None and not self.streamed:
             yield from self._whole_lines(start, end, size)
             return
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
-            if self.gzip:
-                source = pa.CompressedInputStream(file, "gzip")
+            source: Any = file
+            if self.streamed:
+                source = TextStream(file, self._form, self.path, self._clean)
+                _skip(source, start)
             else:
-                source = file
                 file.seek(start)
             at, carry = start, b""
             while True:
                 most = max(size, len(carry))  # twice as much each time that no line ends
-                if end is not None and not self.gzip:
+                if end is not None and not self.streamed:
                     most = min(most, end - at - len(carry))
-                fresh = self._read(source, most)
+                fresh = bytes(source.read(most)) if most else b""
                 data = carry + fresh if carry else fresh
                 if not fresh:
                     break
@@ -115,7 +124,7 @@ class TextFile:
                 if cut:
                     yield at, data[:cut]
                 at, carry = at + cut, data[cut:]
-            if end is not None and not self.gzip and at + len(carry) < end:
+            if end is not None and not self.streamed and at + len(carry) < end:
                 raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
             if carry:
                 yield at, carry
@@ -149,27 +158,10 @@ class TextFile:
         after = self.line_end(stop)
         return min(after, end) if after > stop else end  # not after it: the file was cut meanwhile
 
-    def _readable(self) -> int:
-        """The number of readable bytes in a damaged gzip file's contents, to some kilobytes."""
-        count = 0
-        with filesystem.open_file(self.path) as file, contextlib.suppress(OSError, pa.ArrowException):
-            source = pa.CompressedInputStream(file, "gzip")
-            while piece := source.read(_PIECE >> 4):
-                count += len(piece)
-        return count
 
-    def _read(self, source: pa.NativeFile, size: int) -> bytes:
-        try:
-            return bytes(source.read(size)) if size else b""
-        except (OSError, pa.ArrowException) as error:
-            if not self.gzip:
-                raise
-            reason = str(error).splitlines()[0]
-            raise DataError(
-                f"not a whole gzip file, after byte {self._readable()} of its contents: {reason}",
-                where=self.path,
-                fix="fetch or write the file again",
-            ) from None
+def _skip(source: TextStream, size: int) -> None:
+    while size and (data := source.read(min(size, _PIECE))):
+        size -= len(data)
 
 
 def last_line_end(data: bytes) -> int:

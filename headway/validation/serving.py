@@ -26,12 +26,13 @@ from headway.sources.formats.json_parser import Parser
 from headway.sources.formats.json_types import seen_in
 from headway.sources.formats.jsonl import parser_of
 from headway.sources.formats.tfexample import ExamplesSource
-from headway.sources.text_files import BOM, GZIP, TextFile, last_line_end
+from headway.sources.text_files import BOM, TextFile, last_line_end
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import open_file, reading
 from headway.storage.manifest import blocks, crc32c
 from headway.tabular.coerce import coerce, raw_types
 
+_GZIP = b"\x1f\x8b"
 _BATCH = 32_768
 _JSON_BLOCK = 4 << 20
 _AT_BYTE = re.compile(r",( in the line)? at byte \d+$")
@@ -97,10 +98,10 @@ def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, Numb
     """(rows, a function from a row to its place in the file, the word for that place) of each chunk."""
     types, names = raw_types(columns), [column.name for column in columns]
     with open_file(str(path)) as file:
-        head, size = file.read(len(GZIP)), file.size()
+        head, size = file.read(len(_GZIP)), file.size()
         file.seek(0)
         with reading(str(path)):
-            head = (pa.CompressedInputStream(file, "gzip") if head == GZIP else file).read(8)
+            head = (pa.CompressedInputStream(file, "gzip") if head == _GZIP else file).read(8)
     if b"\0" not in head:  # a record begins with its length, some bytes of which are zero; text holds none
         yield from ((chunk, numbers, "line") for chunk, numbers in _json(path, names, types))
         return

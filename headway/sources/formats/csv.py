@@ -21,6 +21,7 @@ from headway.errors import DataError
 from headway.messages import counted
 from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
 from headway.sources.config import CsvConfig
+from headway.sources.formats.csv_lines import clean_lines
 from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
 from headway.sources.text_files import (
@@ -58,19 +59,23 @@ class CsvSource:
         self._config = config
 
     def names(self, file: InputFile) -> list[str]:
-        return self._header(TextFile(file.path))[0]
+        return self._header(self._text(file.path))[0]
+
+    def _text(self, path: str) -> TextFile:
+        return TextFile(path, clean_lines(self._config) if self._config.trim else None, self._config.encoding)
 
     def _header(self, text: TextFile) -> tuple[list[str], int]:
         """The column names, and the offset of the first data line."""
-        line = text.first_line(self._config.quote.encode() if self._config.header else b"")
-        size = len(line)
-        if b"\r" in line[:-2]:
-            fix = "convert its line ends: tr '\\r' '\\n' < old > new"
-            raise DataError("its lines end in a carriage return alone", where=text.path, fix=fix)
+        number = self._config.skip_lines
+        start, line = text.line(number, self._config.quote.encode() if self._config.header else b"")
+        if number and not line:
+            problem = f"it has no line {number + 1:,}, and csv.skip_lines skips {counted(number, 'line')}"
+            raise DataError(problem, where=text.path, fix="skip fewer lines")
+        end = start + len(line)
         skip = len(BOM) if line.startswith(BOM) else 0
         if not self._config.header:
-            return list(self._config.names), skip
-        line = self._utf8(line, text.path, 0)
+            return list(self._config.names), start + skip
+        line = self._utf8(line, text, start)
         try:
             names = pacsv.read_csv(
                 pa.py_buffer(line[skip:] if line.endswith(b"\n") else line[skip:] + b"\n"),
@@ -80,32 +85,34 @@ class CsvSource:
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             if line.count(self._config.quote.encode()) % 2:
                 fix = "close it, or double it where it stands inside quotes"
-                raise DataError("a quote in the header is never closed", where=f"{text.path}:1", fix=fix) from None
+                raise DataError(
+                    "a quote in the header is never closed", where=f"{text.path}:{number + 1}", fix=fix
+                ) from None
             fix = "save the file as UTF-8, or say what it is written in: source.csv.encoding: latin-1"
             raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
         if is_object(line[skip:]):
             problem = "its first line is a JSON object, where column names should be"
-            raise DataError(problem, where=f"{text.path}:1", fix="say 'format: jsonl'")
+            raise DataError(problem, where=f"{text.path}:{number + 1}", fix="say 'format: jsonl'")
         twice(names, text.path)
-        return names, size
+        return names, end
 
-    def _utf8(self, data: bytes, path: str, at: int) -> bytes:
+    def _utf8(self, data: bytes, text: TextFile, at: int) -> bytes:
         """Text of the configured encoding as UTF-8."""
-        if self._config.encoding == "utf-8" or data.isascii():
+        if self._config.encoding == "utf-8" or text.decoded or data.isascii():
             return data
         try:
             return data.decode(self._config.encoding).encode()
         except UnicodeDecodeError as error:
             problem = f"byte {at + error.start} is not {self._config.encoding}"
-            raise DataError(problem, where=path, fix="say another source.csv.encoding, or mend the file") from None
+            raise DataError(problem, where=text.path, fix="say another source.csv.encoding, or mend the file") from None
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         ranges: list[Range] = []
         for number, file in enumerate(files):
-            text = TextFile(file.path)
+            text = self._text(file.path)
             names, start = self._header(text)
-            facts = {"names": names, "quoted": file.quoted_newlines or text.gzip}
-            if text.gzip:  # of which `start` counts the contents, and its size does not
+            facts = {"names": names, "quoted": file.quoted_newlines or text.streamed}
+            if text.streamed:  # of which `start` counts what is read, and its size does not
                 parts = [(start, file.bytes)]
             else:
                 step = file.bytes if file.quoted_newlines else self._config.range_bytes
@@ -118,8 +125,9 @@ class CsvSource:
         check_columns(columns, names, piece.path)
         before = 0
         unbalanced: tuple[int, bytes] | None = None
-        for at, data in self._blocks(piece):
-            data = self._utf8(data, piece.path, at)
+        text = self._text(piece.path)
+        for at, data in self._blocks(text, piece):
+            data = self._utf8(data, text, at)
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
             unbalanced = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
             del data
@@ -151,19 +159,13 @@ class CsvSource:
 
         return rows(with_row) == rows(data)
 
-    def _blocks(self, piece: Range) -> Iterator[tuple[int, bytes]]:
+    def _blocks(self, text: TextFile, piece: Range) -> Iterator[tuple[int, bytes]]:
         """Yield whole lines, one block at a time in memory."""
-        text = TextFile(piece.path)
         if not piece.facts["quoted"]:
             yield from text.blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end)
             return
-        end = None if text.gzip else piece.end
-        skip = piece.start if text.gzip else 0
-        for at, data in text.blocks(0 if text.gzip else piece.start, end, self._config.range_bytes, self._last_end):
-            if at < skip:  # the header of a gzip file
-                data, at = data[skip - at :], max(at, skip)
-            if data:
-                yield at, data
+        end = None if text.streamed else piece.end
+        yield from text.blocks(piece.start, end, self._config.range_bytes, self._last_end)
 
     def _last_end(self, data: bytes) -> int:
         return last_unquoted_line_end(data, self._config.quote.encode(), self._config.delimiter.encode())
@@ -174,12 +176,12 @@ class CsvSource:
         bad: DataError | None = None
         other = 0
         for file in files[:SAMPLE_FILES]:
-            text = TextFile(file.path)
+            text = self._text(file.path)
             names, start = self._header(text)
-            quoted = file.quoted_newlines or text.gzip
+            quoted = file.quoted_newlines or text.streamed
             for at, piece in sample(text, start, file.bytes, self._last_end, plain=not quoted):
                 if piece.strip():
-                    piece = self._utf8(piece, file.path, at)
+                    piece = self._utf8(piece, text, at)
                     other += not _is_utf8(piece)
                     table, malformed = self._guessed(piece, names, file.path, quoted)
                     tables.append(table)

@@ -1,4 +1,4 @@
-"""Files of JSON lines, one object per line, parsed by Arrow on the calling thread; gzip too.
+"""Files of JSON lines, one object per line, parsed by Arrow on the calling thread; compressed ones too.
 
 Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
 a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
@@ -27,7 +27,8 @@ _BLOCK_BYTES = 4 << 20
 
 
 class JsonlSource:
-    """Reads files of JSON lines; a range is bytes [start, end) of a file, cut at line ends, or a whole gzip file."""
+    """Reads files of JSON lines; a range is bytes [start, end) of a file, cut at line ends, or a whole file that is read
+    as a stream (gzip, ...)."""
 
     def __init__(self, config: JsonlConfig):
         self._config = config
@@ -42,7 +43,7 @@ class JsonlSource:
             text = TextFile(file.path)
             facts = {"kinds": _beginning(text)}
             whole, step = [(0, file.bytes)], self._config.range_bytes
-            parts = whole if text.gzip else list(cuts(text, 0, file.bytes, step))
+            parts = whole if text.streamed else list(cuts(text, 0, file.bytes, step))
             ranges += [Range(len(ranges) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
         return ranges
 
@@ -62,7 +63,7 @@ class JsonlSource:
         forms = type_conflicts.Forms()
         for file in files[:SAMPLE_FILES]:
             text = TextFile(file.path)
-            for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.gzip):
+            for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.streamed):
                 data = data if at else data.removeprefix(BOM)
                 kinds, columns = counted_in(data, file.path)
                 forms.note(file.path, columns)

@@ -48,3 +48,39 @@ def test_a_first_line_of_numbers_is_a_row(text, header):
 def test_words_for_a_missing_value():
     assert null_words(["x", "?", " NaN", "none"]) == ("?", "NaN")
     assert null_values(("?",)) == ["", "NA", "?"]
+
+
+TABLE = "age,price,city\n30,1.5,Bonn\n40,2.5,Köln\n50,3.5,Bonn\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("Sales of 2020\n\n" + TABLE, {"skip_lines": 2}),
+        ("Sales, branch 7,\n,,\n" + TABLE, {"skip_lines": 2}),
+        ("Sales,,\n,,\n" + TABLE, {"skip_lines": 2}),
+        ("# by: a tool, all rows\n# second\n" + TABLE, {"skip_lines": 2}),
+        ("\n\n" + TABLE, {"skip_lines": 2}),
+        ("sep=,\n" + TABLE, {"skip_lines": 1}),
+        ("sep=;\na;b\n1,5;2\n", {"delimiter": ";", "skip_lines": 1}),
+        ("Report: a, b\n\nx;y;z\n1;2,5;3\n4;5,5;6\n7;8,5;9\n", {"delimiter": ";", "skip_lines": 2}),
+        (TABLE.replace(",", "^"), {"delimiter": "^"}),
+        (TABLE.replace(",", " , "), {"trim": True}),
+        (TABLE.replace(",", "   "), {"delimiter": " ", "trim": True}),
+        (TABLE.replace("Bonn", "'Bonn, Rhein'").replace("Köln", "'Köln, Rhein'"), {"quote": "'"}),
+        ("name,x\nit's,1\nthat's,2\n", {}),
+        ("a,a,\n1,2,x\n3,4,y\n", {"skip_lines": 1, "header": False, "names": ["a", "a_2", "column_3"]}),
+        (",a,b\n1,2,x\n2,4,y\n", {}),  # the index of a data frame
+        (",a,b\nx,2,x\nx,4,y\n", {"skip_lines": 1, "header": False, "names": ["column_1", "a", "b"]}),
+        ("a,b\n1,2,x\n3,4,y\n", {"skip_lines": 1, "header": False, "names": ["row", "a", "b"]}),
+        ("a,b\n1,2,\n3,4,\n", {"skip_lines": 1, "header": False, "names": ["a", "b", "column_3"]}),
+        (
+            "# x y\n1.0 2.0\n3.0 4.0\n5.0 6.0\n",
+            {"delimiter": " ", "skip_lines": 1, "header": False, "names": ["x", "y"]},
+        ),
+        ("red,s\n" + "blue,s\nred,m\n" * 6, {"header": False, "names": ["column_1", "column_2"]}),
+        ("?,a,1\n2,b,3\n4,a,5\n", {"header": False, "names": ["column_1", "column_2", "column_3"]}),
+    ],
+)
+def test_odd_forms_of_a_table_are_found(text, form):
+    assert csv_form(text) == form

@@ -306,8 +306,6 @@ def test_a_values_fate_does_not_hang_on_its_neighbours(tmp_path_factory, kind, s
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"a,b\r1,2\r3,4\r", "carriage return"),
-        ("a,b\n1,2\n".encode("utf-16"), "UTF-8"),
         (b"a\xff,b\n1,2\n", "UTF-8"),
         (b"a,b,a\n1,2,3\n", "two columns 'a'"),
     ],

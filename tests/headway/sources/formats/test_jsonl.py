@@ -148,7 +148,6 @@ def test_a_prefix_finds_types_that_hold_for_the_sample(opened):
     ("data", "said"),
     [
         (b'[{"a": 1}]', "one object per line"),
-        ('{"a":1}\n'.encode("utf-16"), "UTF-16"),
         (b"PK\x03\x04....", "zip"),
         (b"PAR1....", "format: parquet"),
         (gzip.compress(lines(*({"a": i} for i in range(9999))), mtime=0)[:-20], "not a whole gzip file, after byte"),

@@ -1,0 +1,95 @@
+"""A text is the same text however it is compressed, encoded or ended, in pieces of any size."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+
+import pyarrow as pa
+import pytest
+
+from headway.errors import DataError
+from headway.sources.config import CsvConfig
+from headway.sources.formats.csv_lines import clean_lines
+from headway.sources.text_files import TextFile, last_line_end
+
+LINES = "".join(f'{i},Köln,"a ""b""\n{i % 7}"\n' for i in range(2000))
+
+
+def zipped(**files):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name.replace("-", "/"), data)
+    return sink.getvalue()
+
+
+WAYS = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: pa.compress(data, "zstd", asbytes=True),
+    "zip": lambda data: zipped(data=data, **{"__MACOSX-x": b"y"}),
+    "utf-16": lambda data: data.decode().encode("utf-16"),
+    "utf-16-be": lambda data: data.decode().encode("utf-16-be"),
+    "utf-32": lambda data: data.decode().encode("utf-32"),
+    "gzip of utf-16": lambda data: gzip.compress(data.decode().encode("utf-16")),
+    r"\r": lambda data: data.replace(b"\n", b"\r"),
+    r"\r\r\n": lambda data: data.replace(b"\n", b"\r\r\n"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_lines_are_read_whatever_stands_around_them(tmp_path, way):
+    (tmp_path / "a").write_bytes(WAYS[way](LINES.encode()))
+    text = TextFile(str(tmp_path / "a"))
+    assert text.streamed
+    for start, size in ((0, 100), (0, 1 << 20), (7777, 4096)):
+        found = list(text.blocks(start, None, size, last_line_end))
+        assert b"".join(data for _, data in found) == LINES.encode()[start:]
+        assert [at for at, _ in found] == [start + sum(len(data) for _, data in found[:i]) for i in range(len(found))]
+    assert text.line(2) == (LINES.encode().index(b"1,K"), '1,Köln,"a ""b""\n'.encode())
+
+
+def test_plain_text_is_no_stream(tmp_path):
+    (tmp_path / "a").write_bytes(LINES.encode().replace(b"\n", b"\r\n"))
+    assert not TextFile(str(tmp_path / "a")).streamed
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (zipped(a=b"x", b=b"y"), "a zip archive that holds 2 files: a, b"),
+        (bz2.compress(LINES.encode())[:-20], "not a whole bzip2 file"),
+        (lzma.compress(LINES.encode())[:-40], "not a whole xz file"),
+        ("a,b\n".encode("utf-16") + b"x", "not whole utf-16"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, data, said):
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(DataError, match=said):
+        list(TextFile(str(tmp_path / "a")).blocks(0, None, 1 << 20, len))
+
+
+def test_a_workbook_is_called_one(tmp_path):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<x/>")
+        archive.writestr("xl/workbook.xml", "<x/>")
+    (tmp_path / "a").write_bytes(sink.getvalue())
+    with pytest.raises(DataError, match="an Excel workbook"):
+        TextFile(str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    ("config", "lines", "clean"),
+    [
+        ({}, b'  1, a ,"x , y" \r\n2 ,b,c  \n', b'1,a,"x , y"\r\n2,b,c\n'),
+        ({"delimiter": " "}, b' 18.0   8 "a  b"\t70\n', b'18.0 8 "a  b" 70\n'),
+        ({"delimiter": "\t"}, b"1\t a\t \t\n", b"1\ta\t\t\n"),
+        ({"delimiter": "|"}, b"1 | it's 5\" | x\n", b"1|it's 5\"|x\n"),
+    ],
+)
+def test_blanks_around_values_are_trimmed_outside_quotes(config, lines, clean):
+    assert clean_lines(CsvConfig(trim=True, **config))(lines) == clean
