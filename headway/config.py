@@ -38,7 +38,8 @@ class Grown(Frozen):
 
     newer: ClassVar[tuple[str, ...]] = ()
 
-    @model_serializer(mode="wrap")
+    # the type is given: from the annotation pydantic 2.10 would look for its names in each subclass's module
+    @model_serializer(mode="wrap", return_type=dict[str, Any])
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)
         fields = type(self).model_fields
