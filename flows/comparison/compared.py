@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flows.comparison.outcome import headline_of
+from flows.comparison.outcome import headline_of, why_none
 from flows.comparison.same_rows import SameRows, on_the_same_rows
 from flows.comparison.sides import Side, named_side
 from headway.errors import ConfigError
@@ -59,6 +59,7 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         "a": a.facts,
         "b": b.facts,
         "difference": None if found is None else found.facts,
+        "no_difference": why_none(a, b) if found is None else None,
         "config": _differences(a.config, b.config),
         "code": _differences(_code(a), _code(b)) if a.code and b.code else None,
         "columns": _columns(a, b),

@@ -123,7 +123,7 @@ def _took(side: Side) -> str:
 
 _TOLD: Mapping[str, Any] = {
     "stands as": lambda side: ", ".join(side.facts["names"]),
-    "how it ended": _ended,
+    "how its run ended": _ended,
     "the gate": _judged,
     "made": lambda side: str(side.facts["created"])[:16].replace("T", " ") + " UTC",
     "run": lambda side: side.facts["run"] or "",
@@ -155,13 +155,13 @@ def _differing(value: Mapping[str, Any], a: Side, b: Side) -> Part:
         sentences.append(f"The code and the tools {same}.")
     if value["columns"] is not None:
         rows = [
-            {"column": short(name, 60), "is": told}
+            {"column": short(name, 60), "change": told}
             for key, told in (("only_a", f"only in {a.label}"), ("only_b", f"only in {b.label}"))
             for name in value["columns"][key]
         ]
         for change in value["columns"]["changed"]:
             name, _, types = change.rpartition(": ")
-            rows.append({"column": short(name, 60), "is": types})
+            rows.append({"column": short(name, 60), "change": types})
         if rows:
             note = f"{len(rows) - _MOST_DIFFERENCES:,} more: --json has all" if len(rows) > _MOST_DIFFERENCES else ""
             tables.append(Table("Columns", rows[:_MOST_DIFFERENCES], note))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from flows.comparison.compared import Compared
-from flows.comparison.outcome import UNCLEAR, outcome_of, primary_of
+from flows.comparison.outcome import UNCLEAR, capital, outcome_of, primary_of
 from flows.progress.evaluation_tables import interval_text
 from flows.report.figures import score_charts
 from flows.report.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, short
@@ -33,7 +33,7 @@ def metrics(comparison: Compared) -> Part | None:
             "scored with both, with 95% intervals. The metrics are those of each one's own evaluation."
         ]
     else:
-        sentences = ["No run scored the same rows with both: each one's metrics are of its own eval rows."]
+        sentences = [f"{capital(comparison.value['no_difference'])}: each one's metrics are of its own eval rows."]
     charts = list(_charts(comparison))
     tables = [Table("Metrics", list(_metrics(comparison)), _NOTE), *_decisions(comparison)]
     return Part("Metrics", sentences, charts, tables)
@@ -45,9 +45,9 @@ _NOTE = "Both intervals: the first side above, the second below, on one axis per
 def _metrics(comparison: Compared) -> Iterator[Facts]:
     a, b = comparison.a, comparison.b
     mine, theirs = a.facts["metrics"], b.facts["metrics"]
-    names = list(mine | theirs)
-    spreads = comparison.value["difference"]["metrics"] if comparison.value["difference"] else {}
     primary, better = primary_of(a, b)
+    names = sorted(mine | theirs, key=lambda name: name != primary)
+    spreads = comparison.value["difference"]["metrics"] if comparison.value["difference"] else {}
     strips = Strips(len(names), height=18)
     for row, name in enumerate(names):
         _both(strips, row, mine.get(name), theirs.get(name))

@@ -70,11 +70,13 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
     values = [number(side.facts["metrics"][metric]["value"]) for side in (a, b)]
     spread = found["metrics"].get(metric) if found else None
     if found is None or spread is None:
-        sentence = f"{metric} is {values[0]} in {a.title} and {values[1]} in {b.title}"
-        reason = ", each on its own eval rows: this does not say which one is better."
-        if found:
-            reason = ", and the interval of their difference is not known."
-        return "not compared", "wait", capital(sentence + reason)
+        why = (
+            "and the interval of their difference is not known"
+            if found
+            else f"each on its own eval rows; {why_none(a, b)}"
+        )
+        sentence = f"It cannot be told which one is better: {metric} is {values[0]} in {a.title} and {values[1]} in {b.title}, "
+        return "not compared", "wait", f"{sentence}{why}."
     apart = f"{metric} {signed_spread(spread)}"
     rows = f"on the {counted(found['rows'], 'row')} that both scored"
     outcome = outcome_of(metric, spread, better)
@@ -83,6 +85,16 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
         return f"{b.label} is {outcome}", _TONES[outcome], capital(sentence)
     said = "No clear difference between" if outcome else "The difference has no interval, so nothing is clear between"
     return UNCLEAR, "plain", f"{said} {a.title} and {b.title}: {apart} {rows}."
+
+
+def why_none(a: Side, b: Side) -> str:
+    """Why there are no differences between the two."""
+    task = a.facts["task"]
+    if task != b.facts["task"]:
+        return "their tasks differ"
+    if task is not None and ":" in task:
+        return f"of {task}, a task of your own, no difference is computed"
+    return "no run scored the same rows with both"
 
 
 def _differing(value: Mapping[str, Any], a: str, b: str) -> list[str]:

@@ -7,6 +7,7 @@ side.material.result("measure")                  # what its steps answered, as f
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ from pydantic import ValidationError
 
 from flows.comparison.kept_predictions import CONFIDENCE, Judged, predictions
 from flows.config.pipeline import Pipeline
-from flows.execution.history import find
+from flows.execution.history import LATEST, find
 from flows.report.material import Material
 from headway.errors import ConfigError, HeadwayError
 from headway.registry.registry import Registry, Version
+from headway.registry.versions import numbers
 from headway.schema.columns import LABEL
 from headway.storage.fingerprint import fingerprint
+from headway.storage.store import Store
 
 RUN = re.compile(r"\d{8}-?[\da-f-]*")
 """How the name of a run begins; no model has so many versions."""
@@ -75,21 +78,23 @@ class Side:
 
 
 def named_side(registry: Registry, name: str) -> Side:
-    """Find a version by number, champion, previous or an alias, or a run by its name; of a run that made a version, that one.
+    """Find a version by number, champion, previous or an alias, or a run by its name or as "latest"; of a run that made a
+    version, that one.
 
     Raises:
         StoreError: there is none, or there are several.
         ConfigError: the run is of another pipeline.
     """
-    if not RUN.fullmatch(name):
+    is_run = RUN.fullmatch(name) or (name == LATEST and name not in registry.aliases())
+    if not is_run:
         return _of_version(registry, registry.named(name))
     record = find(registry.store, name, pipeline=registry.name)
     if record.get("pipeline") != registry.name:
         problem = f"run {record['run']} is of the pipeline {record.get('pipeline')}, not of {registry.name}"
         raise ConfigError(problem, fix="name two runs of one pipeline")
-    if record.get("state") in _MADE and record.get("version") is not None:
+    if record.get("state") in _MADE and record.get("version") in numbers(registry.store, registry.folder):
         return _of_version(registry, registry.version(record["version"]))
-    return _of_run(registry, record)
+    return _of_run(registry, record)  # also where its version was removed
 
 
 def _of_version(registry: Registry, version: Version) -> Side:
@@ -104,7 +109,7 @@ def _of_version(registry: Registry, version: Version) -> Side:
     except HeadwayError:
         inputs = None
     parts, run = lineage["parts"], lineage["run"]["run"]
-    record = next((each for each in store.runs() if each["run"] == run), {}) if run else {}
+    record = _record_of(store, run) if run else {}
     known = {"run": run, "pipeline": registry.name, "stages": lineage["stages"]}
     material = Material(store, {"state": "promoted", "version": version.number, **record, **known})
     places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
@@ -130,6 +135,14 @@ def _of_version(registry: Registry, version: Version) -> Side:
     facts["metrics"], facts["problem"] = _metrics(material, facts, version.facts.get("metrics") or {})
     code = lineage["code"] or {}
     return Side(facts, material, config, code, inputs, version.facts.get("data") or {})
+
+
+def _record_of(store: Store, run: str) -> dict[str, Any]:
+    """The record of the run that made a version; {} where it was removed."""
+    try:
+        return dict(json.loads(store.read(store.runs_folder / f"{run}.json")))
+    except (OSError, ValueError):
+        return {}
 
 
 def _of_run(registry: Registry, record: dict[str, Any]) -> Side:

@@ -106,6 +106,8 @@ def _why(verdict: Mapping[str, Any]) -> str:
     if value is None:
         return ""
     is_value = f"{primary} is {number(value)}"
+    if ":" in str(primary) and verdict.get("better") in ("higher", "lower"):  # nobody else can know
+        is_value += f" ({'more' if verdict['better'] == 'higher' else 'less'} is better)"
     if kind == "first model":
         constant = ((metrics.get("baselines") or {}).get("constant") or {}).get(primary)
         than = f"; a constant prediction has {number(constant)}" if constant is not None else ""

@@ -19,8 +19,9 @@ from headway.errors import HeadwayError
 from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.metrics import rows_of
-from headway.messages import counted, number, signed
+from headway.messages import counted, listed, number, signed
 from headway.metrics.base import Rows
+from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
 from headway.tasks.table import direction, task_of
 
@@ -38,10 +39,15 @@ def evaluation(material: Material) -> Part | None:
     whose = f"version {champion['version']}" if champion else "the champion"
     sentences = [f"On {counted(measured['rows'], 'row')} of the eval split, which the training did not see."]
     sentences += [f"Intervals: {measured['drawn_by']}."] if measured.get("drawn_by") else []
-    sentences += _tested(material)
+    sentences += [*_ranked(material.key("measure"), measured), *_tested(material)]
     tables = [_metrics(measured, verdict, whose), *_threshold(measured)]
     tables += [*slices(measured, verdict, whose), *_importance(material), *_others(measured)]
-    return Part("Evaluation", sentences, list(_charts(material, measured, whose)), tables)
+    charts = list(_charts(material, measured, whose))
+    if not charts and ":" in measured["task"]:
+        sentences.append(
+            f"There are no curves: only your code knows what a prediction of {measured['task']} means; its metrics judge it."
+        )
+    return Part("Evaluation", sentences, charts, tables)
 
 
 def _of_record(record: Mapping[str, Any]) -> Part | None:
@@ -51,6 +57,17 @@ def _of_record(record: Mapping[str, Any]) -> Part | None:
     rows = metric_rows({"metrics": record["metrics"], "baselines": record.get("baselines")})
     sentence = "This run evaluated nothing: these are the champion's metrics, from the run that made it."
     return Part("Evaluation", [sentence], tables=[Table("Metrics", rows)])
+
+
+def _ranked(settings: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:
+    """What the metrics of a ranking look at."""
+    at, names = settings.get("ndcg_at"), [name for name in RANKING if name in measured["metrics"]]
+    if at is None or not names:
+        return []
+    group = settings.get("group")
+    return [
+        f"The order of the rows of one {group} is judged by {listed(names)}, on its first {at} ranks; 1 is the best."
+    ]
 
 
 def _tested(material: Material) -> list[str]:
@@ -69,7 +86,8 @@ def _metrics(measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str
     compared = {c["metric"]: c for c in (verdict.get("comparisons") or {}).get("overall") or []}
     pictures = dict(zip(compared, _differences(list(compared.values())), strict=True))
     rows = []
-    for row in metric_rows(measured):
+    # the metric that decides comes first
+    for row in sorted(metric_rows(measured), key=lambda row: row["metric"] != verdict.get("primary")):
         name = row["metric"]
         cells = {"metric": name, "candidate": row["value"], percent: row["interval"]}
         if "champion" in row:

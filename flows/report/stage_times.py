@@ -9,7 +9,7 @@ from flows.progress.rerun_reasons import why_it_ran
 from flows.report.figures.drawing import FIRST, LINE
 from flows.report.figures.strips import Strips
 from flows.report.view import Part, Table
-from headway.messages import counted, duration
+from headway.messages import agree, counted, duration
 
 _MOST_SPANS = 3
 
@@ -37,7 +37,7 @@ def what_ran(record: Mapping[str, Any]) -> Part:
     ]
     ran = sum(not stage["cached"] for stage in record.get("stages", []))
     all_of_them = len(record.get("stages", []))
-    reused = f"{ran} of {counted(all_of_them, 'step')} ran, {all_of_them - ran} were reused"
+    reused = f"{ran} of {counted(all_of_them, 'step')} ran, {all_of_them - ran} {agree(all_of_them - ran, 'was', 'were')} reused"
     sentences = [f"{reused}; {duration(record.get('seconds', 0.0))} in all."]
     return Part("What ran", sentences, tables=[Table("Steps of this run", rows)] if rows else [])
 

@@ -16,7 +16,12 @@ from headway.redaction import redact
 
 
 def compare(
-    first: Annotated[str, Parameter(name="A", help="a version (its number, champion, previous or an alias) or a run")],
+    first: Annotated[
+        str,
+        Parameter(
+            name="A", help="a version (its number, champion, previous or an alias), or a run (its name, or latest)"
+        ),
+    ],
     second: Annotated[str, Parameter(name="B", help="the other version or run")],
     pipeline: PipelinePath = ".",
     /,

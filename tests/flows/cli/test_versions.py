@@ -213,7 +213,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     said = typed(capsys, "compare", ".", runs["b"], runs["c"])
     assert "metrics are of different rows" in said and f"gate on run {runs['c']}: c is no better" in said
     assert "promote" in typed(capsys, "compare", "4", runs["a"])
-    assert "are the same run" in typed(capsys, "compare", runs["a"], runs["a"], code=2)
+    assert f"{runs['c']} and latest are the same run" in typed(capsys, "compare", runs["c"], "latest", code=2)
     assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)
     judged.store.save_run({"run": "20260102-000000-d", "pipeline": "other", "state": "reject", "stages": []})
     assert "is of the pipeline other" in typed(capsys, "compare", "20260102", "4", code=2)

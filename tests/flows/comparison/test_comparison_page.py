@@ -16,10 +16,11 @@ pytestmark = pytest.mark.slow  # matplotlib draws
 A, B = "20261123-000714-4081", "20261123-010714-4081"
 
 
-def two_runs(folder, task="binary", then=None, **second):
+def two_runs(folder, task="binary", then=None, ranked=False, **second):
     """Two runs of one pipeline that scored the same rows; the second one's model is worse, and of the task `then`."""
     for again, (name, more) in enumerate([(task, {}), (then or task, second)]):
-        store, record = recorded(folder / "store", name, champion=False, state="reject", again=again, **more)
+        more = {"champion": False, "state": "reject", "again": again, "ranked": ranked} | more
+        store, record = recorded(folder / "store", name, **more)
         store.save_run(record | {"pipeline": "homes"})
     return Registry(store, "homes")
 
@@ -59,7 +60,7 @@ def test_runs_that_scored_different_rows_are_not_called_better_or_worse(tmp_path
     registry = two_runs(tmp_path, rows=500)
     registry.store.discard(registry.store.output("evaluate", _stage(registry, A, "evaluate")))
     found = compare(registry, A, B)
-    assert found.same is None and "does not say which one is better" in found.value["summary"]
+    assert found.same is None and "It cannot be told which one is better: auc is " in found.value["summary"]
     html = page(found)
     assert (
         "No run scored the same rows with both" in html and "ROC curve" in html and "on each one&#39;s own rows" in html
@@ -73,6 +74,12 @@ def test_runs_of_different_tasks_and_runs_that_failed_have_a_page_too(tmp_path):
     assert "Columns of the train rows" in page(found)
     found = compare(two_runs(tmp_path / "other", then="regression"), A, B)
     assert "their metrics do not compare" in found.value["summary"] and page(found)
+
+
+def test_runs_that_rank_are_compared_by_the_order_within_groups(tmp_path):
+    found = compare(two_runs(tmp_path, ranked=True), A, B)
+    assert ": ndcg -0." in found.value["summary"] and found.value["no_difference"] is None
+    assert {each["metric"] for each in found.value["difference"]["slices"]} >= {"ndcg", "auc"}
 
 
 def test_what_the_store_no_longer_has_is_left_out(tmp_path):

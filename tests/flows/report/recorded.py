@@ -90,11 +90,22 @@ def _label(r, task, rows, classes):
 
 
 def recorded(
-    folder, task="binary", *, champion=True, rows=700, wide=0, classes=CLASSES, until=None, state=None, again=0
+    folder,
+    task="binary",
+    *,
+    champion=True,
+    rows=700,
+    wide=0,
+    classes=CLASSES,
+    until=None,
+    state=None,
+    again=0,
+    ranked=False,
 ):
     """A store with one run; returns it and the run's record.
 
     Args:
+        ranked: the order of the rows of one city is judged too.
         again: which run of the store it is; each has its own model, and columns that drift from those of the one before.
         wide: so many columns more.
         until: the step after which the run failed.
@@ -242,6 +253,7 @@ def recorded(
     other = run.step("evaluate", "evaluate champion 3", predicted(1.4))[0] if champion else None
     counts = np.bincount(label.astype(int)) if task in ("multiclass", "binary") else ()
     facts = LabelFacts(counts=tuple(map(int, counts)), mean=float(np.mean(label)), median=float(np.median(label)))
+    order = {"group": "city", "item": "rooms", "ndcg_at": 10} if ranked else {}
     request = MeasureRequest(
         task=task,
         predictions=mine / "p.parquet",
@@ -252,9 +264,11 @@ def recorded(
         slice_min_rows=20,
         searched=("city", "rooms"),
         threshold="f1" if task == "binary" else None,
+        **order,
     )
     inputs = {"predictions": mine.name, "beside": {"champion": other.name} if other else {}}
     settings = {"inputs": inputs, "slices": list(request.slices), "config": {"slice_min_rows": request.slice_min_rows}}
+    settings |= order
     measured = run.step("measure", "measure", lambda out: measure(request, out, Monitor()), key=settings)[1]
 
     def judged(out):
@@ -262,7 +276,9 @@ def recorded(
         candidate = Candidate(model="m4", predictions=mine / "p.parquet")
         config = GateConfig(slice_min_rows=50)
         return gate(
-            GateRequest(task=task, config=config, candidate=candidate, champion=former, label=facts, slices=("city",)),
+            GateRequest(
+                task=task, config=config, candidate=candidate, champion=former, label=facts, slices=("city",), **order
+            ),
             out,
             Monitor(),
         )

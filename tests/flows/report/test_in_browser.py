@@ -8,6 +8,7 @@ from tests.flows.report.recorded import LEVELS, recorded
 pytestmark = pytest.mark.browser
 RUNS = {
     "binary": {"task": "binary"},
+    "ranked": {"task": "binary", "ranked": True},
     "classes": {"task": "multiclass"},
     "quantiles": {"task": LEVELS},
     "rejected": {"task": "regression", "state": "reject"},

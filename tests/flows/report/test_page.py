@@ -200,3 +200,18 @@ def test_a_page_whose_figures_are_there_needs_no_matplotlib(tmp_path):
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_ranking_says_what_its_metrics_look_at_and_has_the_one_that_decides_first(tmp_path):
+    html = html_of(*recorded(tmp_path, ranked=True))
+    assert "The order of the rows of one city is judged by ndcg, mrr and recall_at_k, on its first 10 ranks" in html
+    table = html[html.index('aria-label="Metrics"') :]
+    assert re.search(r'<th scope="row">(.*?)</th>', table)[1] == "ndcg"
+
+
+@pytest.mark.parametrize(("better", "told"), [("higher", "more"), ("lower", "less")])
+def test_the_first_sentence_says_which_values_of_ones_own_metric_are_better(better, told):
+    verdict = {"verdict": "first model", "primary": "mine:cost", "better": better}
+    verdict |= {"metrics": {"candidate": {"mine:cost": 2.5}}}
+    headline = headline_of({"state": "promoted", "version": 1}, verdict)
+    assert f"the first one: mine:cost is 2.5 ({told} is better)" in headline.sentence
