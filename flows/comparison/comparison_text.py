@@ -49,7 +49,7 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
         )
         yield from _slices(difference["slices"], heads)
     else:
-        yield f"metrics are of different rows: {value['no_difference']}"
+        yield value["no_difference"]
     yield from (f"{side['is']}: {side['problem']}" for side in (a, b) if side["problem"])
     yield from _named("trained on", value["data"], a, b)
     if changed := value["data"]["files_changed"]:

@@ -33,7 +33,7 @@ def metrics(comparison: Compared) -> Part | None:
             "scored with both, with 95% intervals. The metrics are those of each one's own evaluation."
         ]
     else:
-        sentences = [f"{capital(comparison.value['no_difference'])}: each one's metrics are of its own eval rows."]
+        sentences = [f"{capital(comparison.value['no_difference'])}."]
     charts = list(_charts(comparison))
     tables = [Table("Metrics", list(_metrics(comparison)), _NOTE), *_decisions(comparison)]
     return Part("Metrics", sentences, charts, tables)

@@ -70,12 +70,8 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
     values = [number(side.facts["metrics"][metric]["value"]) for side in (a, b)]
     spread = found["metrics"].get(metric) if found else None
     if found is None or spread is None:
-        why = (
-            "and the interval of their difference is not known"
-            if found
-            else f"each on its own eval rows; {why_none(a, b)}"
-        )
-        sentence = f"It cannot be told which one is better: {metric} is {values[0]} in {a.title} and {values[1]} in {b.title}, "
+        why = "the interval of their difference is not known" if found else why_none(a, b)
+        sentence = f"It cannot be told which one is better: {metric} is {values[0]} in {a.title} and {values[1]} in {b.title}; "
         return "not compared", "wait", f"{sentence}{why}."
     apart = f"{metric} {signed_spread(spread)}"
     rows = f"on the {counted(found['rows'], 'row')} that both scored"
@@ -91,10 +87,11 @@ def why_none(a: Side, b: Side) -> str:
     """Why there are no differences between the two."""
     task = a.facts["task"]
     if task != b.facts["task"]:
-        return "their tasks differ"
+        return "metrics do not compare: their tasks differ"
     if task is not None and ":" in task:
-        return f"of {task}, a task of your own, no difference is computed"
-    return "no run scored the same rows with both"
+        told = f"no difference is computed of {task}, a task of your own"
+        return f"{told}; where the gate judged one against the other, its reasons have it"
+    return "metrics are of different rows: no run scored the same rows with both"
 
 
 def _differing(value: Mapping[str, Any], a: str, b: str) -> list[str]:

@@ -87,4 +87,5 @@ def _rates(points: list[list[dict[str, Any]]], keys: list[tuple[str, str]]) -> C
 
 
 def _line(axes: Plot, line: list[tuple[int, float]], colour: str, **style: Any) -> None:
+    style |= {"linewidth": 2.8 if colour == FIRST else 1.4}  # the first is seen below a second that is the same
     axes.plot(*zip(*line, strict=True), color=colour, marker="o" if len(line) < 8 else "", markersize=3, **style)

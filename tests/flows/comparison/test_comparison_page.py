@@ -63,7 +63,9 @@ def test_runs_that_scored_different_rows_are_not_called_better_or_worse(tmp_path
     assert found.same is None and "It cannot be told which one is better: auc is " in found.value["summary"]
     html = page(found)
     assert (
-        "No run scored the same rows with both" in html and "ROC curve" in html and "on each one&#39;s own rows" in html
+        "Metrics are of different rows: no run scored the same rows with both" in html
+        and "ROC curve" in html
+        and "on each one&#39;s own rows" in html
     )
 
 
