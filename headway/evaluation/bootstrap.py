@@ -137,7 +137,8 @@ def paired_means(
     found = {}
     for metric, drawn in zip(metrics, replicates, strict=True):
         values = [metric.on(each) for each in models]
-        difference = np.mean(drawn[:n], axis=0) - np.mean(drawn[n:], axis=0)
+        with np.errstate(invalid="ignore"):  # a replicate in which it is undefined
+            difference = np.mean(drawn[:n], axis=0) - np.mean(drawn[n:], axis=0)
         rows = _difference(metric.name, (_mean(values[:n]), _mean(values[n:])), difference, units)
         found[metric.name] = _with_seeds(rows, values[:n], values[n:])
     return found
