@@ -35,27 +35,38 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 ROOT = Path(__file__).parent.parent
 
 LONG = [
-    "tfcore/distribute/test_distributed.py",
+    "flows/test_operations.py",
     "infra/test_flink.py",
+    "docs/test_pages.py",
     "flows/test_end_to_end.py",
     "flows/test_retrain.py",
     "flows/test_deployed.py",
-    "flows/production/test_leave_alone.py",
-    "beam_jobs/ingest/test_width.py",
+    "infra/test_one_host.py",
     "flows/test_bucket_runs.py",
-    "tfcore/ops/test_pairwise_loss.py",
-    "tfcore/train/steps/test_data_dependent_steps.py",
+    "tfcore/distribute/test_distributed.py",
     "tfcore/augment/test_rows.py",
-    "tfcore/train/steps/test_learner.py",
     "tfcore/train/test_stage.py",
+    "flows/execution/studies/test_tune.py",
+    "tfcore/ops/test_pairwise_loss.py",
+    "flows/execution/elsewhere/test_client.py",
+    "flows/production/test_leave_alone.py",
     "docs/test_snippets.py",
+    "flows/test_ranking.py",
+    "beam_jobs/ingest/test_width.py",
     "flows/scoring/test_predict.py",
+    "flows/execution/studies/test_backtest.py",
+    "flows/execution/test_limits.py",
+    "flows/cli/test_debug.py",
+    "flows/cli/test_serve.py",
+    "tfcore/train/steps/test_learner.py",
+    "flows/execution/studies/test_ablate.py",
+    "tfcore/train/steps/test_data_dependent_steps.py",
     "tfcore/train/test_killed.py",
     "tfcore/ops/test_example_parser.py",
-    "flows/test_ranking.py",
     "headway/statistics/test_spill.py",
 ]
-"""Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end."""
+"""Files that take long: begun last, one of them would keep a process busy alone at the end. First those that mostly wait,
+for a server or a schedule: the others have the processors meanwhile."""
 
 settings.register_profile("headway", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("headway")
@@ -198,6 +209,14 @@ def fork_server():
         yield server
 
 
+@pytest.fixture(scope="module")
+def forked(fork_server):
+    """TensorFlow processes that the tests of a file start in this process are forked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.process.subprocess", fork_server)
+        yield
+
+
 @pytest.fixture(scope="session")
 def warm_child(fork_server):
     child = WarmChild()
@@ -209,6 +228,21 @@ def warm_child(fork_server):
 def typed(monkeypatch, warm_child, fork_server):
     """The same without a process, where that is not what the test is about: it spares a second of imports a command, and
     the start of TensorFlow's processes."""
+    return _typist(monkeypatch, warm_child, fork_server)
+
+
+@pytest.fixture(scope="session")
+def typed_once(warm_child, fork_server):
+    """The same, for folders that are made once."""
+
+    def run(*arguments, **options):
+        with pytest.MonkeyPatch.context() as patch:
+            return _typist(patch, warm_child, fork_server)(*arguments, **options)
+
+    return run
+
+
+def _typist(monkeypatch, warm_child, fork_server):
     monkeypatch.setattr("headway.process.subprocess", fork_server)
     for caller in ("execution.run", "execution.studies.study", "production.champion_watch"):
         monkeypatch.setattr(f"flows.{caller}.Child", warm_child.lent)

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -43,16 +41,13 @@ def project(monthly, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def exported_once(monthly, made_once):
+def exported_once(monthly, made_once, typed_once):
     """The same with a store: all four months were ingested, trained on, evaluated and exported; nothing was promoted. Not to be
     written to."""
 
     def make(folder):
         _lay(folder, monthly)
-        command = [sys.executable, "-P", "-m", "flows.cli", "export", str(folder), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
-        assert done.returncode == 0, done.stderr
-        stages = json.loads(done.stdout)["stages"]
+        stages = json.loads(typed_once("export", folder, "--json", check=0).stdout)["stages"]
         assert stages[-1]["stage"] == "replay" and not any(stage["cached"] for stage in stages)
 
     return made_once("exported", make)

@@ -16,7 +16,7 @@ from headway.errors import ConfigError, DataError, StoreError
 
 
 @pytest.fixture(scope="module")
-def ran(exported_once, tmp_path_factory):
+def ran(exported_once, tmp_path_factory, forked):
     """(pipeline, its run, the lines that the run reported): promoted from a store in which all else was made."""
     folder = shutil.copytree(exported_once, tmp_path_factory.mktemp("api") / "project")
     pipeline, lines = headway.open(folder), []

@@ -166,7 +166,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     done = typed("verify", project, check=5)
     assert shard.name in done.stdout and "crc32c" in done.stdout
     # and by the reader: the file is named, and the span made anew by the same run
-    done = headway("train", project, "--seed", "9", check=0)
+    done = typed("train", project, "--seed", "9", check=0)
     assert shard.name in done.stderr and "is run again" in done.stderr
 
     # back to the version before; the model that was rolled back returns only by force

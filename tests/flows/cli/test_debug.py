@@ -62,15 +62,15 @@ def _files(folder):
     return {path.relative_to(folder): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_model_that_goes_wrong_is_reported_where_and_the_store_stays_as_it_is(broken, headway, typed):
+def test_a_model_that_goes_wrong_is_reported_where_and_the_store_stays_as_it_is(broken, typed):
     done = typed("debug", "step", broken, "--set", "store=none")
     assert done.returncode == 5 and "headway ingest" in done.stderr
     typed("ingest", broken, check=0)
     before = _files(broken / "store")
-    done = headway("debug", "step", broken, "--resumed", "--out", broken / "seen")
+    done = typed("debug", "step", broken, "--resumed", "--out", broken / "seen")
     assert done.returncode == 5 and "no checkpoint of this training" in done.stderr
     long = ["--set", "training.steps=2500"]  # so that XLA is asked
-    done = headway("debug", "step", broken, "--steps", "3", "--json", *long, check=0)
+    done = typed("debug", "step", broken, "--steps", "3", "--json", *long, check=0)
     found = json.loads(done.stdout)
     after = _files(broken / "store")
     assert {path: time for path, time in after.items() if path.parts[0] != "debug"} == before

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -26,15 +24,13 @@ def months(tmp_path, land):
 
 
 @pytest.fixture
-def churn(made_once, tmp_path, land):
+def churn(made_once, typed_once, tmp_path, land):
     """The same after a run up to 2024-03."""
 
     def make(folder):
         (folder / "pipeline.yaml").write_text(PIPELINE)
         for name in ("2024-01", "2024-02", "2024-03", "2024-04"):
             land(folder / "data", name)
-        command = [sys.executable, "-P", "-m", "flows.cli", "run", str(folder), "--until", "2024-03", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
-        assert done.returncode == 0, done.stderr
+        typed_once("run", folder, "--until", "2024-03", "--json", check=0)
 
     return shutil.copytree(made_once("churn", make), tmp_path / "churn")

@@ -126,7 +126,7 @@ def folders(tmp_path, land):
 
 
 @pytest.fixture
-def run():
+def run(forked):
     """run(flow, elsewhere, start=...) -> (record, report, the started workers)."""
     workers = []
 
