@@ -16,6 +16,7 @@ def pytest_collection_modifyitems(items):
         if item.path.is_relative_to(here) and "host_once" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("host"))
             item.add_marker(pytest.mark.prefect_server)
+            item.extra_keyword_matches.add("on_postgresql")
 
 
 @pytest.fixture(scope="session")

@@ -215,6 +215,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     listener.shutdown()
 
 
+@pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.prefect_server
 @pytest.mark.timeout(600)

@@ -33,6 +33,11 @@ def served(test):
     return pytest.mark.slow(pytest.mark.prefect_server(pytest.mark.timeout(600)(test)))
 
 
+def killed(test):
+    """Such a test of processes that are killed: `make chaos` runs it, with the others on one server."""
+    return pytest.mark.chaos(pytest.mark.xdist_group("retrain")(served(test)))
+
+
 def _up(folder, *arguments, check=True):
     command = [sys.executable, "-P", "-m", "flows.orchestration.local_server", *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
@@ -229,7 +234,7 @@ def test_a_cancelled_run_stops_cleanly(prefect, project):
     assert recorded() == "cancelled"
 
 
-@served
+@killed
 def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, project):
     trains, recorded = _endless(project)
     run = prefect.start(pipeline=str(project))
@@ -247,7 +252,7 @@ def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, proje
     assert not (project / "store" / "models").exists()
 
 
-@served
+@killed
 def test_a_worker_that_dies_with_its_run_and_one_that_is_stopped(prefect, project):
     trains, recorded = _endless(project)
     # killed with its run while that was Pending: nobody is left to say so but the watch
