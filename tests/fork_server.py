@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -26,6 +27,9 @@ OPTIONS = {"-I", "-P", "-u"}
 """Of the interpreter; a server began with those of its kind."""
 READ_EARLY = ("CUDA_", "GRPC_", "KERAS_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_")
 """How variables begin that are read while TensorFlow or Python starts; TF_CONFIG is read later."""
+
+OWN = {"HEADWAY_SCRATCH", "TMPDIR"}
+"""What names a folder of one process alone."""
 
 
 def early(env):
@@ -95,7 +99,7 @@ class ForkServer:
         options = ["-P", "-u"] if kind == "worker" else ["-I", "-u"]
         process = subprocess.Popen(
             [sys.executable, *options, __file__, kind, str(its.fileno())],
-            env=env,
+            env={name: value for name, value in env.items() if name not in OWN},
             cwd="/",
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
@@ -186,6 +190,7 @@ def _run(asked, streams):
             os.close(descriptor)
         os.environ.clear()
         os.environ.update(asked["env"])
+        tempfile.tempdir = None  # TMPDIR is its own
         os.chdir(asked["cwd"])
         words = [word for word in asked["arguments"] if word not in OPTIONS]
         if words[0] == "-m":
