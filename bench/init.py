@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 from common import header, raw_flights
 
 SLACK = {"binary": 0.02, "multiclass": 0.02, "ranks": 0.02, "regression": 0.05, "count": 0.05, "absolute": 0.05}
-ERRORS, RESAMPLES, WORDS = 2.0, 200, 300
+ERRORS, RESAMPLES, WORDS, LARGEST = 2.0, 200, 300, 16
 METRICS = {
     "binary": "AUC",
     "multiclass": "accuracy",
@@ -205,7 +205,10 @@ def table(frame: pd.DataFrame, words: dict[str, list[str]]) -> pd.DataFrame:
             held = [{*(value or [])} for value in values]
             columns |= {f"{name} {word}": [word in one for one in held] for word in words[name]}
         elif isinstance(values.iloc[0], dict):
-            images = [np.asarray(Image.open(io.BytesIO(base64.b64decode(value["base64"])))) for value in values]
+            opened = [Image.open(io.BytesIO(base64.b64decode(value["base64"]))) for value in values]
+            images = [
+                np.asarray(image.resize((LARGEST, LARGEST)) if max(image.size) > LARGEST else image) for image in opened
+            ]
             columns |= {f"{name} {i}": pixel for i, pixel in enumerate(np.stack(images).reshape(len(images), -1).T)}
         else:
             columns[name] = values

@@ -45,6 +45,9 @@ LEAST_WIDE = 200
 SPARSE, WIDE_L2 = 0.5, 0.1
 """The L1 penalty of a wide table, as a share of 0.5 * sqrt(2 ln(inputs) / rows), below which no weight of pure noise is 0 (the
 universal threshold of the lasso, for a logistic loss); and the L2 penalty that keeps its hidden layers still."""
+L2_PER_INPUT, MOST_L2 = 0.08, 0.01
+"""The hidden layers' L2 penalty per input and train row, and its bound: many inputs are learnt by heart sooner than few. On 8,000
+rows of 600 columns, 10 of them informative, the AUC went from 0.756 to 0.796, that of a logistic regression."""
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
@@ -128,7 +131,8 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
         chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
-    chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
+    of_width = min(MOST_L2, L2_PER_INPUT * facts.width / rows)
+    chosen["l2"] = _rounded(max(5.0 / rows + 3000.0 / rows**2, of_width))
     sparse = "linear_l1" not in model.model_fields_set or model.linear_l1 > 0
     if linear and sparse and facts.width > WIDE * rows and facts.width > LEAST_WIDE:
         chosen["linear_l1"] = _rounded(SPARSE * 0.5 * math.sqrt(2 * math.log(facts.width) / rows))

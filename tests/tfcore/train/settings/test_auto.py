@@ -59,6 +59,14 @@ def test_a_table_with_more_inputs_than_half_its_rows_has_a_sparse_linear_model()
         )
 
 
+def test_hidden_layers_of_many_inputs_have_a_larger_penalty():
+    def l2(rows, width):
+        return resolve(TrainingConfig(), ModelConfig(), Facts(rows=rows, width=width, task="binary"))[1].l2
+
+    assert l2(8_000, 10) == l2(8_000, 60) < l2(8_000, 600) < l2(8_000, 2_000) == 0.01
+    assert l2(300, 100) == l2(300, 10)  # few rows have a larger one anyway
+
+
 def test_tabm_has_smaller_hidden_layers_and_keeps_its_name():
     _, model = resolved(5000, model={"name": "tabm"})
     assert (model.name, model.hidden, model.quantile_bins) == ("tabm", (64, 64), 16)
