@@ -56,6 +56,7 @@ def server(tmp_path_factory):
     command = [sys.executable, "-P", "-m", "flows.orchestration.local_server"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     env |= {"HEADWAY_PIPELINES": str(folder / "elsewhere"), "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "1"}
+    env |= {"HEADWAY_LOG_FORMAT": "json"}  # of the workers' flow runs
     up = subprocess.run(
         [*command, "start", "--gpu", "--port", str(port)],
         cwd=folder,
@@ -69,6 +70,7 @@ def server(tmp_path_factory):
         assert up.returncode == 0, up.stdout + up.stderr
         auth = (folder / ".headway" / "prefect" / "auth").read_text().strip()
         yield env | {
+            "HEADWAY_LOG_FORMAT": "text",
             "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
             "PREFECT_API_AUTH_STRING": auth,
             "HOME_OF_SERVER": str(folder / ".headway" / "prefect"),
@@ -113,6 +115,19 @@ def _expire(server, lease):
     for file, change in ((f"{lease}.json", {"expiration": past}), ("expirations.json", {lease: past})):
         value = json.loads((folder / file).read_text()) | change
         (folder / file).write_text(json.dumps(value))
+
+
+def _events(client, pipeline):
+    """{name: payload of the newest} of Headway's events about a pipeline, as the server's feed has them."""
+    query = {"filter": {"event": {"prefix": ["headway."]}, "resource": {"id": [f"headway.pipeline.{pipeline}"]}}}
+    found = client._client.post("/events/filter", json=query | {"limit": 50}).json()["events"]
+    return {event["event"]: event["payload"] for event in reversed(found)}
+
+
+def _records(server, worker):
+    """The JSON records in a worker's log; a worker's own lines before its flow runs are text."""
+    lines = (Path(server["HOME_OF_SERVER"]) / f"{worker}.log").read_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def _until(true, seconds=120, about=lambda: None):
@@ -199,6 +214,18 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     elsewhere = Path(server["HEADWAY_PIPELINES"]) / "churn"
     assert [path.name for path in elsewhere.iterdir()] == ["pipeline.yaml"], "it was made from the store alone"
     assert "nothing new after 2024-02" in typed("watch", folder, "--once", check=0).stdout
+
+    # what happened is on the server's feed, and what each flow run did in its worker's log, as records
+    named = {"headway.span.complete", "headway.span.ingested", "headway.model.promoted"}
+    _until(lambda: named <= set(_events(client, "churn")), 30, lambda: _events(client, "churn"))
+    assert _events(client, "churn")["headway.span.complete"]["span"] == "2024-02"
+    assert _events(client, "churn")["headway.model.promoted"]["version"] == 1
+    records = [r for name in ("worker", "worker-gpu") for r in _records(server, name) if r["pipeline"] == "churn"]
+    ended = [r for r in records if r["event"] == "run.ended"]
+    assert [(r["fields"]["state"], r["fields"]["version"]) for r in ended] == [("promoted", 1)]
+    stages = {r["step"] for r in records if r["event"] == "stage.ended" and r["run"] == ended[0]["run"]}
+    assert {"ingest 2024-01", "ingest 2024-02", "train", "gate"} <= stages
+    assert {r["event"] for r in records} >= named, "events are records too"
 
     # a folder that is gone is said, where the run would stay Pending; and a run that fails is told
     shutil.move(folder, tmp_path / "moved")
