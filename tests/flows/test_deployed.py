@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from beam_jobs.runners.job_server import free_port
+from flows.observability.events import EVENTS
 
 PIPELINE = """
 name: churn
@@ -286,3 +287,49 @@ def test_one_gpu_is_for_one_training_and_stages_end_with_their_flow(server, clie
     assert len([*(tmp_path / "store" / "checkpoints").glob("*/*/checkpoint.json")]) >= 2
     _until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 30)
     assert not [*(tmp_path / "store" / "exchange").glob("two-*")]
+
+
+FLOWS = """
+import sys
+from flows.backfill_flow import backfill
+from flows.monitor_flow import monitor
+from flows.predict_flow import predict
+from flows.retrain import retrain
+
+folder, poor = sys.argv[1], {"training.learning_rate": 1e-9}
+states = [
+    retrain(folder, until="2024-02", set=poor, return_state=True),
+    retrain(folder, until="2024-02", set={"gate.hold": True}, return_state=True),
+    retrain(folder, until="2024-02", set={"gate.thresholds.auc.min": 0.9999}, return_state=True),
+    retrain(folder, until="2024-02", set=poor, seed=1, return_state=True),
+    retrain(folder, until="2024-02", set={"validation.min_train_rows": 1000}, return_state=True),
+    predict(folder, since="2024-03", return_state=True),
+    monitor(folder, return_state=True),
+    backfill(folder, "2024-02", "2024-02", set={"validation.min_train_rows": 1000}, return_state=True),
+]
+print([state.type.value for state in states])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.prefect_server
+@pytest.mark.timeout(600)
+def test_every_event_of_headway_comes_to_the_servers_feed(server, client, project, land):
+    """Flows on this server in one process, which is cheaper than a process for each. `headway.span.complete` comes of a watch,
+    which wants a deployment: it is seen above."""
+    validation = {"drift": {"min_rows": 100}}
+    gate = {"primary": "loss", "baseline": False, "tolerance": {"auc": 0.4, "loss": 0.8}}
+    folder = project("events", queues={}, alarms={}, validation=validation, gate=gate)
+    land(folder / "data", "2024-03", shift=3.0)
+    command = [sys.executable, "-P", "-c", FLOWS, str(folder)]
+    done = subprocess.run(command, env=server, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected = set(EVENTS) - {"headway.span.complete"}
+    _until(lambda: expected <= set(_events(client, "events")), 30, lambda: (sorted(_events(client, "events")), done))
+    found = _events(client, "events")
+    assert set(found) == expected
+    assert all(found[name]["message"].startswith("events: ") and found[name]["pipeline"] == "events" for name in found)
+    assert found["headway.span.predicted"]["rows"] == 300 and found["headway.model.promoted"]["version"] == 1
+    assert found["headway.drift.found"]["champion"] == 1 == found["headway.champion.decayed"]["champion"]
+    assert found["headway.backfill.failed"]["failed"] == ["2024-02"]
+    assert "train" in str(found["headway.window.invalid"]["errors"])
