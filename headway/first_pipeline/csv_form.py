@@ -195,6 +195,10 @@ def _commented_header(head: str, table: _Table) -> list[str] | None:
 def _single_quoted(head: str, delimiter: str) -> bool:
     """Whether ' quotes values, such as 'a, b'."""
     lines = head.splitlines()[1:_LINES]
+    for line in head.splitlines()[:_MOST_ABOVE]:  # a header
+        cells = [cell.strip() for cell in line.split(delimiter)]
+        if len(cells) > 1 and all(re.fullmatch("'[^']*'", cell) for cell in cells):
+            return True
     pattern = re.compile(_SINGLE_QUOTED.format(re.escape(delimiter)))
     return bool(lines) and sum(bool(pattern.search(line)) for line in lines) >= _ALIKE * len(lines)
 
@@ -213,7 +217,7 @@ def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
     body = [row for row in rows[1:] if len(row) == width]
     if len(names) == width - 1:  # an index without a name, or a delimiter too many behind the values
         behind = not any(row[-1].strip() for row in body)
-        return _unique([*names, ""] if behind else ["row", *names])
+        return _unique([*names, ""] if behind else ["row_names", *names])
     filled = [name for name in names if name]
     if len({*filled}) == len(filled) and (len(filled) == len(names) or _is_index(names, body)):
         return None

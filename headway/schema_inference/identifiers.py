@@ -41,6 +41,8 @@ _JOINED = re.compile(
     r"station|school|house|household|city|county|state|country|region|zone|cust|claim|contract|receipt|booking)"
     r"(id|code|key|no|nr|num|number|ref|index|idx)"
 )
+_FRAME_INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__")
+"""What pandas calls the index of a frame that it wrote."""
 TIMES = frozenset(
     {"year", "yr", "month", "day", "week", "date", "time", "hour", "minute", "second", "quarter", "period", "age", "t"}
 )
@@ -56,7 +58,7 @@ def words_of(name: str) -> list[str]:
 def named_as_identifier(name: str) -> bool:
     """Whether a column's name suggests an identifier: id, user_id, MovieID, zip, product code, order_no."""
     words = words_of(name)
-    if len(words) == 1 and words[0] in _ALONE:
+    if (len(words) == 1 and words[0] in _ALONE) or _FRAME_INDEX.fullmatch(name):
         return True
     joined = [*words, *(one + following for one, following in pairwise(words))]
     return any(word in _UNIQUE or word in _CODES or _JOINED.fullmatch(word) for word in joined)

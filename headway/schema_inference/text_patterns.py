@@ -42,6 +42,8 @@ _NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
 _EIGHT, _EIGHT_FORM = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"
 _FIRST = 20
+_MOST_MISSING = 0.5
+"""The share of rows that one word may take among numbers, for it to mean that the number is missing."""
 _LEAST_DIGITS = 3
 """Of a date: 1-Jan-13."""
 _KEEP = "say 'type: string' to keep the text"
@@ -79,6 +81,8 @@ def recognized(
     distinct, many = pc.struct_field(counts, 0), pc.struct_field(counts, 1)
     lower = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
     marked = pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))
+    if plain and (word := _word_for_missing(distinct.filter(pc.invert(marked)), many.filter(pc.invert(marked)))):
+        marked = pc.or_(marked, pc.equal(lower, word))
     markers = distinct.filter(marked)
     distinct, many = distinct.filter(pc.invert(marked)), many.filter(pc.invert(marked))
     if not len(distinct):
@@ -121,6 +125,17 @@ def recognized(
         note = f"it may hold dates, and {example!r} leaves open whether the day or the month comes first: "
         return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}")
     return Recognized(None, None, _nearly(distinct, many, rows) if plain else None)
+
+
+def _word_for_missing(distinct: pa.Array, many: pa.Array) -> str | None:
+    """The one text, in lower case, that stands again and again among many different numbers, such as k.A.; else None."""
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
+    numbers = pc.match_substring_regex(lower, _PLAIN)
+    words = pc.unique(lower.filter(pc.invert(numbers)))
+    if len(words) != 1 or len(distinct) - len(words) < _FIRST or re.search(r"\d", words[0].as_py()):
+        return None  # of few numbers it may be a category: 2, 4, more
+    count = pc.sum(pc.if_else(numbers, 0, many)).as_py()
+    return words[0].as_py() if 1 < count <= _MOST_MISSING * pc.sum(many).as_py() else None
 
 
 def _rule(kind: str, null: tuple[str, ...] = ()) -> Parse:

@@ -68,11 +68,12 @@ TABLE = "age,price,city\n30,1.5,Bonn\n40,2.5,Köln\n50,3.5,Bonn\n"
         (TABLE.replace(",", " , "), {"trim": True}),
         (TABLE.replace(",", "   "), {"delimiter": " ", "trim": True}),
         (TABLE.replace("Bonn", "'Bonn, Rhein'").replace("Köln", "'Köln, Rhein'"), {"quote": "'"}),
+        ("'a','b'\n1,2\n3,4\n", {"quote": "'"}),
         ("name,x\nit's,1\nthat's,2\n", {}),
         ("a,a,\n1,2,x\n3,4,y\n", {"skip_lines": 1, "header": False, "names": ["a", "a_2", "column_3"]}),
         (",a,b\n1,2,x\n2,4,y\n", {}),  # the index of a data frame
         (",a,b\nx,2,x\nx,4,y\n", {"skip_lines": 1, "header": False, "names": ["column_1", "a", "b"]}),
-        ("a,b\n1,2,x\n3,4,y\n", {"skip_lines": 1, "header": False, "names": ["row", "a", "b"]}),
+        ("a,b\n1,2,x\n3,4,y\n", {"skip_lines": 1, "header": False, "names": ["row_names", "a", "b"]}),
         ("a,b\n1,2,\n3,4,\n", {"skip_lines": 1, "header": False, "names": ["a", "b", "column_3"]}),
         (
             "# x y\n1.0 2.0\n3.0 4.0\n5.0 6.0\n",

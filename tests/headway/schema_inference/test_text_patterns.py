@@ -156,3 +156,22 @@ def test_names_that_say_identifier():
 )
 def test_what_names_things(name, values, meaning):
     assert meaning_of(name, pa.array(list(values))) == meaning
+
+
+@pytest.mark.parametrize("word", ["k.A.", "...", "ND", "*"])
+def test_one_word_that_recurs_among_many_numbers_means_a_missing_one(word):
+    texts = pa.array([word if i % 9 == 4 else str(i % 40) for i in range(200)])
+    found = recognized(texts, plain=True)
+    assert found.type == "int64" and found.parse.null == (word,) and word in found.note
+
+
+def test_a_word_among_few_numbers_is_a_category():
+    texts = pa.array([["2", "4", "more"][i % 3] for i in range(200)])
+    assert recognized(texts, plain=True).type is None
+    two = pa.array([["low", "high"][i % 2] if i % 9 == 4 else str(i % 40) for i in range(200)])
+    assert recognized(two, plain=True).type is None
+
+
+def test_the_index_of_a_data_frame_is_an_identifier():
+    rows = pa.array([(7 * i) % 101 for i in range(101)])
+    assert meaning_of("Unnamed: 0", rows) == meaning_of("__index_level_0__", rows) == "identifier"
