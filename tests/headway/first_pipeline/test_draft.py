@@ -309,3 +309,27 @@ def test_numbers_of_hardly_any_row_twice_are_no_classes(drafted):
 def test_shares_of_rare_classes_are_not_rounded_away(drafted):
     draft = drafted({"x": R.normal(size=2000), "y": [int(i < 6) for i in range(2000)]})
     assert draft.facts.text == "2 classes: 0 99.7%, 1 0.3%"
+
+
+@pytest.mark.parametrize(
+    ("city", "encoding"), [("Köln", "cp1252"), ("Москва", "cp1251"), ("東京", "cp932"), ("10 €", "cp1252")]
+)
+def test_the_encoding_of_a_table_is_found(tmp_path, city, encoding):
+    text = f"x,{city},y\n" + "".join(f"{i},{city},{i % 2}\n" for i in range(50))
+    (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+    source, look = look_at(found_source(str(tmp_path / "a.csv")))
+    assert source["csv"]["encoding"] == encoding and look.names == ["x", city, "y"]
+
+
+def test_a_folder_of_text_files_that_end_alike_is_one_table(tmp_path):
+    for part in range(2):
+        (tmp_path / f"{part}.txt").write_text("x\ty\n" + f"{part}\t1\n" * 9, encoding="utf-8")
+    source = found_source(str(tmp_path))
+    assert source["path"].endswith("*.txt") and source["csv"] == {"delimiter": "\t"}
+
+
+def test_files_whose_columns_are_known_by_their_places_need_one_header(tmp_path):
+    for part, names in enumerate(("x,x,y", "x,y,x")):
+        (tmp_path / f"{part}.csv").write_text(names + "\n" + "1,2,3\n" * 9, encoding="utf-8")
+    with pytest.raises(DataError, match=r"its header is not that of 0\.csv"):
+        found_source(str(tmp_path))

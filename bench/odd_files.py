@@ -1,0 +1,118 @@
+"""Files that are written in odd ways, from `headway init` to the verdict, with no edit, beside scikit-learn's boosted trees.
+
+    python bench/odd_files.py                     # about four minutes; needs the packages of the group `bench`
+    python bench/odd_files.py --data titled       # this one only
+
+The data are those of packages, as in bench/init.py, and so are the commands, the scores, the margins and what is required.
+`processor` is the processor time of both commands, user and system, in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import csv
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+from common import header
+from init import METRICS, Written, measured
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--data", nargs="+", choices=[*DATA], default=[*DATA])
+    arguments = options.parse_args()
+    warnings.simplefilter("ignore")
+    header("odd_files")
+    print("| data | what is odd | rows | metric | Headway | trees | constant | difference | seconds | processor |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
+        for name in arguments.data:
+            folder = Path(scratch) / name
+            folder.mkdir()
+            facts = measured(folder, *DATA[name](folder))
+            scores = " | ".join(f"{facts[key]:.3f}" for key in ("headway", "trees", "constant"))
+            print(
+                f"| {name} | {facts['form']} | {facts['rows']:,} | {METRICS[facts['task']]} | {scores} "
+                f"| {facts['difference']:+.3f} +- {facts['error']:.3f} | {facts['seconds']:.0f} | {facts['processor']:.0f} |",
+                flush=True,
+            )
+            if not facts["passed"]:
+                failed.append(name)
+    print(f"not within the margin of the trees and above the constant: {', '.join(failed) or 'none'}   required: none")
+    raise SystemExit(bool(failed))
+
+
+def _unicode_text(folder: Path) -> Written:
+    from palmerpenguins import load_penguins
+
+    load_penguins().to_csv(folder / "penguins.txt", sep="\t", index=False, encoding="utf-16", lineterminator="\r\n")
+    return "Excel's Unicode text: UTF-16, tabs", folder / "penguins.txt", "species"
+
+
+def _titled(folder: Path) -> Written:
+    from sklearn import datasets
+
+    text = datasets.load_breast_cancer(as_frame=True).frame.to_csv(index=False, sep=";", decimal=",")
+    data = f"sep=;\nKlinik Süd; Station 3\nStand: 1.2.2020\n\n{text}".replace("\n", "\r\n")
+    (folder / "cancer.csv").write_bytes(data.encode("cp1252"))
+    return "cp1252, `sep=;`, a title of two lines, decimal commas", folder / "cancer.csv", "target"
+
+
+def _zipped(folder: Path) -> Written:
+    from sklearn import datasets
+
+    frame = datasets.load_diabetes(as_frame=True).frame.rename(columns={"s1": "bmi", "s2": " "})
+    with zipfile.ZipFile(folder / "diabetes.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("diabetes.csv", frame.to_csv(index=False).replace("\n", ",\n"))
+    return "zip; a column twice, one without a name, a comma behind each row", folder / "diabetes.zip", "target"
+
+
+def _aligned(folder: Path) -> Written:
+    from vega_datasets import local_data
+
+    frame = local_data.cars()
+    frame["Year"] = frame["Year"].dt.year
+    lines = [
+        " ".join(f"{'?' if pd.isna(value) else value:>9}" for value in row[1:]) + f'   "{row[0]}"\n'
+        for row in frame.dropna(subset="Miles_per_Gallon").itertuples(index=False)
+    ]
+    (folder / "cars.data").write_text("".join(lines), encoding="utf-8")
+    return "no header, columns aligned with blanks, `?` where a value is missing", folder / "cars.data", "column_1"
+
+
+def _headless(folder: Path) -> Written:
+    from statsmodels import datasets
+
+    text = datasets.fair.load_pandas().data.to_csv(index=False, header=False, lineterminator="\r")
+    (folder / "fair.data").write_bytes(text.replace(",", ", ").encode())
+    return r"no header, a blank behind each comma, line ends `\r`", folder / "fair.data", "column_9 > 0"
+
+
+def _r_table(folder: Path) -> Written:
+    from statsmodels import datasets
+
+    frame = datasets.anes96.load_pandas().data.sample(frac=1.0, random_state=0)
+    top, _, rows = frame.to_csv(sep="^", quoting=csv.QUOTE_NONNUMERIC, quotechar="'").partition("\n")
+    (folder / "anes.txt.bz2").write_bytes(bz2.compress(f"# exported\n{top.partition('^')[2]}\n{rows}".encode()))
+    return "bzip2, separator `^`, a comment, row names that the header lacks", folder / "anes.txt.bz2", "vote"
+
+
+DATA: dict[str, Callable[[Path], Written]] = {
+    "unicode-text": _unicode_text,
+    "titled": _titled,
+    "zipped": _zipped,
+    "aligned": _aligned,
+    "headless": _headless,
+    "r-table": _r_table,
+}
+
+
+if __name__ == "__main__":
+    main()
