@@ -38,7 +38,7 @@ class Grown(Frozen):
 
     newer: ClassVar[tuple[str, ...]] = ()
 
-    # the type is given: from the annotation pydantic 2.10 would look for its names in each subclass's module
+    # the type is given: from the annotation older pydantics look for its names in each subclass's module
     @model_serializer(mode="wrap", return_type=dict[str, Any])
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)
