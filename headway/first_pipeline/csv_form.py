@@ -28,7 +28,7 @@ _MOST_ABOVE = 30
 _FEW = 10
 """Rows below which recurring words say nothing."""
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)*|[.,]\d+)([eE][-+]?\d+)?\s*%?\s*")
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r'"?sep=([\t\x01 -~])"?\s*', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
 _SINGLE_QUOTED = r"(?:^|{0})[ ]?'[^'{0}\n]*{0}?[^'\n]*'(?={0}|\r?$)"
 _NULLS = ("", "NA")
@@ -62,8 +62,10 @@ def csv_form(head: str) -> dict[str, Any]:
     Args:
         head: the beginning of the file, decoded, without a byte order mark; whole lines.
     """
-    first = next(iter(head.splitlines()), "")
-    told = _SEPARATOR_LINE.fullmatch(first)
+    head = re.sub(r"\r(?!\n)", " ", head)  # it ends no line that csv.skip_lines counts
+    told = _SEPARATOR_LINE.fullmatch(head.partition("\n")[0])
+    if told and (told[1].isalnum() or told[1] in "\"'"):
+        told = None
     start = 1 if told else 0
     table = _table(head, start, told[1] if told else None)
     form: dict[str, Any] = {}
@@ -98,10 +100,10 @@ def null_values(words: Iterable[str]) -> list[str]:
 
 def _rows(head: str, start: int, delimiter: str, quote: str, trim: bool) -> _Rows:
     """(number of its line, values) of the rows that are not empty, from a line on."""
-    lines = head.splitlines(keepends=True)[start:]
+    lines = head.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
     if trim and delimiter == " ":
         lines = [re.sub(r"[ \t]+", " ", line.strip(" \t")) for line in lines]
-    reader = csv.reader(lines, delimiter=delimiter, quotechar=quote, skipinitialspace=trim)
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, quotechar=quote, skipinitialspace=trim)
     rows: _Rows = []
     before = 0
     try:
@@ -185,7 +187,7 @@ def _commented_header(head: str, table: _Table) -> list[str] | None:
     above = table.rows[0][0]
     if not above:
         return None
-    line = head.splitlines()[above - 1].strip()
+    line = head.split("\n")[above - 1].strip()
     if not line.startswith(_COMMENTS):
         return None
     names = next(iter(csv.reader([line.lstrip("#%/ ")], delimiter=table.delimiter, skipinitialspace=True)), [])
@@ -194,8 +196,8 @@ def _commented_header(head: str, table: _Table) -> list[str] | None:
 
 def _single_quoted(head: str, delimiter: str) -> bool:
     """Whether ' quotes values, such as 'a, b'."""
-    lines = head.splitlines()[1:_LINES]
-    for line in head.splitlines()[:_MOST_ABOVE]:  # a header
+    first, *lines = [line for line in head.split("\n")[:_LINES] if line.strip()] or [""]
+    for line in [first, *lines[:_MOST_ABOVE]]:  # a header
         cells = [cell.strip() for cell in line.split(delimiter)]
         if len(cells) > 1 and all(re.fullmatch("'[^']*'", cell) for cell in cells):
             return True

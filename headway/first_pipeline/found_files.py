@@ -173,7 +173,7 @@ def _columns(format: Format, path: str) -> list[str]:
 def _together(folder: str, files: list[str]) -> str:
     """The path of all files of a folder: a glob where they lie side by side, so that what is written below is not read."""
     suffixes = [PurePosixPath(path).suffixes for path in files]
-    endings = {"".join(of[-2:] if of[-1:] == [".gz"] else of[-1:]) for of in suffixes}
+    endings = {"".join(of[-2:] if of and _PACKED.search(of[-1]) else of[-1:]) for of in suffixes}
     beside = all("/" not in path[len(folder) + 1 :] for path in files)
     return f"{_literal(folder)}/*{endings.pop()}" if beside and len(endings) == 1 else _literal(folder)
 
@@ -242,9 +242,14 @@ def _by_content(path: str) -> Format:
 
 def _head(path: str) -> bytes:
     """The first whole lines of a text file, as its reader gets them."""
-    data = next((piece for _, piece in TextFile(path).blocks(0, None, _HEAD_BYTES, len)), b"").removeprefix(BOM)
+    data = b""
+    for _, piece in TextFile(path).blocks(0, None, _HEAD_BYTES, len):  # of a stream a piece may be less
+        data += piece
+        if len(data) >= _HEAD_BYTES:
+            break
+    data = data.removeprefix(BOM)
     cut = data.rfind(b"\n") + 1
-    return data[:cut] if len(data) >= _HEAD_BYTES and cut else data
+    return data[:cut] if len(data) >= _HEAD_BYTES - len(BOM) and cut else data
 
 
 def _encoding(data: bytes) -> str | None:

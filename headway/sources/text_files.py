@@ -26,6 +26,8 @@ from headway.storage import filesystem
 BOM = b"\xef\xbb\xbf"
 _PIECE, _HEAD = 1 << 16, 512
 _TAIL = 16 << 10
+_LONGEST = 64 << 20
+"""Of a header, or of all that follows a quote that is never closed."""
 SAMPLE_FILES, SAMPLE_PIECES, SAMPLE_BYTES = 8, 8, 1 << 18
 """What a schema is inferred from: so many pieces of each of the first files."""
 
@@ -37,10 +39,10 @@ class TextFile:
         DataError: from every method: the file cannot be read, is cut off, or holds no text.
     """
 
-    def __init__(self, path: str, clean: Clean | None = None, encoding: str | None = None):
+    def __init__(self, path: str, clean: Callable[[], Clean] | None = None, encoding: str | None = None):
         """
         Args:
-            clean: changes whole lines as they are read.
+            clean: makes a function for each reading of the file, which changes whole lines.
             encoding: UTF-16 or UTF-32 that the file is in, where its bytes do not show it; others are not heeded.
         """
         self.path, self._clean = path, clean
@@ -60,19 +62,28 @@ class TextFile:
     def line(self, number: int, quote: bytes = b"") -> tuple[int, bytes]:
         """(offset, data) of a line, from 0, up to and including its line end outside quotes; nothing where the file has
         no such line. The lines before it are cut at any line end."""
-        line, start = b"", 0
+        line, start, looked = bytearray(), 0, 0
+        quotes, counted = 0, 0
         for _, piece in self.blocks(0, None, _PIECE, len):
             line += piece
-            while number and (at := line.find(b"\n")) >= 0:
-                line, start, number = line[at + 1 :], start + at + 1, number - 1
-            if number:
-                continue
-            at = line.find(b"\n")
-            while at >= 0 and quote and line.count(quote, 0, at) % 2:
-                at = line.find(b"\n", at + 1)
-            if at >= 0:
-                return start, line[: at + 1]
-        return (start, line) if not number else (start + len(line), b"")
+            while (at := line.find(b"\n", looked)) >= 0:
+                looked = at + 1
+                if number:
+                    del line[:looked]
+                    start, looked, number = start + looked, 0, number - 1
+                    continue
+                quotes += line.count(quote, counted, at) if quote else 0
+                counted = at
+                if quotes % 2 == 0:
+                    return start, bytes(line[:looked])
+            if number:  # it is not needed
+                start += len(line)
+                line.clear()
+            if len(line) > _LONGEST:
+                problem = f"a line from byte {start} on has more than {_LONGEST >> 20} MiB"
+                raise DataError(problem, where=self.path, fix="check source.format and the file")
+            looked = len(line)
+        return start, b"" if number else bytes(line)
 
     def line_end(self, offset: int) -> int:
         """The end of the line that contains byte `offset` of a plain file; the file's size if it has none."""
@@ -107,7 +118,7 @@ class TextFile:
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             source: Any = file
             if self.streamed:
-                source = TextStream(file, self._form, self.path, self._clean)
+                source = TextStream(file, self._form, self.path, self._clean and self._clean())
                 _skip(source, start)
             else:
                 file.seek(start)

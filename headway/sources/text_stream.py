@@ -5,7 +5,7 @@
     stream.read(1 << 20)                    # UTF-8; lines end in \\n
 
 Compressed by gzip, bzip2, xz or zstd, or the one file of a zip archive. A text in UTF-16 or UTF-32 is known by its byte order
-mark, UTF-16 without one by the zeros of its first letters.
+mark, UTF-16 without one by its zeros.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from headway.errors import DataError
 from headway.messages import some
 
 _HEAD, _PIECE = 1 << 16, 1 << 12
+_GZIP = b"\x1f\x8b"
 _COMPRESSIONS = {
-    b"\x1f\x8b": "gzip",
+    _GZIP: "gzip",
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -43,9 +44,12 @@ _MARKS = {
 """The longer marks first: that of UTF-32 begins as that of UTF-16 does."""
 _LETTERS = 16
 """Letters of ASCII at the beginning that tell UTF-16 without a mark."""
+_MOSTLY = 0.9
 _WORKBOOK = "[Content_Types].xml"
 _DOUBLED = re.compile(rb"\r+\n")
+_HIDDEN = re.compile(r"^__MACOSX/|(^|/)\.[^./]")
 Clean = Callable[[bytes], bytes]
+"""Changes the whole lines of one stream, from its beginning on, block after block."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,10 @@ def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[Stre
     if compression is not None:
         file.seek(0)
         head = TextStream(file, StreamForm(compression), path).read(_HEAD)
+        if head.startswith(_GZIP):
+            raise DataError(
+                f"holds a gzip file, compressed with {compression} again", where=path, fix="decompress it once"
+            )
     encoding = _encoding(head) or (encoding if encoding and is_wide(encoding) else None)
     if encoding is not None:
         head = head.decode(encoding, "replace").encode()
@@ -98,6 +106,15 @@ def _encoding(head: bytes) -> str | None:
             return "utf-16-le"
         if all(second) and not any(first):
             return "utf-16-be"
+    for name, place in (
+        ("utf-16-le", 1),
+        ("utf-16-be", 0),
+    ):  # other scripts: line ends, digits and separators have zeros
+        letters = head[1 - place :: 2]
+        ends = sum(letters[at] == 10 for at, byte in enumerate(head[place::2][: len(letters)]) if not byte)
+        zeros, others = head[place::2].count(0), head[1 - place :: 2].count(0)
+        if ends and ends >= _MOSTLY * head.count(b"\n") and zeros >= 2 * ends and zeros >= _MOSTLY * (zeros + others):
+            return name
     return None
 
 
@@ -110,11 +127,7 @@ def _line_ends(head: bytes) -> bytes | None:
 
 
 class TextStream:
-    """The text of a file from its beginning, as UTF-8 with line ends that are \\n or \\r\\n.
-
-    Args:
-        clean: changes whole lines, in blocks.
-    """
+    """The text of a file from its beginning, as UTF-8 with line ends that are \\n or \\r\\n."""
 
     def __init__(self, file: Any, form: StreamForm, path: str, clean: Clean | None = None):
         self._path, self._form, self._clean = path, form, clean
@@ -131,13 +144,13 @@ class TextStream:
         if kind in _ARROW:
             return pa.CompressedInputStream(file, _ARROW[kind])
         if kind == "xz":
-            return lzma.LZMAFile(file)
+            return _Xz(file)
         try:
             archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, OSError, pa.ArrowException) as error:
             raise self._damaged(error) from None
         inside = [info for info in archive.infolist() if not info.is_dir()]
-        names = [info.filename for info in inside if not info.filename.startswith(("__MACOSX/", "."))]
+        names = [info.filename for info in inside if not _HIDDEN.search(info.filename)]
         if _WORKBOOK in names:
             raise DataError("is an Excel workbook, not text", where=self._path, fix="save it as CSV")
         if len(names) != 1:
@@ -175,7 +188,9 @@ class TextStream:
             try:
                 text = self._decoder.decode(fresh, final=not fresh)
             except UnicodeDecodeError as error:
-                problem = f"is not whole {self._form.encoding}: byte {self._read - len(fresh) + error.start} is wrong"
+                problem = (
+                    f"is not whole {self._form.encoding}: byte {self._read - len(error.object) + error.start} is wrong"
+                )
                 raise DataError(problem, where=self._path, fix="save it as UTF-8") from None
             fresh, done = text.encode("utf-8", "replace"), not fresh
         else:
@@ -211,3 +226,33 @@ class TextStream:
             while piece := source.read(_PIECE):
                 count += len(piece)
         return count
+
+
+class _Xz:
+    """The contents of an xz file: one stream, or several with zeros between them. Unlike lzma.LZMAFile it refuses whatever
+    else follows a stream, such as a damaged one."""
+
+    def __init__(self, file: Any):
+        self._file = file
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def read(self, size: int) -> bytes:
+        pieces, left = [], size
+        while left:
+            fresh = b""
+            if self._stream.eof:
+                if not (fresh := self._next()):
+                    break
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif self._stream.needs_input and not (fresh := bytes(self._file.read(_HEAD))):
+                raise EOFError("it ends within a stream")
+            pieces.append(self._stream.decompress(fresh, left))
+            left -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _next(self) -> bytes:
+        """The beginning of the next stream; nothing at the end of the file."""
+        rest = self._stream.unused_data.lstrip(b"\0")
+        while not rest and (fresh := bytes(self._file.read(_HEAD))):
+            rest = fresh.lstrip(b"\0")
+        return rest

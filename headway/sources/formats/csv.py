@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,8 @@ _NOT_UTF8 = (
 )
 _RETYPED = 6
 """So many columns are turned to text one by one; after that every one at once."""
+_HEADER_LINES = 100
+"""So many a header may have, inside quotes."""
 _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -62,7 +66,7 @@ class CsvSource:
         return self._header(self._text(file.path))[0]
 
     def _text(self, path: str) -> TextFile:
-        return TextFile(path, clean_lines(self._config) if self._config.trim else None, self._config.encoding)
+        return TextFile(path, partial(clean_lines, self._config) if self._config.trim else None, self._config.encoding)
 
     def _header(self, text: TextFile) -> tuple[list[str], int]:
         """The column names, and the offset of the first data line."""
@@ -75,26 +79,46 @@ class CsvSource:
         skip = len(BOM) if line.startswith(BOM) else 0
         if not self._config.header:
             return list(self._config.names), start + skip
-        line = self._utf8(line, text, start)
+        here = f"{text.path}:{number + 1}"
+        if not line[skip:].strip():
+            problem = "its first line is empty, where the column names should be"
+            raise DataError(problem, where=here, fix="csv.skip_lines skips the lines above the names")
+        whole = self._utf8(line[skip:], text, start + skip)
         try:
-            names = pacsv.read_csv(
-                pa.py_buffer(line[skip:] if line.endswith(b"\n") else line[skip:] + b"\n"),
-                parse_options=self._parse_options(),
-                read_options=pacsv.ReadOptions(use_threads=False),
-            ).column_names
+            head = self._head(whole)
+            names = head.column_names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             if line.count(self._config.quote.encode()) % 2:
                 fix = "close it, or double it where it stands inside quotes"
-                raise DataError(
-                    "a quote in the header is never closed", where=f"{text.path}:{number + 1}", fix=fix
-                ) from None
+                raise DataError("a quote in the header is never closed", where=here, fix=fix) from None
             fix = "save the file as UTF-8, or say what it is written in: source.csv.encoding: latin-1"
             raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
-        if is_object(line[skip:]):
+        if is_object(whole):
             problem = "its first line is a JSON object, where column names should be"
-            raise DataError(problem, where=f"{text.path}:{number + 1}", fix="say 'format: jsonl'")
+            raise DataError(problem, where=here, fix="say 'format: jsonl'")
+        if head.num_rows:
+            end = start + skip + self._first_line(line[skip:], names, here)
         twice(names, text.path)
         return names, end
+
+    def _head(self, line: bytes) -> pa.Table:
+        return pacsv.read_csv(
+            pa.py_buffer(line if line.endswith(b"\n") else line + b"\n"),
+            parse_options=self._parse_options(),
+            read_options=pacsv.ReadOptions(use_threads=False, block_size=max(_PARSE_BYTES, 2 * len(line))),
+        )
+
+    def _first_line(self, lines: bytes, names: list[str], where: str) -> int:
+        """The end of the line that holds the names alone: quotes in the middle of values quote nothing."""
+        for found in islice(re.finditer(rb"\n", lines), _HEADER_LINES):
+            try:
+                head = self._head(lines[: found.end()])
+            except pa.ArrowInvalid:
+                continue
+            if not head.num_rows and len(head.column_names) == len(names):
+                return found.end()
+        problem = "its first line ends in a carriage return alone, and other lines do not"
+        raise DataError(problem, where=where, fix="write all lines with the same line end")
 
     def _utf8(self, data: bytes, text: TextFile, at: int) -> bytes:
         """Text of the configured encoding as UTF-8."""

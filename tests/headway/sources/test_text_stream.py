@@ -29,8 +29,9 @@ WAYS = {
     "gzip": gzip.compress,
     "bzip2": bz2.compress,
     "xz": lzma.compress,
+    "xz of two": lambda data: lzma.compress(data[:9999]) + bytes(8) + lzma.compress(data[9999:]),
     "zstd": lambda data: pa.compress(data, "zstd", asbytes=True),
-    "zip": lambda data: zipped(data=data, **{"__MACOSX-x": b"y"}),
+    "zip": lambda data: zipped(data=data, **{"__MACOSX-x": b"y", "a-.DS_Store": b"z"}),
     "utf-16": lambda data: data.decode().encode("utf-16"),
     "utf-16-be": lambda data: data.decode().encode("utf-16-be"),
     "utf-32": lambda data: data.decode().encode("utf-32"),
@@ -63,6 +64,8 @@ def test_plain_text_is_no_stream(tmp_path):
         (zipped(a=b"x", b=b"y"), "a zip archive that holds 2 files: a, b"),
         (bz2.compress(LINES.encode())[:-20], "not a whole bzip2 file"),
         (lzma.compress(LINES.encode())[:-40], "not a whole xz file"),
+        (lzma.compress(LINES.encode()) + b"the next stream, damaged", "not a whole xz file"),
+        (zipped(a=gzip.compress(LINES.encode())), "a gzip file, compressed with zip again"),
         ("a,b\n".encode("utf-16") + b"x", "not whole utf-16"),
     ],
 )
@@ -93,3 +96,24 @@ def test_a_workbook_is_called_one(tmp_path):
 )
 def test_blanks_around_values_are_trimmed_outside_quotes(config, lines, clean):
     assert clean_lines(CsvConfig(trim=True, **config))(lines) == clean
+
+
+def test_other_scripts_in_utf16_without_a_mark_are_known_by_their_line_ends(tmp_path):
+    text = "имя,город\n" + "Иван,Москва\n" * 9
+    for encoding in ("utf-16-le", "utf-16-be"):
+        (tmp_path / "a").write_bytes(text.encode(encoding))
+        assert b"".join(data for _, data in TextFile(str(tmp_path / "a")).blocks(0, None, 64, len)) == text.encode()
+    for plain in (b"a,b\n1,\0\n2,3\n" * 9, b"ab,\0\n" * 9):
+        (tmp_path / "a").write_bytes(plain)
+        assert not TextFile(str(tmp_path / "a")).streamed
+
+
+def test_quoted_values_stay_as_they_are_wherever_blocks_are_cut():
+    lines = b'a , "x\n  y , z \n ""w"" " , b\n 5 " , c , d \n' * 3
+    wanted = b'a,"x\n  y , z \n ""w"" ",b\n5 ",c,d\n' * 3
+    ends = [at + 1 for at, byte in enumerate(lines) if byte == 10]
+    for first in ends:
+        for second in ends:
+            clean = clean_lines(CsvConfig(trim=True))
+            low, high = sorted((first, second))
+            assert clean(lines[:low]) + clean(lines[low:high]) + clean(lines[high:]) == wanted

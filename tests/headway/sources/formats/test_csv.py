@@ -308,13 +308,15 @@ def test_a_values_fate_does_not_hang_on_its_neighbours(tmp_path_factory, kind, s
     [
         (b"a\xff,b\n1,2\n", "UTF-8"),
         (b"a,b,a\n1,2,3\n", "two columns 'a'"),
+        (b"a,b\r1,2\r3,4\n5,6\n", "carriage return alone"),
+        (b"\n\n", "first line is empty"),
     ],
 )
 def test_a_header_that_cannot_be_used_names_the_file_and_what_to_do(written, data, said):
     source, found = written(data)
     with pytest.raises(DataError) as error:
         source.ranges(found)
-    assert said in str(error.value) and error.value.where.endswith("0.csv") and error.value.fix
+    assert said in str(error.value) and error.value.where.removesuffix(":1").endswith("0.csv") and error.value.fix
 
 
 def test_a_file_that_is_gone_or_was_cut_is_a_data_error_that_names_it(written, tmp_path):
@@ -478,3 +480,9 @@ def test_an_empty_gzip_file_is_called_empty(written):
     source, found = written(gzip.compress(b""))
     with pytest.raises(DataError, match=r"0\.csv: the file is empty"):
         source.ranges(found)
+
+
+def test_a_quote_in_the_middle_of_a_name_costs_no_row(written):
+    for odd in (b"3", b'3" x'):
+        source, found = written(b'a,5" pipe\n1,2\n' + odd + b",4\n5,6\n")
+        assert rows_of(source, found) == ([(0, b"1", b"2"), (1, odd, b"4"), (2, b"5", b"6")], [])
