@@ -58,11 +58,10 @@ def found_source(data: str) -> dict[str, Any]:
         DataError: a file cannot be read, or is empty.
     """
     if "{" in data and storage.kind(data) is None:
-        first = storage.matches(re.sub(r"\{[a-z]+\}", "*", data))
-        return _described(data, _only(first, data))
+        return _of_files(data, storage.matches(re.sub(r"\{[a-z]+\}", "*", data)))
     kind = storage.kind(data)
     if kind is None and storage.has_magic(data):
-        return _described(data, _only(storage.matches(data), data))
+        return _of_files(data, storage.matches(data))
     if kind is None:
         raise ConfigError("there is no such file or folder", where=data, fix="check the path")
     if kind == "file":
@@ -70,13 +69,16 @@ def found_source(data: str) -> dict[str, Any]:
     return _of_folder(data.rstrip("/"))
 
 
-def _only(paths: list[str], data: str) -> str:
+def _of_files(data: str, paths: list[str]) -> dict[str, Any]:
     files = [file for path in paths for file in (storage.below(path) if storage.kind(path) == "folder" else [path])]
     if not files:
         raise ConfigError(
             "no file matches", where=data, fix="check the path; quote it, so that the shell leaves it as it is"
         )
-    return files[0]
+    source = _described(data, files[0])
+    if source["format"] == "csv":
+        _check_headers(source, [path for path in files if not _is_hidden(PurePosixPath(path).name)])
+    return source
 
 
 def _literal(path: str) -> str:
@@ -124,17 +126,26 @@ def _of_folder(folder: str) -> dict[str, Any]:
 
 
 def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
-    """Refuse files whose headers differ, where the columns are known by their places."""
+    """Refuse files whose lines above the rows differ, where columns are known by their places; titles may differ."""
     form = source.get("csv", {})
     if "names" not in form or not form.get("skip_lines"):
         return
-    first = TextFile(files[0]).line(form["skip_lines"] - 1)[1].strip()
+    delimiter, columns = form.get("delimiter", ",").encode(), len(form["names"])
+
+    def above(path: str) -> tuple[bytes, bool]:
+        line = TextFile(path).line(form["skip_lines"] - 1)[1].strip()
+        cells = line.count(delimiter) + 1
+        return line, abs(cells - columns) < 2  # one name too few counts as a header
+
+    first, is_header = above(files[0])
     for path in files[1:]:
-        if TextFile(path).line(form["skip_lines"] - 1)[1].strip() != first:
+        line, also = above(path)
+        if also != is_header or (is_header and line != first):
+            line_above = f"line {form['skip_lines']}, the last one above its rows,"
             raise DataError(
-                f"its header is not that of {PurePosixPath(files[0]).name}, which names a column twice or not at all",
+                f"{line_above} is not that of {PurePosixPath(files[0]).name}, and columns are known by their places only",
                 where=path,
-                fix="give each column a name of its own, in all files",
+                fix="give each column one name of its own, in the first line of each file",
             )
 
 

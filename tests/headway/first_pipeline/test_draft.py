@@ -331,5 +331,16 @@ def test_a_folder_of_text_files_that_end_alike_is_one_table(tmp_path):
 def test_files_whose_columns_are_known_by_their_places_need_one_header(tmp_path):
     for part, names in enumerate(("x,x,y", "x,y,x")):
         (tmp_path / f"{part}.csv").write_text(names + "\n" + "1,2,3\n" * 9, encoding="utf-8")
-    with pytest.raises(DataError, match=r"its header is not that of 0\.csv"):
+    for data in (str(tmp_path), f"{tmp_path}/*.csv", f"{tmp_path}/{{span}}.csv"):
+        with pytest.raises(DataError, match=r"line 1, .* is not that of 0\.csv"):
+            found_source(data)
+
+
+def test_titles_of_files_may_differ_but_not_stand_for_a_row(tmp_path):
+    rows = "1,red\n2,blue\n3,red\n" * 9
+    (tmp_path / "0.csv").write_text(f"Sales of 2020\n\n{rows}", encoding="utf-8")
+    (tmp_path / "1.csv").write_text(f"Sales of 2021, all\n\n{rows}", encoding="utf-8")
+    assert found_source(str(tmp_path))["csv"]["skip_lines"] == 2
+    (tmp_path / "1.csv").write_text(rows, encoding="utf-8")
+    with pytest.raises(DataError, match="line 2"):
         found_source(str(tmp_path))
