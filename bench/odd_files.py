@@ -39,7 +39,7 @@ def main() -> None:
             facts = measured(folder, *DATA[name](folder))
             scores = " | ".join(f"{facts[key]:.3f}" for key in ("headway", "trees", "constant"))
             print(
-                f"| {name} | {facts['form']} | {facts['rows']:,} | {METRICS[facts['task']]} | {scores} "
+                f"| {name} | {facts['form']} | {facts['rows']:,} | {METRICS[facts['judged']]} | {scores} "
                 f"| {facts['difference']:+.3f} +- {facts['error']:.3f} | {facts['seconds']:.0f} | {facts['processor']:.0f} |",
                 flush=True,
             )

@@ -129,6 +129,7 @@ def _table(head: str, start: int, told: str | None) -> _Table:
         plain = _cut(head, start, delimiter, quote, False)
         trimmed = _cut(head, start, delimiter, quote, True) if " " in head else None
         several = delimiter == " " and any(not all(row) for _, row in plain.rows)
+        several = several or bool(trimmed and _widths(trimmed) < _widths(plain))  # blanks before quotes
         if trimmed and (trimmed.alike > plain.alike or _blanks(plain) or (several and trimmed.alike >= _ALIKE)):
             plain = trimmed
         if plain.alike >= _ALIKE and (best.alike == 0.0 or plain.rank > best.rank):
@@ -142,9 +143,8 @@ def _cut(head: str, start: int, delimiter: str, quote: str, trim: bool) -> _Tabl
     if not rows:
         return _Table(delimiter, quote, rows, 0, 0.0, trim)
     width = Counter(len(row) for _, row in rows[1:] or rows).most_common(1)[0][0]
-    wide = max(width, len(rows[0][1]))
     alike = sum(len(row) in (width, len(rows[0][1])) for _, row in rows) / len(rows)
-    if wide < 2 or abs(len(rows[0][1]) - width) > 1:
+    if width < 2 or abs(len(rows[0][1]) - width) > 1:
         alike = 0.0
     return _Table(delimiter, quote, rows, width, alike, trim)
 
@@ -164,11 +164,29 @@ def _above(rows: _Rows) -> int:
     for place, (_, row) in enumerate(rows[:_MOST_ABOVE]):
         filled = sum(bool(cell.strip()) for cell in row)
         short = place + 1 < len(rows) and len(row) == width - 1 and len(rows[place + 1][1]) == width
-        if short and place and len(rows[place - 1][1]) == width:
+        if short and (_is_parted(rows, place) or (place and len(rows[place - 1][1]) == width)):
             short = False
+        if (
+            not place
+            and len(row) >= width
+            and _is_parted(rows, 0)
+            and _only_words(rows[1:2])
+            and not _only_words(rows[:1])
+        ):
+            continue  # a title with as many commas
         if (len(row) >= width and (filled > 1 or width == 2)) or (short and filled == len(row) and filled > 1):
             return start + place
     return start
+
+
+def _is_parted(rows: _Rows, place: int) -> bool:
+    """Whether empty lines follow a row."""
+    (line, row), following = rows[place], rows[place + 1 : place + 2]
+    return bool(following) and following[0][0] - line > 1 + sum(cell.count("\n") for cell in row)
+
+
+def _widths(table: _Table) -> int:
+    return len({len(row) for _, row in table.rows})
 
 
 def _only_words(rows: _Rows) -> bool:
@@ -207,7 +225,7 @@ def _single_quoted(head: str, delimiter: str) -> bool:
 
 def _blanks(table: _Table) -> bool:
     """Whether blanks stand behind nearly all delimiters, or around all values."""
-    cells = [cell for _, row in table.rows for cell in row[1:]]
+    cells = [cell for _, row in table.rows for cell in row[1:] if cell]
     return bool(cells) and sum(cell[:1] == " " for cell in cells) >= _ALIKE * len(cells)
 
 
