@@ -103,7 +103,7 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
 
     Raises:
         StoreError: there is no such run, or its model is the champion already.
-        ConfigError: the config, the code or the data have changed since, so that another model would be trained.
+        ConfigError: the config, the code or the data have changed since, so that this would be another model.
     """
     name = run_spec.loaded.pipeline.name
     runs = run_spec.store.runs() if run_spec.store.exists() else []
@@ -115,17 +115,23 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
         problem = f"no candidate waits: the last run, {run['run']}, ended with {run['state']}"
         raise StoreError(problem, where=run_spec.store.name, fix="--to names a version; headway models lists them")
     spec = replace(run_spec, force=True)
-    if (run_spec.window, run_spec.until, run_spec.seed) == (None, "latest", None):
+    as_then = (run_spec.window, run_spec.until, run_spec.seed) == (None, "latest", None)
+    if as_then:
         until = run["spans"][-1] if run_spec.loaded.pipeline.source.has_spans else "latest"
         spec = replace(spec, window=run["window"], until=until, seed=run["seed"])
     steps = planned(spec)["steps"]
     trainings = [step for step in steps if step["stage"] == "train"]
+    judged = {stage["fingerprint"] for stage in run["stages"] if stage["stage"] == "train"}
+    otherwise = None
     if not trainings or not all(step["cached"] for step in trainings):
         missing = next((step for step in steps if not step["cached"]), None)
         why = "" if missing is None else in_words(missing["why"], missing["stage"])
-        again = f"{'train' if missing is None else missing['step']} would run again{why and f' ({why})'}"
+        otherwise = f"{'train' if missing is None else missing['step']} would run again{why and f' ({why})'}"
+    elif as_then and not judged.issuperset(step["fingerprint"] for step in trainings):  # it was trained before that run
+        otherwise = "the settings, the code or the data are those of another training"
+    if otherwise is not None:
         raise ConfigError(
-            f"{again}, so this would promote another model than the one that the gate judged",
+            f"{otherwise}, so this would promote another model than the one that the gate judged",
             where=f"run {run['run']} ({window_text(run['spans'])})",
             fix="type --set and --window as that run had them; or headway run judges a new candidate, and headway run --force "
             "promotes it whatever the gate says",

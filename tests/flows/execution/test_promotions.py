@@ -2,6 +2,14 @@
 
 import json
 import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from flows.dag.run_spec import RunSpec
+from flows.execution import promotions
+from headway.errors import ConfigError
+from headway.storage.store import Store
 
 
 def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_landed(typed, exported):
@@ -21,3 +29,30 @@ def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_land
     assert "no candidate waits" in typed("promote", exported, check=5).stderr
     shutil.rmtree(exported / "store" / "runs")
     assert "no candidate waits" in typed("promote", exported, check=5).stderr
+
+
+def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_the_last_one(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.stages.mkdir()
+    trained = {"stage": "train", "title": "train", "fingerprint": "b" * 32}
+    run = {
+        "run": "20261123-000714-4081",
+        "pipeline": "churn",
+        "state": "held",
+        "window": None,
+        "until": "latest",
+        "seed": 0,
+    }
+    store.save_run(run | {"last": None, "verdict": {"verdict": "hold"}, "spans": ["2013-01"], "stages": [trained]})
+    loaded = SimpleNamespace(pipeline=SimpleNamespace(name="churn", source=SimpleNamespace(has_spans=True)))
+    spec = RunSpec(loaded, store)
+
+    def plans(fingerprint):
+        step = {"step": "train", "stage": "train", "cached": True, "why": None, "fingerprint": fingerprint}
+        monkeypatch.setattr(promotions, "planned", lambda spec: {"steps": [step]})
+
+    plans("b" * 32)
+    assert promotions.last_candidate(spec).until == "2013-01"
+    plans("a" * 32)  # pipeline.yaml is as it was before that run
+    with pytest.raises(ConfigError, match="another training, so this would promote another model"):
+        promotions.last_candidate(spec)
