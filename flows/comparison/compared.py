@@ -99,10 +99,22 @@ def _columns(a: Side, b: Side) -> dict[str, list[str]] | None:
             return None
         mine, theirs = stored_a, stored_b
     both = [name for name in mine if name in theirs and mine[name] != theirs[name]]
-    changed = [f"{name}: {mine[name]['type']} -> {theirs[name]['type']}" for name in both]
+    changed = [f"{name}: {_change(mine[name], theirs[name])}" for name in both]
     return {"only_a": sorted(mine.keys() - theirs.keys()), "only_b": sorted(theirs.keys() - mine.keys())} | {
         "changed": changed
     }
+
+
+def _change(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """The types of a column, else what of it differs."""
+    if mine["type"] != theirs["type"]:
+        return f"{mine['type']} -> {theirs['type']}"
+    pairs = [(key, mine.get(key), theirs.get(key)) for key in {**mine, **theirs}]
+    return ", ".join(
+        f"{key} changed" if isinstance(a, Mapping) or isinstance(b, Mapping) else f"{key} {a} -> {b}"
+        for key, a, b in pairs
+        if a != b
+    )
 
 
 def _data(a: Side, b: Side) -> dict[str, list[str]]:

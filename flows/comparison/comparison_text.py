@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flows.comparison.outcome import signed_spread
+from flows.comparison.outcome import rows_of_both, signed_spread
 from flows.progress.evaluation_tables import MOST_VALUES
 from flows.progress.tables import text_table
 from headway.messages import counted, number, some, window_text
@@ -43,10 +43,7 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
     yield text_table([row for row in facts if any(row[head] for head in heads)], whole=["version", *heads])
     yield ""
     if difference:
-        yield (
-            f"difference: {b['name']} - {a['name']} on the {counted(difference['rows'], 'row')} that run "
-            f"{difference['run']} scored with both, with 95% intervals"
-        )
+        yield f"difference: {b['name']} - {a['name']} on the {rows_of_both(difference)}, with 95% intervals"
         yield from _slices(difference["slices"], heads)
     else:
         yield value["no_difference"]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from flows.comparison.compared import Compared
-from flows.comparison.outcome import UNCLEAR, capital, outcome_of, primary_of
+from flows.comparison.outcome import UNCLEAR, capital, outcome_of, primary_of, rows_of_both
 from flows.progress.evaluation_tables import interval_text
 from flows.report.figures import score_charts
 from flows.report.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, short
 from flows.report.figures.strips import Strips
 from flows.report.view import Chart, Part, Table
-from headway.messages import counted, number, signed
+from headway.messages import number, signed
 from headway.metrics.base import Rows
 from headway.tasks.table import task_of
 
@@ -29,8 +29,8 @@ def metrics(comparison: Compared) -> Part | None:
         return None
     if same is not None:
         sentences = [
-            f"Differences are {b.label} − {a.label} on the {counted(same.facts['rows'], 'row')} that run {same.facts['run']} "
-            "scored with both, with 95% intervals. The metrics are those of each one's own evaluation."
+            f"Differences are {b.label} − {a.label} on the {rows_of_both(same.facts)}, with 95% intervals. "
+            "The metrics are those of each one's own evaluation."
         ]
     else:
         sentences = [f"{capital(comparison.value['no_difference'])}."]
@@ -181,7 +181,8 @@ def slices(comparison: Compared) -> Part | None:
         for each, picture in zip(shown, pictures, strict=True)
     ]
     note = "The line in the picture is no difference. " if comparison.same is not None else ""
-    note += f"{len(found) - len(shown):,} more: --json has all." if len(found) > len(shown) else ""
+    if more := len(found) - len(shown):
+        note += f"{more:,} more" + (": --json has all." if comparison.same is not None else ", which differ less.")
     if comparison.same is not None:
         sentence = f"{metric} on the same rows: first where the difference is beyond chance, the largest first."
         sentence += " Of many slices some are beyond chance by chance: one in twenty."

@@ -62,7 +62,9 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
         )
         return "not evaluated", "plain", capital(sentence)
     if a.facts["task"] != b.facts["task"]:
-        known = [f"{side.title} has the task {side.facts['task'] or 'not known'}" for side in (a, b)]
+        if gone := [side.title for side in (a, b) if side.facts["task"] is None]:
+            return "not compared", "wait", f"It cannot be told which one is better: {_task_gone(gone[0])}."
+        known = [f"{side.title} has the task {side.facts['task']}" for side in (a, b)]
         return "different tasks", "plain", capital(f"{known[0]}, {known[1]}: their metrics do not compare.")
     metric, better = primary_of(a, b)
     if metric is None:
@@ -87,11 +89,17 @@ def why_none(a: Side, b: Side) -> str:
     """Why there are no differences between the two."""
     task = a.facts["task"]
     if task != b.facts["task"]:
+        if gone := [side.title for side in (a, b) if side.facts["task"] is None]:
+            return _task_gone(gone[0])
         return "metrics do not compare: their tasks differ"
     if task is not None and ":" in task:
         told = f"no difference is computed of {task}, a task of your own"
         return f"{told}; where the gate judged one against the other, its reasons have it"
     return "metrics are of different rows: no run scored the same rows with both"
+
+
+def _task_gone(title: str) -> str:
+    return f"the store no longer has the evaluation of {title}, and so its task is not known"
 
 
 def _differing(value: Mapping[str, Any], a: str, b: str) -> list[str]:
@@ -112,6 +120,13 @@ def _differing(value: Mapping[str, Any], a: str, b: str) -> list[str]:
     return [capital(each) for each in said] or [
         "No difference in data, columns, settings or code, as far as they were kept"
     ]
+
+
+def rows_of_both(found: Mapping[str, Any]) -> str:
+    """The rows on which two sides are compared, and who scored them."""
+    return f"{counted(found['rows'], 'row')} that " + (
+        f"run {found['run']} scored with both" if found["run"] else "each one's own run scored"
+    )
 
 
 def signed_spread(spread: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ class SameRows:
     """What `on_the_same_rows` found."""
 
     facts: Facts
-    """What --json has of it: rows, run, metrics, slices."""
+    """What --json has of it: rows, run (that scored them with both; None: each one's own run did), metrics, slices."""
     rows: tuple[Rows, Rows]
 
 
@@ -43,6 +43,7 @@ def on_the_same_rows(store: Store, a: Side, b: Side) -> SameRows | None:
         titles = [f"evaluate {role} {guest.facts['version']}" for role in ("champion", "reference")]
         other = next((evaluated[title] for title in titles if title in evaluated), None)
         own, guests = evaluated.get("evaluate"), guest.facts["evaluated"].get("evaluate")
+        run = host.facts["run"] if other is not None else None
         if other is None and _examples(store, own) is not None:
             other = guests if _examples(store, own) == _examples(store, guests) else None
         mine, theirs = predictions(store, own), predictions(store, other)
@@ -59,7 +60,7 @@ def on_the_same_rows(store: Store, a: Side, b: Side) -> SameRows | None:
             for name, spread in paired(second, first.prediction, metrics=directed).items()
         }
         slices = [] if measured is None else _on_slices(measured, judged, mine, first, second)
-        facts = {"rows": len(mine), "run": host.facts["run"], "metrics": compared, "slices": slices}
+        facts = {"rows": len(mine), "run": run, "metrics": compared, "slices": slices}
         return SameRows(facts, (first, second))
     return None
 

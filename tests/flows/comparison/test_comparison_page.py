@@ -1,10 +1,11 @@
 """The page of a comparison: what it says first, what is drawn over what, and that nothing in the data becomes markup."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
-from flows.comparison.compared import compare
+from flows.comparison.compared import _columns, compare
 from flows.comparison.comparison_page import page, write
 from flows.comparison.shown import Comparison
 from headway.registry.gc import COMPARED_SECONDS, collect
@@ -45,6 +46,7 @@ def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
         == html.count('<span class="key first"><i></i>run A</span>')
         > 2
     )
+    assert "on the 700 rows that each one&#39;s own run scored, with 95% intervals" in html
     assert ">training.steps</th>" in html and "candidate's" not in html
     assert "<script" not in html and HOSTILE.replace("<", "&lt;").replace(">", "&gt;")[:10] in html
 
@@ -76,6 +78,25 @@ def test_runs_of_different_tasks_and_runs_that_failed_have_a_page_too(tmp_path):
     assert "Columns of the train rows" in page(found)
     found = compare(two_runs(tmp_path / "other", then="regression"), A, B)
     assert "their metrics do not compare" in found.value["summary"] and page(found)
+
+
+def test_a_task_that_is_no_longer_known_is_not_called_another_task(tmp_path):
+    registry = two_runs(tmp_path)
+    registry.store.discard(registry.store.output("measure", _stage(registry, A, "measure")))
+    value = compare(registry, A, B).value
+    assert value["summary"].startswith(
+        "It cannot be told which one is better: the store no longer has the evaluation of run"
+    )
+    assert value["no_difference"] in value["summary"]
+
+
+def test_a_column_of_the_same_type_says_what_else_of_it_differs(tmp_path):
+    plain = {"type": "int64", "nullable": False, "parse": None}
+    of = (
+        SimpleNamespace(inputs={"age": plain}),
+        SimpleNamespace(inputs={"age": plain | {"nullable": True, "parse": {}}}),
+    )
+    assert _columns(*of)["changed"] == ["age: nullable False -> True, parse changed"]
 
 
 def test_runs_that_rank_are_compared_by_the_order_within_groups(tmp_path):
