@@ -131,17 +131,12 @@ class Run:
     @property
     def report(self) -> Path | None:
         """The page that `headway report` names, on this machine's disk; None: it was not written."""
-        from flows.report.page import path_of  # matplotlib: half a second
+        from flows.report.page import on_this_disk, path_of
 
-        path = path_of(self._store, self.name)
         try:
-            page = self._store.read(path)
+            return on_this_disk(self._store, path_of(self._store, self.name))
         except FileNotFoundError:
             return None
-        if not path.is_file():  # of a store in a bucket
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(page)
-        return path
 
     @property
     def log(self) -> str:

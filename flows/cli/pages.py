@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import webbrowser
 from pathlib import Path
 
-from flows.report.page import place_of
+from flows.report.page import on_this_disk, place_of
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
@@ -20,14 +19,6 @@ def handed_out(store: Store, path: Path, *, output: Path | None, open: bool) -> 
     if output is not None:
         replace_text(output.absolute(), store.read(path).decode("utf-8"))
     if open:
-        webbrowser.open(output.absolute().as_uri() if output is not None else _address(store, path))
+        page = output if output is not None else on_this_disk(store, path)
+        webbrowser.open(page.absolute().as_uri())
     return place_of(store, path) if output is None else str(output)
-
-
-def _address(store: Store, path: Path) -> str:
-    """The address of a page for a browser of this machine; one in a bucket is copied to a temporary file first."""
-    if path.is_file():
-        return path.absolute().as_uri()
-    copy = Path(tempfile.mkdtemp(prefix="headway-")) / path.name
-    copy.write_bytes(store.read(path))
-    return copy.as_uri()

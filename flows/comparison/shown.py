@@ -74,13 +74,10 @@ class Comparison:
         Raises:
             OSError, StoreError: the store cannot be written.
         """
-        from flows.comparison.comparison_page import write  # matplotlib: half a second
+        from flows.comparison.comparison_page import write
+        from flows.report.page import on_this_disk
 
-        store, path = self._compared.store, write(self._compared)
-        if not path.is_file():  # of a store in a bucket
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(store.read(path))
-        return path
+        return on_this_disk(self._compared.store, write(self._compared))
 
     def __repr__(self) -> str:
         return (

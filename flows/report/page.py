@@ -24,6 +24,7 @@ from flows.report.stage_times import what_ran
 from flows.report.view import Part
 from flows.report.window_data import data
 from headway.messages import counted, duration, number, window_text
+from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
 _LOOKED_THROUGH = 3
@@ -38,6 +39,18 @@ def path_of(store: Store, run: str) -> Path:
 def place_of(store: Store, path: Path) -> str:
     """A page of the store for a person: a path, or a bucket's URL."""
     return f"{store.name}/{path.relative_to(store.root).as_posix()}"
+
+
+def on_this_disk(store: Store, path: Path) -> Path:
+    """Where a page of the store can be opened: its own file, or a copy of one in a bucket, as it is there now.
+
+    Raises:
+        FileNotFoundError: there is no such page.
+    """
+    page = store.read(path)
+    if not path.is_file() or path.read_bytes() != page:
+        replace_text(path, page.decode("utf-8"))
+    return path
 
 
 def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | None = None) -> str:

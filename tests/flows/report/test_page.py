@@ -7,13 +7,14 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from flows.report.figures import drawing
 from flows.report.headline import headline_of
 from flows.report.material import Material
-from flows.report.page import page, write
+from flows.report.page import on_this_disk, page, write
 from flows.report.scores import _differences
 from flows.report.window_data import usual_values
 from tests.flows.report.recorded import HOSTILE, LEVELS, recorded
@@ -215,3 +216,9 @@ def test_the_first_sentence_says_which_values_of_ones_own_metric_are_better(bett
     verdict |= {"metrics": {"candidate": {"mine:cost": 2.5}}}
     headline = headline_of({"state": "promoted", "version": 1}, verdict)
     assert f"the first one: mine:cost is 2.5 ({told} is better)" in headline.sentence
+
+
+def test_the_copy_of_a_page_in_a_bucket_is_as_new_as_the_page(tmp_path):
+    path, pages = tmp_path / "runs" / "1.html", iter([b"first", b"second"])
+    store = SimpleNamespace(read=lambda path: next(pages))
+    assert [on_this_disk(store, path).read_text() for _ in range(2)] == ["first", "second"]
