@@ -6,6 +6,7 @@ import webbrowser
 from pathlib import Path
 
 from flows.report.page import on_this_disk, place_of
+from headway.errors import ConfigError
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
@@ -15,10 +16,21 @@ def handed_out(store: Store, path: Path, *, output: Path | None, open: bool) -> 
 
     Returns:
         Its place: that file, else a path or a bucket's URL.
+
+    Raises:
+        ConfigError: there can be no such file.
     """
     if output is not None:
-        replace_text(output.absolute(), store.read(path).decode("utf-8"))
+        if output.is_dir():
+            raise ConfigError(f"{output} is a folder", where="--output", fix=f"name a file: {output / path.name}")
+        page = store.read(path).decode("utf-8")
+        try:
+            replace_text(output.absolute(), page)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise ConfigError(
+                f"{output} cannot be written: {error.strerror}", where="--output", fix="name a file in a folder"
+            ) from None
     if open:
-        page = output if output is not None else on_this_disk(store, path)
-        webbrowser.open(page.absolute().as_uri())
+        shown = output if output is not None else on_this_disk(store, path)
+        webbrowser.open(shown.absolute().as_uri())
     return place_of(store, path) if output is None else str(output)

@@ -247,6 +247,11 @@ def test_a_comparison_leaves_a_page_and_says_where(judged, capsys, monkeypatch, 
     assert said["page"] == "mine.html" and shown == [(tmp_path / "mine.html").as_uri()]
     assert "version 4 and version 5" in (tmp_path / "mine.html").read_text()
 
+    said = typed(capsys, "compare", "4", "5", "--output", str(tmp_path), code=2)
+    assert f"--output: {tmp_path} is a folder" in said
+    said = typed(capsys, "compare", "4", "5", "--output", str(tmp_path / "mine.html" / "page.html"), code=2)
+    assert "page.html cannot be written: " in said
+
     def refused(*_):
         raise PermissionError(13, "Permission denied", str(page))
 
