@@ -10,6 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 _WIDEST = 48
+_ESCAPED = {
+    code: chr(code).encode("unicode_escape").decode()
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""A row is a line, and no value of the data commands the terminal or turns the order of its characters round."""
 
 
 def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = (), width: int | None = None) -> str:
@@ -39,7 +44,10 @@ def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = ()
 
 def _column(name: str, rows: Sequence[Mapping[str, Any]], room: int, *, cut: bool) -> list[str]:
     """A column's name and cells, all of one width."""
-    cells = [name, *(_cell(row.get(name), min(_WIDEST, max(room // 2, 16)) if cut else None) for row in rows)]
+    cells = [
+        name.translate(_ESCAPED),
+        *(_cell(row.get(name), min(_WIDEST, max(room // 2, 16)) if cut else None) for row in rows),
+    ]
     width = max(map(len, cells))
     right = all(_is_number(row.get(name)) for row in rows)
     return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
@@ -47,7 +55,7 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]], room: int, *, cut: boo
 
 def _cell(value: Any, most: int | None) -> str:
     text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    text = text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")  # a row is a line
+    text = text.translate(_ESCAPED)
     return text if most is None or len(text) <= most else text[: most - 3] + "..."
 
 

@@ -21,6 +21,7 @@ def test_a_column_that_the_first_row_lacks_is_shown():
 
 def test_a_row_is_one_line_whatever_its_cells_hold():
     assert text_table([{"a": "x\ny\tz"}]).splitlines() == ["  a", "  x\\ny\\tz"]
+    assert text_table([{"a\n": "\x1b[2Jé\u202e東"}]).splitlines() == ["  a\\n", "  \\x1b[2Jé\\u202e東"]
 
 
 def test_without_rows_the_table_is_empty():
