@@ -102,6 +102,8 @@ class RunSpec:
     """Evaluates the model without the champion beside it: of an ablation."""
     start: StartStages | None = None
     """How stages of `queues` come to their workers; None: every stage runs here."""
+    reason: str | None = None
+    """Why somebody promotes it; the registry's history has it before the gate's reasons."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
     """Checksums of the spans' files, read once a process."""
 

@@ -231,7 +231,9 @@ class _Run:
         """Point the alias that the run was asked for at a version."""
         alias = self.run_spec.alias
         assert alias is not None
-        self.run_spec.registry.set_alias(alias, number, reason="named by a run", run=self.record["run"])
+        self.run_spec.registry.set_alias(
+            alias, number, reason=self.run_spec.reason or "named by a run", run=self.record["run"]
+        )
         self.record |= {"state": "named", "alias": alias}
 
     def _failed(self, state: str, error: str, *, drawn: bool = True) -> None:
@@ -301,10 +303,10 @@ def promote(run_spec: RunSpec, run_result: RunResult, version: Version, *, run: 
         Overtaken: it is; the version stays in the registry.
     """
     assert run_result.verdict is not None
-    verdict = run_result.verdict["verdict"]
+    verdict, reasons = run_result.verdict["verdict"], run_result.verdict["reasons"]
     return run_spec.registry.promote(
         version.number,
-        reason="; ".join(run_result.verdict["reasons"]),
+        reason="; ".join([*([run_spec.reason] if run_spec.reason else []), *reasons]),
         run=run,
         verdict=verdict,
         force=verdict == "forced",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,6 +138,7 @@ def promote(
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
         run_spec = last_candidate(run_spec_of(pipeline, options, alias=alias))
+        run_spec = replace(run_spec, reason=None if reason == ASKED else reason)
         record = execute(options, run_spec)
         done = record["state"] == ("promoted" if alias is None else "named")
         return answer(options, record, summary_text(record, run_spec), 0 if done else 4)

@@ -22,7 +22,9 @@ def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_land
     assert "train would run again (training.steps is 61, before 60)" in said and held["run"] in said
     assert "2013-05" in typed("promote", exported, "--until", "2013-05", check=2).stderr
 
-    done = json.loads(typed("promote", exported, "--json", check=0).stdout)
+    done = json.loads(typed("promote", exported, "--json", "--reason", "looked at by hand", check=0).stdout)
+    (model,) = json.loads(typed("models", exported, "--json", check=0).stdout).values()
+    assert model["history"][-1]["reason"] == "; ".join(["looked at by hand", *done["verdict"]["reasons"]])
     assert done["spans"] == held["spans"] and done["state"] == "promoted", "the window of the run that was held"
     assert not [step["title"] for step in done["stages"] if not step["cached"] and step["stage"] in ("ingest", "train")]
     assert done["verdict"]["promote"]
