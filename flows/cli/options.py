@@ -110,3 +110,30 @@ class NewestOptions(RunOptions):
     """Options of a command that chooses the last span itself: --until is refused with a sentence, and no help names it."""
 
     until: Annotated[str, Parameter(group="Window", metavar="SPAN", show=False)] = "latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateOptions(RunOptions):
+    """Options of a command on the candidate of an earlier run, whose window and seed are those of that run."""
+
+    window: Annotated[
+        int | str | None,
+        Parameter(
+            group="Window",
+            converter=_window,
+            metavar="N|TIME",
+            help="without --to: as --window of headway run (default: the last run's)",
+        ),
+    ] = None
+    until: Annotated[
+        str,
+        Parameter(
+            group="Window",
+            metavar="SPAN",
+            show_default=False,
+            help="without --to: the last span of the window (default: the last run's)",
+        ),
+    ] = "latest"
+    seed: Annotated[
+        Whole | None, Parameter(group="Window", help="without --to: the random seed (default: the last run's)")
+    ] = None

@@ -99,7 +99,7 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
     """The run that promotes the candidate of the pipeline's last whole run, whatever the gate said of it; it trains nothing.
 
     Args:
-        run_spec: a window, a last span or a seed that it names counts; else those of the last run do.
+        run_spec: each of window, last span and seed that it names counts; else that of the last run does.
 
     Raises:
         StoreError: there is no such run, or its model is the champion already.
@@ -114,11 +114,13 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
     if run["state"] in ("promoted", ALREADY):
         problem = f"no candidate waits: the last run, {run['run']}, ended with {run['state']}"
         raise StoreError(problem, where=run_spec.store.name, fix="--to names a version; headway models lists them")
-    spec = replace(run_spec, force=True)
     as_then = (run_spec.window, run_spec.until, run_spec.seed) == (None, "latest", None)
-    if as_then:
-        until = run["spans"][-1] if run_spec.loaded.pipeline.source.has_spans else "latest"
-        spec = replace(spec, window=run["window"], until=until, seed=run["seed"])
+    until = run_spec.until
+    if until == "latest" and run_spec.loaded.pipeline.source.has_spans:
+        until = run["spans"][-1]
+    window = run["window"] if run_spec.window is None else run_spec.window
+    seed = run["seed"] if run_spec.seed is None else run_spec.seed
+    spec = replace(run_spec, force=True, window=window, until=until, seed=seed)
     steps = planned(spec)["steps"]
     trainings = [step for step in steps if step["stage"] == "train"]
     judged = {stage["fingerprint"] for stage in run["stages"] if stage["stage"] == "train"}

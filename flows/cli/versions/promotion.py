@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, execute, load_pipeline, run_spec_of, store_of, summary_text
-from flows.cli.options import Options, PipelinePath, RunOptions
+from flows.cli.options import CandidateOptions, Options, PipelinePath
 from headway.errors import ConfigError
 from headway.messages import metrics_line, window_text
 
@@ -120,7 +120,7 @@ def promote(
     force: Annotated[
         bool, Parameter(help="even if the version was rolled back, or the champion changed meanwhile")
     ] = False,
-    options: RunOptions = RunOptions(),
+    options: CandidateOptions = CandidateOptions(),
 ) -> int:
     """Promote a version by name; without one the last run's candidate, whatever its verdict."""
     from flows.execution.promotions import last_candidate, promote_version, remove_alias

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,8 @@ def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_t
 
     plans("b" * 32)
     assert promotions.last_candidate(spec).until == "2013-01"
+    named = promotions.last_candidate(replace(spec, window=3))
+    assert (named.window, named.until, named.seed) == (3, "2013-01", 0), "what is not named is that of the run"
     plans("a" * 32)  # pipeline.yaml is as it was before that run
     with pytest.raises(ConfigError, match="another training, so this would promote another model"):
         promotions.last_candidate(spec)
