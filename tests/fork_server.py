@@ -50,7 +50,11 @@ class ForkServer:
     def __exit__(self, *exc):
         for control, process, _ in self._servers.values():
             control.close()  # it ends with that
-            process.wait(10)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:  # a fork of this process holds the other end
+                process.kill()
+                process.wait()
 
     def Popen(self, command, *, env, cwd=None, **more):
         python, *arguments = command
@@ -61,8 +65,15 @@ class ForkServer:
 
     def run(self, script, *arguments, cwd, timeout):
         """Run a script as `python script arguments` with this environment: (exit code, stdout, stderr)."""
-        process = self._forked("worker", ["-P", str(script), *map(str, arguments)], dict(os.environ), cwd)
-        assert process is not None, "the environment is another than the server's"
+        words = ["-P", "-u", str(script), *map(str, arguments)]
+        process = self._forked("worker", words, dict(os.environ), cwd) or subprocess.Popen(
+            [sys.executable, *words],
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
         process.stdin.close()
         out = {}
 
@@ -120,15 +131,16 @@ class Forked:
         # stdin, stdout, stderr, and the pipe that says its pid and how it ended
         self.stdin = os.fdopen(ours[0], "wb")
         self.stdout, self.stderr, self._told = (os.fdopen(descriptor, "rb") for descriptor in ours[1:])
-        self.pid, self.returncode = int(self._told.readline()), None
+        self.pid, self.returncode, self._waiting = int(self._told.readline()), None, threading.Lock()
 
     def wait(self, timeout=None):
-        if self.returncode is None:
-            if not select.select([self._told], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("a forked process", timeout)
-            with self._told:
-                self.returncode = int(self._told.readline())
-        return self.returncode
+        with self._waiting:  # a ChildProcess's threads ask too
+            if self.returncode is None:
+                if not select.select([self._told], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired("a forked process", timeout)
+                with self._told:
+                    self.returncode = int(self._told.readline())
+            return self.returncode
 
 
 def serve(kind, control):

@@ -218,7 +218,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 
     # what happened is on the server's feed, and what each flow run did in its worker's log, as records
     named = {"headway.span.complete", "headway.span.ingested", "headway.model.promoted"}
-    _until(lambda: named <= set(_events(client, "churn")), 30, lambda: _events(client, "churn"))
+    _until(lambda: named <= set(_events(client, "churn")), about=lambda: _events(client, "churn"))
     assert _events(client, "churn")["headway.span.complete"]["span"] == "2024-02"
     assert _events(client, "churn")["headway.model.promoted"]["version"] == 1
     records = [r for name in ("worker", "worker-gpu") for r in _records(server, name) if r["pipeline"] == "churn"]
@@ -325,7 +325,7 @@ def test_every_event_of_headway_comes_to_the_servers_feed(server, client, projec
     done = subprocess.run(command, env=server, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     expected = set(EVENTS) - {"headway.span.complete"}
-    _until(lambda: expected <= set(_events(client, "events")), 30, lambda: (sorted(_events(client, "events")), done))
+    _until(lambda: expected <= set(_events(client, "events")), about=lambda: (sorted(_events(client, "events")), done))
     found = _events(client, "events")
     assert set(found) == expected
     assert all(found[name]["message"].startswith("events: ") and found[name]["pipeline"] == "events" for name in found)
