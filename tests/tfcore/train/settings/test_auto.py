@@ -48,9 +48,10 @@ def test_a_table_with_more_inputs_than_half_its_rows_has_a_sparse_linear_model()
     wide = Facts(rows=1600, width=2000, task="binary")
     training, model = resolve(TrainingConfig(), ModelConfig(), wide)
     assert 0.02 < model.linear_l1 < 0.03 and model.l2 == 0.1 and f"l1 {model.linear_l1:g}" in described(training, model)
-    _, usual = resolve(TrainingConfig(), ModelConfig(), Facts(rows=1600, width=20, task="binary"))
-    _, given = resolve(TrainingConfig(), ModelConfig(linear_l1=0.0), wide)  # "as a table that is not wide"
-    assert given.linear_l1 == 0.0 and given.l2 == usual.l2 < 0.1 and given.linear
+    many = Facts(rows=1600, width=700, task="binary")  # inputs, and yet the table is not wide
+    _, usual = resolve(TrainingConfig(), ModelConfig(), many)
+    _, given = resolve(TrainingConfig(), ModelConfig(linear_l1=0.0), wide)
+    assert given.linear_l1 == 0.0 and given.l2 == usual.l2 == 0.01 and given.linear
     _, alone = resolve(TrainingConfig(), ModelConfig(linear=False), wide)  # its hidden layers are all it has
     assert not alone.linear and alone.l2 < 0.1 and alone.linear_l1 == 0.0
     for rows, width in ((1600, 700), (150, 180)):
