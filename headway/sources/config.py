@@ -62,12 +62,18 @@ class FileFormat:
 
 FORMATS: dict[Format, FileFormat] = {
     "parquet": FileFormat("a Parquet file", "parquet.ParquetSource", r"\.parquet$", ".parquet", (b"PAR1",)),
-    "csv": FileFormat("a CSV file", "csv.CsvSource", r"(?i)\.csv(\.(gz|bz2|xz|zst|zip))?$", ".csv, .csv.gz", text=True),
+    "csv": FileFormat(
+        "a CSV file",
+        "csv.CsvSource",
+        r"(?i)\.csv(\.(gz|bz2|xz|zst|zip))?$",
+        ".csv; also .gz, .bz2, .xz, .zst, .zip",
+        text=True,
+    ),
     "jsonl": FileFormat(
         "JSON lines",
         "jsonl.JsonlSource",
-        r"\.(jsonl|ndjson|json)(\.gz)?$",
-        ".jsonl, .ndjson, .json, also .gz",
+        r"(?i)\.(jsonl|ndjson|json)(\.(gz|bz2|xz|zst|zip))?$",
+        ".jsonl, .ndjson, .json; also .gz, .bz2, .xz, .zst, .zip",
         text=True,
     ),
     "examples": FileFormat(

@@ -82,7 +82,9 @@ def test_a_line_of_a_table_may_begin_as_json_does(opened):
     assert source.names(found[0]) == ["{a}", "b"]
 
 
-@pytest.mark.parametrize(("format", "endings"), [("images", ".jpg, .jpeg, .png"), ("csv", ".csv, .csv.gz")])
+@pytest.mark.parametrize(
+    ("format", "endings"), [("images", ".jpg, .jpeg, .png"), ("csv", ".csv; also .gz, .bz2, .xz, .zst, .zip")]
+)
 def test_a_folder_without_such_files_says_what_it_holds(opened, format, endings):
     with pytest.raises(ConfigError) as error:
         opened(format, b"x", b"y", names=("a.txt", "b.txt"))

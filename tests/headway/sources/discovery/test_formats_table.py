@@ -7,7 +7,7 @@ import pytest
 
 from headway.config import load
 from headway.errors import ConfigError, DataError
-from headway.sources.config import FORMATS, SourceConfig
+from headway.sources.config import FORMATS, SourceConfig, by_ending
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.discovery.spans import files, spans
 from headway.sources.discovery.window import select_window
@@ -165,3 +165,9 @@ def test_the_docs_name_every_ending_that_is_taken(kind):
     [row] = [line for line in text.splitlines() if line.startswith(f"| `{kind}` |")]
     named = row.split("|")[2].replace("GZIP", ".gz").replace(",", " ").split()
     assert {*FORMATS[kind].endings.replace(",", " ").split()} <= {*named, "also"}
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".bz2", ".xz", ".zst", ".zip", ".ZIP"])
+def test_a_folder_s_text_files_are_known_by_their_endings_however_they_are_compressed(packed):
+    names = ("a.csv", "a.CSV", "a.jsonl", "a.ndjson", "a.json", "a.csvx", "a.jsonl.old")
+    assert [by_ending(name + packed) for name in names] == ["csv"] * 2 + ["jsonl"] * 3 + [None] * 2
