@@ -84,12 +84,13 @@ class PackedColumns:
     def unpack(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The batch with raw/<name> and raw/<name>/present of each packed column in place of packed/..."""
         found = {name: value for name, value in batch.items() if not name.startswith("packed/")}
-        for dtype, names in self._together.items():
-            values = tf.unstack(batch[f"packed/{dtype}"], len(names), 1)
-            found |= {f"raw/{name}": value for name, value in zip(names, values, strict=True)}
-        if self._names:
-            present = tf.unstack(batch["packed/present"], len(self._names), 1)
-            found |= {f"raw/{name}/present": value for name, value in zip(self._names, present, strict=True)}
+        with tf.device("CPU"):  # where the dataset left them: a GPU would take each column and give it back
+            for dtype, names in self._together.items():
+                values = tf.unstack(batch[f"packed/{dtype}"], len(names), 1)
+                found |= {f"raw/{name}": value for name, value in zip(names, values, strict=True)}
+            if self._names:
+                present = tf.unstack(batch["packed/present"], len(self._names), 1)
+                found |= {f"raw/{name}/present": value for name, value in zip(self._names, present, strict=True)}
         return found
 
 

@@ -328,7 +328,7 @@ def function(request, out, monitor):
 @pytest.mark.parametrize(
     ("limit", "work", "words"),
     [
-        ({"minutes": 0.02}, "", r"limits\.transform\.minutes: transform ran for 0\.\d+ min, and the limit is 0\.02"),
+        ({"minutes": 0.1}, "", r"limits\.transform\.minutes: transform ran for 0\.\d+ min, and the limit is 0\.1"),
         ({"memory_gb": 0.3}, "kept = b'1' * 500_000_000", r"transform took 0\.\d+ GB of memory, and the limit is 0\.3"),
     ],
 )
