@@ -6,8 +6,10 @@ found_source("wine.csv")                  # {"format": "csv", "path": "wine.csv"
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -245,6 +247,8 @@ def _by_content(path: str) -> Format:
     if not head:
         raise DataError("the file is empty", where=path, fix="write it again")
     ending = PurePosixPath(_PACKED.sub("", path)).suffix.lstrip(".").lower()
+    with contextlib.suppress(zlib.error):  # TFRecords are compressed too, and no text
+        head = zlib.decompressobj(wbits=31).decompress(head) if head.startswith(b"\x1f\x8b") else head
     found = format_of(head)
     if found is None and ending not in ("tsv", "json") and ending in CONVERT:
         raise ConfigError(f".{ending} files are not read", where=path, fix=CONVERT[ending])

@@ -47,7 +47,8 @@ def fitted(transforms=None):
     train = train.append_column("label", pa.array([i % 2 for i in range(train.num_rows)]))
     statistics = SplitStatistics.create((*COLUMNS, LABEL))
     statistics.update(train)
-    configs = {name: ColumnTransform.model_validate(value) for name, value in (transforms or {}).items()}
+    transforms = {"ids": {"transform": "vocabulary"}} | (transforms or {})  # auto's category needs more rows than these
+    configs = {name: ColumnTransform.model_validate(value) for name, value in transforms.items()}
     return fit_parameters((*COLUMNS, LABEL), configs, statistics)[0]
 
 
