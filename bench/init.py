@@ -27,7 +27,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from common import header, raw_flights
+from odd_tables import Written
 
 SLACK = {"binary": 0.02, "multiclass": 0.02, "ranks": 0.02, "regression": 0.05, "count": 0.05, "absolute": 0.05}
 ERRORS, RESAMPLES, WORDS, LARGEST = 2.0, 200, 300, 16
@@ -48,36 +49,67 @@ METRICS = {
     "absolute": "D1",
 }
 """By task; `ranks`, and `absolute` (the share of the median's absolute errors that is gone), where those see few rows only."""
+Measure = Callable[[str, Path, Written], dict[str, Any]]
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--data", nargs="+", choices=[*DATA], default=[*DATA])
+    compare(__doc__, "init", DATA, "data, form, rows, split, metric, Headway, trees, constant, difference, seconds")
+
+
+def compare(
+    doc: str | None,
+    bench: str,
+    data: Mapping[str, Callable[[Path], Written]],
+    heads: str,
+    measure: Measure | None = None,
+) -> None:
+    """Measure the data sets that the command line names, print a row of a table for each, and exit: 1 where one fell short.
+
+    Args:
+        heads: the columns of the table, divided by commas: keys of `cells`.
+        measure: called with a data set's name, its folder and what was written there; None: `measured` of the latter two.
+    """
+    options = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    options.add_argument("--data", nargs="+", choices=[*data], default=[*data])
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
-    header("init")
-    print("| data | form | rows | split | metric | Headway | trees | constant | difference | seconds |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    header(bench)
+    shown = heads.split(", ")
+    print("|", " | ".join(shown), "|")
+    print("|", " | ".join("---" for _ in shown), "|")
     failed = []
-    with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
-        for name in arguments.data:
+    for name in arguments.data:
+        with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
             folder = Path(scratch) / name
             folder.mkdir()
-            facts = measured(folder, *DATA[name](folder))
-            print(line(name, facts), flush=True)
-            if not facts["passed"]:
-                failed.append(name)
-    print(f"not within the margin of the trees and above the constant: {', '.join(failed) or 'none'}   required: none")
+            written = data[name](folder)
+            facts = measured(folder, *written) if measure is None else measure(name, folder, written)
+        row = cells(name, facts)
+        print("|", " | ".join(row[head] for head in shown), "|", flush=True)
+        if not facts["passed"]:
+            failed.append(name)
+    failures = ", ".join(failed) or "none"
+    print(f"not promoted, not within the margin of the trees or not above the constant: {failures}   required: none")
     raise SystemExit(bool(failed))
 
 
-def line(name: str, facts: dict[str, Any]) -> str:
-    scores = " | ".join(f"{facts[key]:.3f}" for key in ("headway", "trees", "constant"))
-    ending = "" if facts["passed"] else " WORSE"
-    return (
-        f"| {name} | {facts['form']} | {facts['rows']:,} | {facts['split']} | {METRICS[facts['judged']]} | {scores} "
-        f"| {facts['difference']:+.3f} +- {facts['error']:.3f}{ending} | {facts['seconds']:.0f} |"
-    )
+def cells(name: str, facts: dict[str, Any]) -> dict[str, str]:
+    """What a table may show of a data set, by the heads of its columns; the trees' are empty where none were grown."""
+    scores = {"Headway": facts["headway"], "trees": facts["trees"], "constant": facts["constant"]}
+    difference = "" if facts["trees"] is None else f"{facts['difference']:+.3f} +- {facts['error']:.3f}"
+    return {
+        "data": name,
+        "form": facts["form"],
+        "what is odd": facts["form"],
+        "rows": f"{facts['rows']:,}",
+        "split": facts["split"],
+        "verdict": facts["state"],
+        "metric": METRICS[facts["judged"]],
+        **{head: "" if score is None else f"{score:.3f}" for head, score in scores.items()},
+        "difference": difference + ("" if facts["passed"] else " WORSE"),
+        "seconds": f"{facts['seconds']:.0f}",
+        "processor": f"{facts['processor']:.0f}",
+    }
 
 
 def typed(*arguments: str) -> Any:
@@ -239,8 +271,6 @@ def fitted_trees(task: str, train: pd.DataFrame, label: Any, wanted: pd.DataFram
 
 
 # --- the data sets: (form, path, label)
-
-Written = tuple[str, Path, str | None]
 
 
 def _penguins(folder: Path) -> Written:

@@ -10,10 +10,7 @@ all of their processes used.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -21,8 +18,7 @@ from typing import Any
 
 import odd_tables
 import pandas as pd
-from common import header
-from init import METRICS, measured, processor_seconds, typed
+from init import compare, measured, processor_seconds, typed
 from odd_tables import LONG_ROWS, Written, write_csv
 
 JUDGED = {"three_rare": "ranks", "outliers": "absolute", "planes": "ranks"}
@@ -30,40 +26,12 @@ JUDGED = {"three_rare": "ranks", "outliers": "absolute", "planes": "ranks"}
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--data", nargs="+", choices=[*DATA], default=[*DATA])
-    arguments = options.parse_args()
-    warnings.simplefilter("ignore")
-    header("init_data")
-    heads = ["data", "what is odd", "rows", "split", "verdict", "metric", "Headway", "trees", "constant", "difference"]
-    heads += ["seconds", "processor"]
-    print("|", " | ".join(heads), "|")
-    print("|", " | ".join("---" for _ in heads), "|")
-    failed = []
-    for name in arguments.data:
-        with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
-            written = DATA[name](Path(scratch))
-            facts = (
-                _untold(Path(scratch), *written)
-                if name == "long"
-                else measured(Path(scratch), *written, JUDGED.get(name))
-            )
-            print(_line(name, facts), flush=True)
-            if not facts["passed"]:
-                failed.append(name)
-    failures = ", ".join(failed) or "none"
-    print(f"not promoted, not within the margin of the trees or not above the constant: {failures}   required: none")
-    raise SystemExit(bool(failed))
+    heads = "data, what is odd, rows, split, verdict, metric, Headway, trees, constant, difference, seconds, processor"
+    compare(__doc__, "init_data", DATA, heads, _measured)
 
 
-def _line(name: str, facts: dict[str, Any]) -> str:
-    scores = " | ".join("" if facts[key] is None else f"{facts[key]:.3f}" for key in ("headway", "trees", "constant"))
-    difference = "" if facts["trees"] is None else f"{facts['difference']:+.3f} +- {facts['error']:.3f}"
-    how = f"{facts['split']} | {facts['state']} | {METRICS[facts['judged']]}"
-    return (
-        f"| {name} | {facts['form']} | {facts['rows']:,} | {how} | {scores} "
-        f"| {difference}{'' if facts['passed'] else ' WORSE'} | {facts['seconds']:.0f} | {facts['processor']:.0f} |"
-    )
+def _measured(name: str, folder: Path, written: Written) -> dict[str, Any]:
+    return _untold(folder, *written) if name == "long" else measured(folder, *written, JUDGED.get(name))
 
 
 def _untold(folder: Path, form: str, data: Path, label: str | None) -> dict[str, Any]:

@@ -9,44 +9,20 @@ The data are those of packages, as in bench/init.py, and so are the commands, th
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import csv
-import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-from common import header
-from init import METRICS, Written, measured
+from init import compare
+from odd_tables import Written
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--data", nargs="+", choices=[*DATA], default=[*DATA])
-    arguments = options.parse_args()
-    warnings.simplefilter("ignore")
-    header("odd_files")
-    print("| data | what is odd | rows | metric | Headway | trees | constant | difference | seconds | processor |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    failed = []
-    with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
-        for name in arguments.data:
-            folder = Path(scratch) / name
-            folder.mkdir()
-            facts = measured(folder, *DATA[name](folder))
-            scores = " | ".join(f"{facts[key]:.3f}" for key in ("headway", "trees", "constant"))
-            print(
-                f"| {name} | {facts['form']} | {facts['rows']:,} | {METRICS[facts['judged']]} | {scores} "
-                f"| {facts['difference']:+.3f} +- {facts['error']:.3f} | {facts['seconds']:.0f} | {facts['processor']:.0f} |",
-                flush=True,
-            )
-            if not facts["passed"]:
-                failed.append(name)
-    print(f"not within the margin of the trees and above the constant: {', '.join(failed) or 'none'}   required: none")
-    raise SystemExit(bool(failed))
+    heads = "data, what is odd, rows, metric, Headway, trees, constant, difference, seconds, processor"
+    compare(__doc__, "odd_files", DATA, heads)
 
 
 def _unicode_text(folder: Path) -> Written:

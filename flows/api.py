@@ -284,7 +284,7 @@ class Pipeline:
             first, second: a version's number, champion, previous or an alias, or a run's name.
 
         Raises:
-            StoreError: there is no such version or run.
+            StoreError: no version or run has this name.
             ConfigError: both are the same one.
         """
         from flows.comparison.compared import compare

@@ -33,6 +33,10 @@ def _window(_: Any, tokens: Any) -> int | str:
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 
+def _window_parameter(told: str) -> Parameter:
+    return Parameter(group="Window", converter=_window, metavar="N|TIME", help=told)
+
+
 PipelinePath = Annotated[str, Parameter(help="pipeline.yaml, or its folder (default: this folder)", show_default=False)]
 Whole = Annotated[int, Parameter(converter=_whole(None), metavar="N")]
 Count = Annotated[int, Parameter(converter=_whole(0), metavar="N")]
@@ -79,12 +83,7 @@ class WindowOptions(Options):
 
     window: Annotated[
         int | str | None,
-        Parameter(
-            group="Window",
-            converter=_window,
-            metavar="N|TIME",
-            help="the number of spans, or a length of time: 30d, 12m (default: all spans up to the last)",
-        ),
+        _window_parameter("the number of spans, or a length of time: 30d, 12m (default: all spans up to the last)"),
     ] = None
     until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span of the window")] = "latest"
     seed: Annotated[Whole | None, Parameter(group="Window", help="the random seed (default: the pipeline's)")] = None
@@ -117,13 +116,7 @@ class CandidateOptions(RunOptions):
     """Options of a command on the candidate of an earlier run, whose window and seed are those of that run."""
 
     window: Annotated[
-        int | str | None,
-        Parameter(
-            group="Window",
-            converter=_window,
-            metavar="N|TIME",
-            help="without --to: as --window of headway run (default: the last run's)",
-        ),
+        int | str | None, _window_parameter("without --to: as --window of headway run (default: the last run's)")
     ] = None
     until: Annotated[
         str,

@@ -46,7 +46,7 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
     """Compare two versions, named by number, champion, previous or an alias, or two runs.
 
     Raises:
-        StoreError: there is no such version or run.
+        StoreError: no version or run has this name.
         ConfigError: both are the same one.
     """
     a, b = (replace(named_side(registry, name), letter=each) for name, each in ((first, "A"), (second, "B")))

@@ -180,7 +180,7 @@ def slices(comparison: Compared) -> Part | None:
         }
         for each, picture in zip(shown, pictures, strict=True)
     ]
-    note = "The line in the picture is no difference. " if comparison.same is not None else ""
+    note = "The line in the picture marks equal values. " if comparison.same is not None else ""
     if more := len(found) - len(shown):
         note += f"{more:,} more" + (": --json has all." if comparison.same is not None else ", which differ less.")
     if comparison.same is not None:

@@ -86,7 +86,7 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
 
 
 def why_none(a: Side, b: Side) -> str:
-    """Why there are no differences between the two."""
+    """Why no difference is computed between the two."""
     task = a.facts["task"]
     if task != b.facts["task"]:
         if gone := [side.title for side in (a, b) if side.facts["task"] is None]:
