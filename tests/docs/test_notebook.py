@@ -43,6 +43,6 @@ def _texts(cell):
 
 
 def _words(text):
-    """The words of an output; numbers, times and paths differ between machines and versions."""
-    text = re.sub(r"\S*/\S*", "", text)
+    """The words of an output; numbers, times, paths and the names of runs differ between machines and versions."""
+    text = re.sub(r"\S*/\S*|\b\d{8}-\d{6}-[0-9a-f]+\b", "", text)
     return re.findall(r"[a-zA-Z_]{3,}", text)
