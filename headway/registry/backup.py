@@ -11,6 +11,7 @@ Nothing is ever deleted in the copy, which is a store like any other: `headway v
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,13 +96,12 @@ def _check_target(target: Path) -> None:
 
 
 def _files(store: Store) -> Iterator[Path]:
-    """Everything but outputs and versions; what is written aside has a hidden name."""
-    for folder in _FOLDERS[1:]:
-        for path in sorted((store.root / folder).rglob("*")):
-            inner = path.relative_to(store.root).parts
-            in_version = folder == "models" and len(inner) > 3
-            if path.is_file() and not in_version and not any(part.startswith(".") for part in inner):
-                yield path
+    """Everything but outputs and versions; what is written aside has a hidden name, and may go at any moment."""
+    for top in _FOLDERS[1:]:
+        for folder, inner, files in os.walk(store.root / top):  # passes over a removed folder
+            of_model = top == "models" and Path(folder).parent == store.root / top
+            inner[:] = [] if of_model else sorted(name for name in inner if not name.startswith("."))
+            yield from (Path(folder, name) for name in sorted(files) if not name.startswith("."))
 
 
 def _outputs(store: Store) -> Iterator[Path]:

@@ -118,10 +118,20 @@ def open_file(name: str) -> pa.NativeFile:
         return filesystem.open_input_file(path)
 
 
+def entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Each file and folder below a local folder, with what is known of it; passes over those that are removed meanwhile."""
+    for where, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                path = Path(where, name)
+                yield path, path.lstat()
+
+
 def below(folder: str) -> list[str]:
     """Every file in a folder and its subfolders, sorted; none when there is no such folder."""
     if not is_remote(folder):
-        return sorted(str(p) for p in Path(folder).rglob("*") if p.is_file())
+        return sorted(str(path) for path, _ in entries(Path(folder)) if path.is_file())
     filesystem, path = resolve(folder.rstrip("/"))
     scheme = folder.split("://", 1)[0]
     with reading(folder):

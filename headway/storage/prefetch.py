@@ -14,6 +14,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,7 @@ from pydantic import BaseModel
 from headway.config import Frozen
 from headway.errors import Cancelled, StoreError
 from headway.storage.atomic_io import remove, writing
+from headway.storage.filesystem import entries
 from headway.storage.manifest import NAME, FileEntry, checksum
 from headway.storage.object_store import Bucket
 from headway.storage.process_identity import mark
@@ -246,12 +248,11 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
     def _ingested_files(self) -> collections.OrderedDict[str, int]:
         """The bytes of the ingested files on this disk, unchecked: first those that this reader does not need, then by
         last use."""
-        files = []
-        for path in (self._root / "stages" / "ingest").rglob("*"):
-            with contextlib.suppress(OSError):
-                about = path.stat()
-                if path.is_file() and path.name != NAME:
-                    files.append((str(path) in self._files, about.st_mtime, str(path), about.st_size))
+        files = [
+            (str(path) in self._files, about.st_mtime, str(path), about.st_size)
+            for path, about in entries(self._root / "stages" / "ingest")
+            if stat.S_ISREG(about.st_mode) and path.name != NAME
+        ]
         return collections.OrderedDict((name, size) for _, _, name, size in sorted(files))
 
     def _make_room(self, coming: str | None, *, urgent: bool) -> bool:

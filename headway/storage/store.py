@@ -26,6 +26,7 @@ from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing
 from headway.storage.clock import disk_time
+from headway.storage.filesystem import entries
 from headway.storage.fingerprint import Key, shared
 from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, Manifest
@@ -185,17 +186,13 @@ class Store:
 
     def size(self, path: Path) -> int:
         """The bytes that discarding a file or a folder frees."""
-        total = 0
-        for file in [path] if path.is_file() else path.rglob("*"):
-            with contextlib.suppress(FileNotFoundError):  # a run goes on
-                found = file.lstat()
-                # a hard link to a version frees nothing
-                total += found.st_size if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 else 0
-        return total
+        found = [path.lstat()] if path.is_file() else (about for _, about in entries(path))
+        # a hard link to a version frees nothing
+        return sum(about.st_size for about in found if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
 
     def changed(self, folder: Path) -> float:
         """The time of the last write in a folder, in seconds since 1970."""
-        return max(p.lstat().st_mtime for p in [folder, *folder.rglob("*")])
+        return max(about.st_mtime for about in (folder.lstat(), *(about for _, about in entries(folder))))
 
     def discard(self, path: Path) -> None:
         """Remove a file or a folder: by one rename, so that a removal cut off leaves nothing that looks damaged."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import stat
 import threading
@@ -17,6 +16,7 @@ from flows.report.view import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, size
 from headway.registry.gc import collect
+from headway.storage.filesystem import entries
 from headway.storage.remote_store import BucketStore
 from headway.storage.store import Store
 
@@ -71,14 +71,12 @@ def _on_disk(store: Store) -> list[dict[str, Any]]:
 def _taken(folder: Path, linked: set[tuple[int, int]]) -> int:
     """The bytes of a folder's files, of one with several names once: `linked` has those that were counted elsewhere."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # a run goes on
-            found = path.lstat()
-            if not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) in linked:
-                continue
-            if found.st_nlink > 1:
-                linked.add((found.st_dev, found.st_ino))
-            total += found.st_size
+    for _, found in entries(folder):
+        if not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) in linked:
+            continue
+        if found.st_nlink > 1:
+            linked.add((found.st_dev, found.st_ino))
+        total += found.st_size
     return total
 
 

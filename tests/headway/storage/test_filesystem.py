@@ -1,0 +1,22 @@
+"""Folders that others change while they are read."""
+
+import shutil
+
+from headway.storage.filesystem import below, entries
+
+
+def test_what_is_removed_while_a_folder_is_read_is_passed_over(tmp_path):
+    for name in ("a/1", "a/2", "b/1", "c/d/1"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = []
+    for path, about in entries(tmp_path):
+        found.append((path.relative_to(tmp_path).as_posix(), about.st_size))
+        if found[-1][0] == "a/1":
+            (tmp_path / "a" / "2").unlink()
+            shutil.rmtree(tmp_path / "b")
+            shutil.rmtree(tmp_path / "c" / "d")
+    assert [name for name, _ in found] == ["a", "b", "c", "a/1"]
+    assert found[-1][1] == len("a/1")
+    assert below(str(tmp_path)) == [str(tmp_path / "a" / "1")]
+    assert list(entries(tmp_path / "none")) == []
