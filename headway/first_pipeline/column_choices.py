@@ -6,6 +6,7 @@ for choice in choose_columns(seen, statistics, label.columns(), facts):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Seen
 from headway.first_pipeline.text_lists import list_config
-from headway.messages import counted
+from headway.messages import counted, number
 from headway.schema.columns import LABEL, Column, StoredType
 from headway.schema_inference.identifiers import TIMES, words_of
 from headway.schema_inference.split_columns import names_rows
@@ -32,6 +33,9 @@ _RECURRING = 0.3
 """The least share of rows whose text stands in several rows, for the text to be a category."""
 _FEW_ROWS = 20
 _LEAST_OF_A_CLASS = 5
+_FREQUENT, _SPIKES_BELOW, _LEVELS = 0.05, 20_000, 10
+"""The share of the rows that makes a number's value a category; the rows from which on hidden layers learn such steps by
+themselves; and the most values of a scale, on which each is frequent and their order says more."""
 Use = Literal["feature", "label", "left out", "key", "time"]
 _TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
 
@@ -155,6 +159,8 @@ def _size(column: Column, seen: Seen) -> tuple[int, int, int] | None:
 
 def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
     name, kind = column.name, _type(column)
+    if (spiked := _spikes(column, seen, statistics)) is not None:
+        return Choice(name, kind, "feature", spiked, {"frequent": _FREQUENT})
     if column.type != "bytes" or column.shape or name not in seen.rows.schema.names[:-1]:
         return Choice(name, kind, "feature")
     values = seen.values(name)
@@ -174,6 +180,20 @@ def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
             why = f"text that hardly recurs: {own.distinct:,} different values in {counted(own.present, 'row')}"
             return Choice(name, kind, "left out", why, "ignore")
     return Choice(name, kind, "feature")
+
+
+def _spikes(column: Column, seen: Seen, statistics: SplitStatistics) -> str | None:
+    """What to say of a number of which single values recur, such as 0 or 99, in so few rows that a model would learn them as
+    steps of a smooth function; None for any other column."""
+    own = statistics.columns.get(column.name)
+    if own is None or column.type == "bytes" or column.shape or column.temporal or column.meaning or not own.complete:
+        return None
+    if not seen.whole or seen.rows.num_rows >= _SPIKES_BELOW or own.distinct <= _LEVELS:
+        return None
+    value, times = own.top(1)[0]
+    if times < _FREQUENT * seen.rows.num_rows or not math.isfinite(value):
+        return None
+    return f"{number(value)} is in {times / seen.rows.num_rows:.0%} of the rows: its frequent values are a category too"
 
 
 def _renames(values: pa.Array, label: pa.Array) -> bool:

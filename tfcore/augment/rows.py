@@ -142,11 +142,11 @@ class _Columns:
         owners: dict[str, list[int]] = {"numeric": [], "categorical": [], "lists": []}
         missing: dict[str, list[float]] = {"numeric": [], "categorical": [], "lists": []}
         values: list[float] = []
-        dates = {part.name: part.source.name for part in parameters.parts}
+        sources = {part.name: part.source.name for part in parameters.parts}
         first: dict[str, int] = {}
         for place, fitted in enumerate(parameters.fitted):
-            # the parts of a date are missing together
-            number = first.setdefault(dates.get(fitted.column.name, fitted.column.name), place)
+            # the parts of a column are missing together
+            number = first.setdefault(sources.get(fitted.column.name, fitted.column.name), place)
             kind = "numeric" if fitted.size is None else "categorical" if fitted.width is None else "lists"
             inputs = when_missing(fitted)
             width = len(fitted.numeric_names()) if kind == "numeric" else fitted.width or 1

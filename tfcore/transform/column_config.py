@@ -15,7 +15,16 @@ from pydantic import Field, model_validator
 from headway.errors import ConfigError
 from headway.schema import columns
 from headway.schema.columns import LABEL, STORED, Column, Role, column_yaml
-from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ColumnTransform, ImputeConfig, PoolConfig, TransformConfig
+from tfcore.transform.config import (
+    FREQUENT,
+    MAX_LENGTH,
+    OPS,
+    POOL,
+    ColumnTransform,
+    ImputeConfig,
+    PoolConfig,
+    TransformConfig,
+)
 
 STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
@@ -35,6 +44,7 @@ class ColumnConfig(columns.ColumnConfig):
     pool: PoolConfig = Field(
         default=POOL, description="lists of numbers: which figures of a row's values the model sees"
     )
+    frequent: float | None = Field(default=None, ge=0.001, le=0.5, description=FREQUENT)
 
     def column_transform(self) -> ColumnTransform:
         """Return the part that configures the model's inputs."""

@@ -270,10 +270,16 @@ PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
 POOL: PoolConfig = ("mean", "min", "max", "length")
 
 
+FREQUENT = (
+    "numbers: values that at least this share of the train rows have become a category beside the number, c__value: 0.05; "
+    "default: none do"
+)
+
+
 class ColumnTransform(Grown):
     """The config of one column, with everything that fitting needs."""
 
-    newer = ("max_length", "pool")
+    newer = ("max_length", "pool", "frequent")
 
     transform: TransformConfig = Field(
         default="auto", description="auto (by the column's type and values), an operation, or several in order"
@@ -285,6 +291,7 @@ class ColumnTransform(Grown):
     pool: PoolConfig = Field(
         default=POOL, description="lists of numbers: which figures of a row's values the model sees"
     )
+    frequent: float | None = Field(default=None, ge=0.001, le=0.5, description=FREQUENT)
 
 
 class PreprocessConfig(Frozen):

@@ -81,10 +81,12 @@ class Transform(tf.Module):
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
         columns = {**columns}
-        for part in self._parameters.parts:  # a column of integers each, null where its date is
-            date = columns[part.source.name]
-            assert part.source.temporal is not None
-            columns[part.name] = date._replace(values=part_of(date.values, part.source.temporal, part.part))
+        for part in self._parameters.parts:  # a column of its own each, null where its source is
+            source, values = columns[part.source.name], columns[part.source.name].values
+            if part.part != "value":
+                assert part.source.temporal is not None
+                values = part_of(values, part.source.temporal, part.part)
+            columns[part.name] = source._replace(values=values)
         blocks, outputs = numbers(self._parameters.fitted, columns)
         outputs |= categories(self._parameters.fitted, columns, self.vocabularies)
         usable: list[tf.Tensor] = []

@@ -16,7 +16,7 @@ import types
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -79,12 +79,13 @@ class ListCategory(Frozen):
     width: int
 
 
-class DatePart(Frozen):
-    """A part of a date, computed in the graph as a column of integers of its own."""
+class ColumnPart(Frozen):
+    """What else is made of a raw column, as a column of its own: a part of a date, computed in the graph; or the value of a
+    number once more, for the category of its frequent values."""
 
     name: str
     source: Column
-    part: Part
+    part: Part | Literal["value"]
 
 
 class TransformParameters(Grown):
@@ -97,15 +98,15 @@ class TransformParameters(Grown):
     label: LabelParameters
     derived: DerivedParameters | None = None
     """The user's columns, when there is a preprocess function."""
-    parts: tuple[DatePart, ...] = ()
-    """Columns that are parts of dates."""
+    parts: tuple[ColumnPart, ...] = ()
+    """Columns that are parts of others."""
 
     @property
     def raw(self) -> tuple[Column, ...]:
         """The raw columns that serving needs: those with a transform, and those that the user's function reads."""
         derived = self.derived.columns if self.derived else ()
-        dates = {part.name: part.source for part in self.parts}
-        columns = [dates.get(fitted.column.name, fitted.column) for fitted in self.fitted]
+        sources = {part.name: part.source for part in self.parts}
+        columns = [sources.get(fitted.column.name, fitted.column) for fitted in self.fitted]
         raw = {column.name: column for column in columns if column not in derived}
         for column in self.derived.reads if self.derived else ():
             raw.setdefault(column.name, column)
@@ -228,7 +229,7 @@ def fit_parameters(
     if not statistics.rows:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     fitted, notes = list[Fitted](), list[str]()
-    parts: list[DatePart] = []
+    parts: list[ColumnPart] = []
     for column in columns:
         if not column.is_feature:
             continue
@@ -245,6 +246,16 @@ def fit_parameters(
             fitted_column = fitted_column.with_counts(dict(stats.top()), stats.rows)
         if fitted_column is not None:
             fitted.append(fitted_column)
+            if config.frequent is None:
+                continue
+            if (again := _frequent(fitted_column, config.frequent, stats)) is None:
+                notes.append(
+                    f"column {column.name!r} has no {column.name}__value: it is not a number, or no value of several has "
+                    f"{config.frequent:.1%} of the train rows"
+                )
+                continue
+            parts.append(ColumnPart(name=again.column.name, source=column, part="value"))
+            fitted.append(again)
     if not fitted:
         raise DataError(
             "no feature is left to learn from", where="columns", fix="; ".join(["name feature columns", *notes])
@@ -387,11 +398,11 @@ def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics
 
 def _fit_part(
     column: Column, part: Part, config: ColumnTransform, stats: ColumnStatistics, bins: int
-) -> tuple[DatePart, Fitted]:
+) -> tuple[ColumnPart, Fitted]:
     """Parts that come round again are categories of all values that they can have; the others are standardized."""
     name = f"{column.name}__{part}"
     own = Column(name=name, type="int64", nullable=column.nullable)
-    date_part = DatePart(name=name, source=column, part=part)
+    date_part = ColumnPart(name=name, source=column, part=part)
     if part in CYCLES:
         low, high = CYCLES[part]
         op = FittedOp(op="vocabulary", integers=tuple(range(low, high + 1)), oov_buckets=1)
@@ -412,6 +423,31 @@ def _fit_part(
         edges=_edges(sample, bins),
         missing_indicator=config.impute.indicator and stats.missing > 0,
     )
+
+
+def _frequent(number: Fitted, share: float, stats: ColumnStatistics) -> Fitted | None:
+    """The category of a number's frequent values, each of which has an id, as has each range between two of them; None
+    where there is none, or a value is not one number.
+
+    A value that stands for something (0: none, 999: unknown, 70: the usual) is a step and a spike in what a model would
+    have to learn of the number.
+    """
+    column = number.column
+    if number.size is not None or column.shape or column.type == "bytes" or stats.numbers is None:
+        return None
+    most = [value for value, _ in stats.top(min_count=max(2, math.ceil(share * stats.rows))) if math.isfinite(value)]
+    if not most or stats.distinct < 3:
+        return None
+    if column.type == "int64":
+        edges = {float(edge) for value in most for edge in (value, value + 1)}
+    else:
+        values = np.asarray(most, np.float32)
+        above = np.nextafter(values, np.float32(np.inf))
+        above[values == 0] = np.finfo(np.float32).tiny  # a smaller one is subnormal, and may count as 0
+        edges = {*values.tolist(), *above.tolist()}
+    own = column.model_copy(update={"name": f"{column.name}__value"})
+    op = FittedOp(op="bucketize", boundaries=tuple(sorted(edges)))
+    return Fitted(column=own, ops=(op,), size=_size(op, own))
 
 
 def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStatistics) -> Fitted:
