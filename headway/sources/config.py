@@ -35,7 +35,7 @@ CONVERT = {
     "pkl": _PANDAS.format("pickle"),
     "avro": "convert it to parquet",
     "tsv": 'write format: csv and csv: {delimiter: "\\t"}',
-    "json": "write format: jsonl for files with one object per line; convert one large array to lines",
+    "json": "write format: jsonl, which reads one object per line and one array of objects",
     "tfrecord": "write format: examples for TFRecord files of tf.train.Example",
     "feather": "write format: arrow",
 }

@@ -7,6 +7,7 @@ raise not_a(path, "parquet", default)        # DataError: is JSON lines, not a P
 from __future__ import annotations
 
 import json
+import re
 import struct
 
 from headway.errors import DataError
@@ -28,6 +29,8 @@ _OTHERS = {
     b"\x89HDF": ("an HDF5 file", "write it as Parquet"),
     b"<": ("HTML or XML", "check the path and source.format"),
 }
+_OBJECTS = re.compile(rb'\s*(?:\[\s*\{\s*["}]|\{\s*\n\s*")')
+"""An array of objects, or an object over several lines."""
 _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
@@ -64,7 +67,8 @@ def format_of(head: bytes) -> Format | None:
             return name
     if len(head) >= 12 and masked(head[:8]) == struct.unpack_from("<I", head, 8)[0]:
         return "examples"
-    return "jsonl" if is_object(head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0]) else None
+    head = head.removeprefix(b"\xef\xbb\xbf")
+    return "jsonl" if is_object(head.split(b"\n", 1)[0]) or _OBJECTS.match(head) else None
 
 
 def is_object(line: bytes) -> bool:

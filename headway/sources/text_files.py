@@ -39,15 +39,23 @@ class TextFile:
         DataError: from every method: the file cannot be read, is cut off, or holds no text.
     """
 
-    def __init__(self, path: str, clean: Callable[[], Clean] | None = None, encoding: str | None = None):
+    def __init__(
+        self,
+        path: str,
+        clean: Callable[[], Clean] | None = None,
+        encoding: str | None = None,
+        *,
+        json: bool = False,
+    ):
         """
         Args:
             clean: makes a function for each reading of the file, which changes whole lines.
             encoding: UTF-16 or UTF-32 that the file is in, where its bytes do not show it; others are not heeded.
+            json: whether it is JSON, which is then read as lines of one object each, in whatever layout it is.
         """
         self.path, self._clean = path, clean
         with filesystem.open_file(path) as file, filesystem.reading(path):
-            self._form, head = stream_form(file, path, encoding)
+            self._form, head = stream_form(file, path, encoding, json=json)
         self.streamed = not self._form.plain or clean is not None
         """Whether it is read from its beginning: offsets then count what is read, not the file's bytes."""
         self.decoded = self._form.encoding is not None

@@ -1,4 +1,5 @@
-"""Text that is read as a stream from its beginning: compressed, in UTF-16 or UTF-32, or with line ends of its own.
+"""Text that is read as a stream from its beginning: compressed, in UTF-16 or UTF-32, with line ends of its own, or JSON in
+another layout than lines.
 
     form, head = stream_form(file, path)    # form.plain: lines of bytes, which can be cut anywhere
     stream = TextStream(file, form, path)
@@ -24,6 +25,7 @@ import pyarrow as pa
 
 from headway.errors import DataError
 from headway.messages import some
+from headway.sources.json_objects import JsonForm, ObjectLines, json_form
 
 _HEAD, _PIECE = 1 << 16, 1 << 12
 _GZIP = b"\x1f\x8b"
@@ -61,6 +63,8 @@ class StreamForm:
     """utf-16, utf-32, utf-16-le or utf-16-be; None: as the bytes are."""
     line_ends: bytes | None = None
     r"""\r, or \r\r\n; None: \n or \r\n."""
+    json: JsonForm | None = None
+    """JSON whose objects are not a line each; None: they are, or it is no JSON."""
 
     @property
     def plain(self) -> bool:
@@ -72,11 +76,12 @@ def is_wide(encoding: str) -> bool:
     return encoding.startswith(("utf-16", "utf-32"))
 
 
-def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[StreamForm, bytes]:
+def stream_form(file: Any, path: str, encoding: str | None = None, *, json: bool = False) -> tuple[StreamForm, bytes]:
     """(the form of an open file, the beginning of its text). The file is then read up to some place.
 
     Args:
         encoding: taken where the bytes show none.
+        json: whether it is JSON.
 
     Raises:
         DataError: it cannot be decompressed, or is an archive of several files.
@@ -93,6 +98,8 @@ def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[Stre
     encoding = _encoding(head) or (encoding if encoding and is_wide(encoding) else None)
     if encoding is not None:
         head = head.decode(encoding, "replace").encode()
+    if json and (form := json_form(head)) is not None:
+        return StreamForm(compression, encoding, json=form), head
     return StreamForm(compression, encoding, _line_ends(head)), head
 
 
@@ -133,6 +140,7 @@ class TextStream:
         self._path, self._form, self._clean = path, form, clean
         self._decoder = codecs.getincrementaldecoder(form.encoding)() if form.encoding else None
         self._file = file
+        self._objects = ObjectLines(form.json, path) if form.json else None
         self._carry = self._ready = b""
         self._read = 0
         self._source = self._opened(file)
@@ -166,7 +174,7 @@ class TextStream:
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end alone."""
         while size and not self._ready:
-            fresh = self._bytes(size)
+            fresh = self._bytes(max(size, _PIECE) if self._objects else size)
             self._ready = self._text(fresh)
             if not fresh:
                 break
@@ -195,6 +203,10 @@ class TextStream:
             fresh, done = text.encode("utf-8", "replace"), not fresh
         else:
             done = not fresh
+        if self._objects is not None:
+            if done:
+                self._objects.finish()
+            return self._objects.feed(fresh)
         if self._form.line_ends is None and self._clean is None:
             return fresh
         data = self._carry + fresh

@@ -79,11 +79,13 @@ def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], See
     """The columns of some lines, and the number of values of each form.
 
     Raises:
-        DataError: the data is one JSON list, or two columns have the same name.
+        DataError: its rows are lists, or two columns have the same name.
     """
     if data.lstrip()[:1] == b"[":
         raise DataError(
-            "holds a JSON list, not one object per line", where=path, fix="rewrite it: jq -c '.[]' old.json > new.jsonl"
+            "its rows are lists, and objects with keys are wanted",
+            where=path,
+            fix="write them as CSV with a header: jq -r '.[] | @csv' old.json",
         )
     counts: dict[tuple[str, ...], Counter[str]] = {}
     for line in data.splitlines():

@@ -1,4 +1,5 @@
-"""Files of JSON lines, one object per line, parsed by Arrow on the calling thread; compressed ones too.
+"""Files of JSON objects, parsed by Arrow on the calling thread: one object per line, one array of objects, or objects over
+several lines; compressed ones too.
 
 Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
 a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
@@ -7,6 +8,7 @@ one, and cost nobody else anything. A column with a value that is not of its typ
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -28,19 +30,19 @@ _BLOCK_BYTES = 4 << 20
 
 class JsonlSource:
     """Reads files of JSON lines; a range is bytes [start, end) of a file, cut at line ends, or a whole file that is read
-    as a stream (gzip, ...)."""
+    as a stream (gzip, an array, ...)."""
 
     def __init__(self, config: JsonlConfig):
         self._config = config
 
     def names(self, file: InputFile) -> list[str]:
         """The keys in the beginning of the file."""
-        return list(_beginning(TextFile(file.path)))
+        return list(_beginning(_text(file.path)))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         ranges: list[Range] = []
         for number, file in enumerate(files):
-            text = TextFile(file.path)
+            text = _text(file.path)
             facts = {"kinds": _beginning(text)}
             whole, step = [(0, file.bytes)], self._config.range_bytes
             parts = whole if text.streamed else list(cuts(text, 0, file.bytes, step))
@@ -50,7 +52,7 @@ class JsonlSource:
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         parser = parser_of(piece.facts["kinds"], columns, types)
         before = 0
-        for at, data in TextFile(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
+        for at, data in _text(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
             if not at and data.startswith(BOM):
                 data, at = data[len(BOM) :], len(BOM)
             chunk, rows = parser.parse(data, at, before)
@@ -62,7 +64,7 @@ class JsonlSource:
         samples: list[tuple[pa.Table, dict[type_conflicts.Way, type_conflicts.Seen], Kinds]] = []
         forms = type_conflicts.Forms()
         for file in files[:SAMPLE_FILES]:
-            text = TextFile(file.path)
+            text = _text(file.path)
             for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.streamed):
                 data = data if at else data.removeprefix(BOM)
                 kinds, columns = counted_in(data, file.path)
@@ -71,6 +73,8 @@ class JsonlSource:
                     samples.append((_sample_table(data, kinds), columns, kinds))
         if not any(table.num_rows for table, *_ in samples):
             raise _no_rows(files[0].path)
+        if all(table.num_rows == 1 for table, *_ in samples):
+            _refuse_wrapped(samples[0][2], files[0].path)
         clashes = forms.clashes()
         tables = []
         numbers: dict[str, bool] = {}
@@ -83,6 +87,10 @@ class JsonlSource:
         merged = sampled(tables, rows, evenly=True)
         merged = replace(merged, conflicts={**merged.conflicts, **clashes})
         return as_numbers(merged, [name for name, all_of_it in numbers.items() if all_of_it])
+
+
+def _text(path: str) -> TextFile:
+    return TextFile(path, json=True)
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
@@ -123,9 +131,22 @@ def _beginning(text: TextFile) -> Kinds:
     return {}
 
 
+def _refuse_wrapped(kinds: Kinds, path: str) -> None:
+    """Raise DataError when a file's only object holds the rows, in a list or column by column."""
+    listed = [way for way, kind, _ in kinds.values() if kind == "list:object"]
+    if listed:
+        keys = "".join(f".{json.dumps(key)}" for key in listed[0])
+        problem = f"holds one object, and its rows seem to be under {'.'.join(listed[0])!r}"
+        raise DataError(problem, where=path, fix=f"take them out: jq -c '{keys}[]' old.json > new.jsonl")
+    ways = [way for way, *_ in kinds.values()]
+    if len(ways) > 1 and all(len(way) == 2 for way in ways) and {"0", "1"} <= {way[1] for way in ways}:
+        fix = "pandas.read_json('old.json').to_json('new.jsonl', orient='records', lines=True)"
+        raise DataError("holds one object with a column per key, not a row per object", where=path, fix=fix)
+
+
 def _no_rows(path: str) -> DataError:
     """The error for a file in which no line is an object."""
-    for _, data in TextFile(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
+    for _, data in _text(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
         for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
             if not line.strip():
                 continue

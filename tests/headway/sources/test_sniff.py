@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -56,13 +55,16 @@ def test_each_format_given_each_other_names_both_and_the_fix(opened, datas, want
     ("data", "where", "said", "fix"),
     [
         (b"\n\na,b\n1,2\n", ":3", "no line is a JSON object, beginning with 'a,b'", "format: csv"),
+        (b"[[1, 2]]", "0.jsonl", "its rows are lists", "@csv"),
+        (b"[1, 2]", ":1", "no line is a JSON object, beginning with '1'", "source.format"),
+        (b"[ ]", "0.jsonl", "empty lines", "bring"),
         (
-            json.dumps({"a": 1}, indent=1).encode(),
-            ":1",
-            "no line is a JSON object, beginning with '{'",
-            "one object per line",
+            b'{"ok": true, "data": [{"a": 1}, {"a": 2}]}',
+            "0.jsonl",
+            "rows seem to be under 'data'",
+            "jq -c '.\"data\"[]'",
         ),
-        (b'[{"a": 1}]', "0.jsonl", "holds a JSON list", "jq"),
+        (b'{"a": {"0": 1, "1": 2}, "b": {"0": 3, "1": 4}}', "0.jsonl", "a column per key", "orient='records'"),
         (b"\n\n", "0.jsonl", "empty lines", "bring"),
         (b"\n{}\n{}\n", "0.jsonl:2", "its objects hold no keys", "bring"),
         (gzip.compress(b"a,b\n", mtime=0), ":1", "beginning with 'a,b'", "format: csv"),

@@ -147,7 +147,8 @@ def test_a_prefix_finds_types_that_hold_for_the_sample(opened):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'[{"a": 1}]', "one object per line"),
+        (b"[[1, 2], [3, 4]]", "its rows are lists"),
+        (b'[{"a": 1}, {"a":', "cut off"),
         (b"PK\x03\x04....", "zip"),
         (b"PAR1....", "format: parquet"),
         (gzip.compress(lines(*({"a": i} for i in range(9999))), mtime=0)[:-20], "not a whole gzip file, after byte"),
