@@ -89,7 +89,7 @@ def _row(name: str, kind: str, transform: str, why: Sequence[str]) -> dict[str, 
 
 
 def _type(column: Column) -> str:
-    kind = {"date": "date", "timestamp": "time"}.get(column.temporal or "", _TYPES[column.type])
+    kind = _TYPES[column.type] if column.temporal is None else "date" if column.temporal == "date" else "time"
     if column.is_list:
         return f"list of {kind}s"
     return f"vector of {column.length} {kind}s" if column.length is not None else kind

@@ -24,7 +24,7 @@ from headway.evaluation.slices import FEW_VALUES
 from headway.messages import number
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 from headway.metrics.ranking import NO_GROUP, codes_of
-from headway.schema.calendar_days import DAY, Temporal
+from headway.schema.calendar_days import PER_DAY, Temporal
 
 MOST_KEYS = 2
 """So many columns are looked at."""
@@ -41,7 +41,7 @@ class ClusterSources(Frozen):
     columns: tuple[str, ...] = ()
     """Columns of the predictions whose values repeat, such as a user's id."""
     time: tuple[str, Temporal] | None = None
-    """A column of the predictions that holds days or microseconds."""
+    """A column of the predictions that holds dates or times."""
     by_day: bool = False
     """Draw by its day anyway, where there are many: it is the rows' time."""
     spans: tuple[tuple[str, int], ...] = ()
@@ -148,7 +148,7 @@ def _candidates(sources: ClusterSources, table: pa.Table) -> Iterator[tuple[str,
     if sources.time is not None:
         name, temporal = sources.time
         time = table.column(name).cast(pa.int64()).combine_chunks()
-        days = time.fill_null(0).to_numpy() // (DAY if temporal == "timestamp" else 1)
+        days = time.fill_null(0).to_numpy() // PER_DAY[temporal]
         yield f"day of {name}", sources.by_day, _alone(days, time)
     elif sum(count for _, count in sources.spans) == len(table):
         yield "span", False, np.repeat(np.arange(len(sources.spans)), [count for _, count in sources.spans])

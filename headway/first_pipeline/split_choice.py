@@ -21,7 +21,7 @@ from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Look, Seen
 from headway.leakage.time_range import time_text
 from headway.messages import agree, counted
-from headway.schema.calendar_days import DAY, parts_of
+from headway.schema.calendar_days import PER_DAY, parts_of
 from headway.schema.columns import Column
 from headway.schema_inference.identifiers import words_of
 from headway.schema_inference.split_columns import row_columns
@@ -128,7 +128,8 @@ def _times(columns: Any, seen: Seen) -> list[str]:
 def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: LabelFacts) -> SplitChoice | None:
     """The later rows are eval; None where they are too few, too many, or lack a class."""
     values = seen.values(column.name).to_numpy()
-    unit = DAY if column.temporal == "timestamp" else 1
+    assert column.temporal is not None
+    unit = PER_DAY[column.temporal]
     share = EVAL_OF_FEW if len(values) < FEW_ROWS else 0.2
     bound = int(np.quantile(values, 1 - share, method="higher"))
     if (int(values.max()) - int(values.min())) > 20 * unit:
@@ -150,7 +151,7 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: Labe
     parts = _parts(values, column)
     if not parts and len(free) == 1:
         return None  # nothing would be left to learn from
-    text = time_text(bound, column.temporal or "")
+    text = time_text(bound, column.temporal)
     config = {"mode": "column", "column": column.name, "eval_from": text}
     changed: Any = {"role": ["time", "feature"], "transform": {"date_parts": parts}} if parts else "time"
     if column.parse is not None:
@@ -184,14 +185,15 @@ def _never_seen(choice: Choice, seen: Seen, later: NDArray[np.bool_]) -> Choice 
 
 def _parts(values: Any, column: Column) -> list[str]:
     """Parts of a time that come again, so that a model learns of the future from them."""
-    unit = DAY if column.temporal == "timestamp" else 1
+    assert column.temporal is not None
+    unit = PER_DAY[column.temporal]
     days = np.floor_divide(values, unit)
     spread = int(days.max() - days.min())
     parts = ["month"] if spread > 730 else []
     monthly = np.diff(np.unique(days)).min(initial=_MONTH) >= _MONTH
     if spread >= 14 and len(np.unique(days % 7)) > 1 and not monthly:
         parts.append("weekday")
-    if column.temporal == "timestamp" and len(np.unique(parts_of(values, "timestamp", "hour"))) > 1:
+    if column.temporal != "date" and len(np.unique(parts_of(values, column.temporal, "hour"))) > 1:
         parts.append("hour")
     return parts
 

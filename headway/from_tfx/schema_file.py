@@ -14,6 +14,7 @@ from typing import Any
 
 from headway.errors import ConfigError, DataError
 from headway.from_tfx.remarks import Remark, names_of
+from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column, Schema, Shape, StoredType
 from headway.schema.parse_rules import Parse
 
@@ -24,6 +25,13 @@ _READ = names_of(
     "bool_domain domain time_domain distribution_constraints in_environment not_in_environment skew_comparator "
     "drift_comparator"
 )
+_TIMES: dict[str, Temporal] = {
+    "UNIX_DAYS": "date",
+    "UNIX_SECONDS": "epoch_seconds",
+    "UNIX_MILLISECONDS": "epoch_milliseconds",
+    "UNIX_MICROSECONDS": "timestamp",
+    "UNIX_NANOSECONDS": "epoch_nanoseconds",
+}
 _WHY = {
     "struct_domain": ("a nested structure is not read", "write its fields as columns of their own"),
     "unique_constraints": ("a number of distinct values is not checked", "split.unique names columns that are keys"),
@@ -207,12 +215,12 @@ class _Import:
                 return {}
             return {"parse": rule, "type": "int64", "temporal": rule.temporal, "encoding": "plain"}
         form = type(domain).IntegerTimeFormat.Name(domain.integer_format) if domain.HasField("integer_format") else ""
-        temporal = {"UNIX_DAYS": "date", "UNIX_MICROSECONDS": "timestamp"}.get(form)
+        temporal = _TIMES.get(form)
         if temporal is None or kind != "int64":
             remark(
                 "time_domain",
                 f"times as {form or 'such text'} stay numbers",
-                "UNIX_DAYS and UNIX_MICROSECONDS are dates here",
+                f"{', '.join(_TIMES)} are times here",
             )
             return {}
         return {"temporal": temporal}

@@ -3,8 +3,8 @@
     time_range(array, "timestamp[us]")               # TimeRange(low=..., high=..., ...)
     time_text(1357034400000000, "timestamp[us]")  # '2013-01-01 10:00:00'
 
-Times are integers or floats, with timestamps as microseconds and dates as days since the epoch; text is read as ISO 8601,
-and a text that is none is counted.
+Times are integers or floats: timestamps are microseconds, dates days, epoch times as they are. Text is read as ISO 8601, and a
+text that is none is counted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.config import Frozen
+from headway.schema.calendar_days import DAY, PER_DAY
 from headway.tabular.list_arrays import decoded, value_type
 
 TEXT, TIMESTAMP, DATE, NUMBER = "text", "timestamp", "date", "number"
@@ -26,7 +27,7 @@ class TimeRange(Frozen):
     """The time range of some rows."""
 
     kinds: tuple[str, ...]
-    """What the files hold: timestamp, date, text or number. More than one kind cannot be compared."""
+    """What the files hold: timestamp, date, epoch times, text or number. More than one kind cannot be compared."""
     low: int | float | None = None
     high: int | float | None = None
     missing: int = 0
@@ -104,12 +105,18 @@ def _microseconds(text: bytes) -> int | None:
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
+def _in_microseconds(value: int, kind: str) -> int | None:
+    units: dict[str, int] = {TEXT: DAY} | {str(unit): count for unit, count in PER_DAY.items()}
+    per_day = units.get(kind)
+    return None if per_day is None else value * DAY // per_day
+
+
 def time_text(value: int | float | None, kind: str) -> str:
     """The text of a time, for a sentence."""
     if value is None:
         return "none"
     if kind == DATE:
         return str(np.datetime64(int(value), "D"))
-    if kind in (TIMESTAMP, TEXT):
-        return str(np.datetime64(int(value), "us")).replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
+    if (micros := _in_microseconds(int(value), kind)) is not None:
+        return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
     return f"{value:,}" if isinstance(value, int) else f"{value:.9g}"

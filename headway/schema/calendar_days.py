@@ -1,6 +1,7 @@
-"""The calendar in NumPy: splits days and microseconds since 1970-01-01 into their parts, and counts the days of dates.
+"""The calendar in NumPy: splits days, seconds or smaller units since 1970-01-01 into parts, and counts the days of dates.
 
 parts_of(days, "date", "weekday")              # 0 Monday ... 6 Sunday
+parts_of(seconds, "epoch_seconds", "month")
 parts_of(micros, "timestamp", "hour")
 days_of(year, month, day)                      # int64; valid(year, month, day) says which are dates
 """
@@ -12,7 +13,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-Temporal = Literal["date", "timestamp"]
+Temporal = Literal["date", "timestamp", "epoch_seconds", "epoch_milliseconds", "epoch_nanoseconds"]
+"""The unit of stored integers: days, microseconds, or what the files themselves count."""
 Part = Literal[
     "year", "quarter", "month", "week", "day", "day_of_year", "weekday", "hour", "minute", "second", "elapsed"
 ]
@@ -32,6 +34,21 @@ CYCLES: dict[str, tuple[int, int]] = {
 """Parts that are categories by themselves, with the least and the greatest value."""
 DAY = 86_400_000_000
 """Microseconds."""
+PER_DAY: dict[Temporal, int] = {
+    "date": 1,
+    "epoch_seconds": DAY // 1_000_000,
+    "epoch_milliseconds": DAY // 1000,
+    "timestamp": DAY,
+    "epoch_nanoseconds": DAY * 1000,
+}
+UNITS: dict[Temporal, str] = {
+    "date": "days",
+    "epoch_seconds": "seconds",
+    "epoch_milliseconds": "milliseconds",
+    "timestamp": "microseconds",
+    "epoch_nanoseconds": "nanoseconds",
+}
+"""What each counts since 1970-01-01."""
 Integers = NDArray[np.int64]
 
 
@@ -49,16 +66,18 @@ def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
 
 
 def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
-    """A part, such as the month, of stored dates (days) or timestamps (microseconds, UTC)."""
+    """A part, such as the month, of stored dates (days) or times (UTC)."""
     return np.asarray(part_of(np.asarray(values).astype(np.int64), unit, part))
 
 
 def part_of(values: Any, unit: Temporal, part: str) -> Any:
     """Compute `parts_of` of any int64 with whole-number arithmetic: NumPy's here, TensorFlow's in a graph."""
-    days = values if unit == "date" else values // DAY
-    clock = values - days * (1 if unit == "date" else DAY)
     if part == "elapsed":
         return values
+    per_day = PER_DAY[unit]
+    days = values if unit == "date" else values // per_day
+    clock = values - days * per_day
+    clock = clock * (DAY // per_day) if per_day <= DAY else clock // (per_day // DAY)
     if part == "hour":
         return clock // 3_600_000_000
     if part == "minute":

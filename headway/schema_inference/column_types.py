@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from headway.errors import ConfigError, DataError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, column_yaml, suggest
+from headway.schema_inference.epoch_times import epoch_rule, says_date
 from headway.schema_inference.identifiers import meaning_of
 from headway.schema_inference.text_patterns import recognized
 from headway.sources.sample import Sample
@@ -32,6 +33,7 @@ DOMAIN_VALUES = 50
 """String columns with more values than this get no domain."""
 VECTOR_ROWS = 10
 """Lists of one length in so many sampled rows are vectors."""
+_DATE_DIGITS = ((19_000_101, 20_991_231), (190_001, 209_912))
 LONG_BYTES = 1024
 """Values of more bytes than this on average are stored as they are, not by a dictionary."""
 
@@ -91,13 +93,20 @@ def infer(
         if kind == "bytes" and not shape and config.parse is not None:
             parse, temporal = config.parse, config.parse.temporal
             kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
-        elif not typed and name not in configs and name not in needed and _eight_digits(values):
-            recognized_as = recognized(values.cast(pa.string()), plain=True)
+        elif not shape and config.parse is not None and config.parse.is_epoch and kind in ("int64", "float32"):
+            kind, parse, temporal = "int64", config.parse, config.parse.temporal
+        elif name not in configs and name not in needed and not temporal and (epoch := epoch_rule(name, values)):
+            kind, parse, temporal = "int64", epoch[0], epoch[0].temporal
+            notes.append(f"column {name!r}: {epoch[1]}")
+        elif not typed and name not in configs and name not in needed and _date_digits(values):
+            recognized_as = recognized(values.cast(pa.string()), plain=True, named=says_date(name))
             if recognized_as.parse is not None:
                 parse, temporal = recognized_as.parse, recognized_as.parse.temporal
                 notes.append(f"column {name!r}: {recognized_as.note}")
         elif _may_be_parsed(config, element, shape):
-            recognized_as = recognized(values, plain=not typed, dates=name not in needed, digits=name not in configs)
+            recognized_as = recognized(
+                values, plain=not typed, dates=name not in needed, digits=name not in configs, named=says_date(name)
+            )
             if recognized_as.note is not None and (recognized_as.parse is not None or kind == "bytes"):
                 notes.append(f"column {name!r}: {recognized_as.note}")
             if recognized_as.type is not None:
@@ -194,12 +203,12 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
     return int(lengths[0].as_py()) or None if len(lengths) == 1 and rows >= VECTOR_ROWS else None
 
 
-def _eight_digits(values: pa.ChunkedArray) -> bool:
-    """Whether numbers of a text format may be dates, such as 20130131."""
+def _date_digits(values: pa.ChunkedArray) -> bool:
+    """Whether numbers of a text format may be dates, such as 20130131, or months, such as 201301."""
     if not pa.types.is_integer(values.type) or values.null_count == len(values):
         return False
     bounds = pc.min_max(values).as_py()
-    return bounds["min"] >= 19_000_101 and bounds["max"] <= 20_991_231
+    return any(low <= bounds["min"] and bounds["max"] <= high for low, high in _DATE_DIGITS)
 
 
 def _temporal(kind: pa.DataType) -> Temporal | None:

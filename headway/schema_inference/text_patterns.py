@@ -19,16 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.schema.columns import Column, StoredType
-from headway.schema.parse_rules import (
-    ISO_DATE,
-    ISO_TIME,
-    MARKERS,
-    Parse,
-    number_pattern,
-    parsed,
-    pattern_of,
-    without_markers,
-)
+from headway.schema.date_forms import ISO_DATE, ISO_TIME, pattern_of
+from headway.schema.number_texts import number_pattern
+from headway.schema.parse_rules import MARKERS, Parse, parsed, without_markers
+from headway.schema_inference.measures import measure_of
 from headway.tabular.coerce import converted
 from headway.tabular.list_arrays import decoded
 
@@ -40,7 +34,11 @@ _PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
 _NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
-_EIGHT, _EIGHT_FORM = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"
+_DATE_DIGITS = (
+    (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"),
+    (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])$", "%Y%m"),
+)
+_LEAST_NAMED = 3
 _FIRST = 20
 _MOST_MISSING = 0.5
 """The share of rows that one word may take among numbers, for it to mean that the number is missing."""
@@ -51,8 +49,10 @@ _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M
           ", %I:%M:%S %p", ", %H:%M", ", %H:%M:%S", " %H:%M %z", " %H:%M:%S %z", "T%H:%M:%S%z", " %H:%M:%S%z")  # fmt: skip
 _DATES = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y",
           "%d.%m.%y", "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %b, %Y", "%d/%b/%Y", "%d%b%Y", "%b %d %Y", "%b %d, %Y", "%b-%d-%Y",
-          "%Y %b %d", "%Y-%b-%d", "%a %d %b %Y", "%a, %d %b %Y", "%a %b %d %Y", "%a, %b %d, %Y", "%Y-%m-%d",
-          "%Y-%m", "%Y/%m", "%b %Y", "%b-%Y", "%b, %Y")  # fmt: skip
+          "%Y %b %d", "%Y-%b-%d", "%a %d %b %Y", "%a, %d %b %Y", "%a %b %d %Y", "%a, %b %d, %Y", "%Y-%m-%d")  # fmt: skip
+_PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%b-%Y", "%b, %Y", "%Y-%b", "%b-%y", "%YQ%q", "%Y-Q%q",
+            "%Y Q%q", "%Y/Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y", "%G-W%V", "%GW%V", "%G W%V", "%G-W%V-%u")  # fmt: skip
+"""Months, quarters and weeks: each counts as its first day."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,12 @@ class Recognized:
 
 
 def recognized(
-    values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True, digits: bool = True
+    values: pa.ChunkedArray | pa.Array,
+    *,
+    plain: bool,
+    dates: bool = True,
+    digits: bool = True,
+    named: bool = False,
 ) -> Recognized:
     """The type and parse rule of a column's text, if it holds numbers or dates, and a note for the user.
 
@@ -72,7 +77,9 @@ def recognized(
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
             digits was meant to be text, unless a marker of what is missing stands among it.
         dates: whether dates may be read as such; a column that an expression compares with text may not.
-        digits: whether eight digits may be a date (20130131); what the pipeline says of a column is of the number.
+        digits: whether digits may be a date (20130131) or a month (201301); what the pipeline says of a column is of the
+            number.
+        named: whether the column's name says that it holds dates, so that few different digits are enough.
     """
     texts = _texts(values)
     if texts is None:
@@ -93,24 +100,36 @@ def recognized(
     if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
         return zeros if plain else Recognized()
     missing = _missing(texts, null)
-    if plain and dates and digits and _eight_digits(trimmed):
-        rule = _rule("date").model_copy(update={"format": _EIGHT_FORM, "null": null})
+    least = _LEAST_NAMED if named else _FIRST
+    if plain and dates and digits and (digits_form := _digits_form(trimmed, least)) is not None:
+        rule = _rule("date").model_copy(update={"format": digits_form, "null": null})
         return Recognized("int64", rule, _joined(_note(distinct, rule, "say 'type: int' to keep the number"), missing))
-    if (plain or null) and (numeric := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
+    if (plain or null) and (
+        numeric := _numbers(distinct, many, rows, _rule("number", null), decorated=False)
+    ) is not None:
         kind, unfit = numeric
         if not null:  # nothing to parse
             return Recognized(kind, None, unfit)
         rule = _rule("number", null)
         return Recognized(kind, rule, _joined(f"read as numbers: {missing}", unfit))
     for style in ("number", "decimal_comma"):
-        numeric = _numbers(distinct, many, rows, style, null, decorated=True)
+        rule = _rule(style, null)
+        numeric = _numbers(distinct, many, rows, rule, decorated=True)
         if numeric is not None:
             kind, unfit = numeric
-            rule = _rule(style, null)
             if both := _units_differ(distinct, rule):
                 note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
                 return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
             return Recognized(kind, rule, _joined(_note(distinct, rule), missing, _either_way(distinct, style), unfit))
+    measure = measure_of(distinct, many)
+    for rule in (rule.model_copy(update={"null": null}) for rule in measure.rules):
+        if (numeric := _numbers(distinct, many, rows, rule, decorated=True)) is not None:
+            return Recognized("float32", rule, _joined(_note(distinct, rule), missing, numeric[1]))
+    if measure.differ:
+        first, second = measure.differ
+        return Recognized(
+            None, None, f"read as text: its numbers have different units, such as {first!r} and {second!r}"
+        )
     form, open_ = _form(distinct)
     if form is not None and dates:
         rule = form.model_copy(update={"null": null})
@@ -170,10 +189,9 @@ def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized |
 
 
 def _numbers(
-    distinct: pa.Array, many: pa.Array, rows: int, style: str, null: tuple[str, ...], *, decorated: bool
+    distinct: pa.Array, many: pa.Array, rows: int, rule: Parse, *, decorated: bool
 ) -> tuple[StoredType, str | None] | None:
     """The type of nearly all values by a rule, and a note about the others."""
-    rule = _rule(style, null)
     texts = trimmed = pc.utf8_trim_whitespace(distinct)
     if decorated:
         texts = parsed(distinct, rule)[0]
@@ -207,11 +225,15 @@ def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
     return len(digits) > 1 and pc.count_distinct(digits).as_py() == 1 and digits[0].as_py() >= 9
 
 
-def _eight_digits(trimmed: pa.Array) -> bool:
-    """Whether digits are dates, such as 20130131: so many distinct ones are calendar days only if meant so."""
-    if len(trimmed) < _FIRST or not pc.all(pc.match_substring_regex(trimmed, _EIGHT)).as_py():
-        return False
-    return _all(trimmed, Parse.model_validate(_EIGHT_FORM))
+def _digits_form(trimmed: pa.Array, least: int) -> str | None:
+    """The form of digits that are dates, such as 20130131, or months, such as 201301; None: they are numbers. So many
+    distinct ones are days or months of the calendar only if meant so."""
+    if len(trimmed) < least:
+        return None
+    for digits, form in _DATE_DIGITS:
+        if pc.all(pc.match_substring_regex(trimmed, digits)).as_py() and _all(trimmed, Parse.model_validate(form)):
+            return form
+    return None
 
 
 def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
@@ -238,7 +260,8 @@ def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
         values, wrong = parsed(pa.array([text]), rule)
         value = values[0].as_py()
         if rule.temporal is None and str(value) != text.strip() and re.match(_PLAIN, str(value)):
-            return f"read as numbers: {text!r} is {float(value):.15g}; requests send the number; {_KEEP}"
+            unit = " seconds" if rule.as_ == "duration" else ""
+            return f"read as numbers: {text!r} is {float(value):.15g}{unit}; requests send the number; {_KEEP}"
         if rule.temporal is not None and (wrong is None or not wrong[0]) and value is not None:
             unit = "days" if rule.temporal == "date" else "microseconds"
             what = "dates" if rule.temporal == "date" else "times (UTC)"
@@ -285,7 +308,7 @@ def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
 
 @functools.cache
 def _candidates() -> list[tuple[Parse, re.Pattern[str]]]:
-    forms = [date + time for date in _DATES for time in _TIMES]
+    forms = [*(date + time for date in _DATES for time in _TIMES), *_PERIODS]
     return [(Parse.model_validate(form), re.compile(pattern_of(form))) for form in forms]
 
 

@@ -40,6 +40,7 @@ _FLOAT32 = np.dtype(np.float32)
 _FLOAT32_MAX = float(np.finfo(_FLOAT32).max)
 
 
+_NOUN = {"abbreviated": "a number such as 1.2M", "duration": "a duration such as 1:02:03"}
 _Mask = NDArray[np.bool_] | None
 _Fault = tuple[_Mask, str]
 """Where a value does not fit, and why."""
@@ -216,8 +217,11 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
     values, wrong = parsed(_valid(raw.dictionary), rule)
     if rule.temporal is None:
         values, wrong, reason = _from_text(values, column)
+        if rule.unit or rule.as_ in ("abbreviated", "duration"):
+            reason = f"is not a number of {rule.unit[0]}" if rule.unit else f"is not {_NOUN[rule.as_]}"
     else:
-        reason = f"is not a {rule.as_} of the form {rule.format or 'ISO'}"
+        form = rule.format or "ISO"
+        reason = f"is not a number of {rule.as_}" if rule.is_epoch else f"is not a {rule.as_} of the form {form}"
     if wrong is not None:
         codes = raw.indices.to_numpy(zero_copy_only=False) if not raw.indices.null_count else None
         if codes is None:
@@ -350,6 +354,8 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         doubles = raw.cast(pa.float64())
         # how data frames write a missing integer
         doubles = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
+        if column.temporal is not None and column.temporal.startswith("epoch_"):
+            doubles = pc.floor(doubles)  # of the second that runs
         whole = pc.equal(doubles, pc.floor(doubles))
         fits = pc.and_(whole, pc.and_(pc.greater_equal(doubles, -(2.0**63)), pc.less(doubles, 2.0**63)))
         return pc.if_else(fits, doubles, pa.scalar(None, pa.float64())).cast(pa.int64(), safe=False), _not(fits), why

@@ -25,6 +25,7 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
+from headway.schema.calendar_days import DAY, PER_DAY
 from headway.schema.columns import Column
 from headway.tabular.expressions import as_written
 from headway.tabular.hashing import NULL, U64, hash_texts, mix64
@@ -245,7 +246,7 @@ def stored_value(text: str, column: Column, *, where: str) -> Any:
             moment = datetime.datetime.fromisoformat(text)
             moment = moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
             since = moment - datetime.datetime(1970, 1, 1)
-            return since.days if column.temporal == "date" else since // datetime.timedelta(microseconds=1)
+            return since // datetime.timedelta(microseconds=1) * PER_DAY[column.temporal] // DAY
         return text.encode() if column.type == "bytes" else float(text)
     except ValueError:
         raise ConfigError(

@@ -16,6 +16,7 @@ from pydantic import Field
 from headway.config import Frozen
 from headway.evaluation.results.threshold import AS_CONFIGURED
 from headway.messages import counted, number, signed, some, window_text
+from headway.schema.calendar_days import UNITS
 from headway.schema.columns import Column
 from tfcore.export.metadata import ModelMetadata, OtherFormats
 from tfcore.export.signatures import DEFAULT, Signature
@@ -139,9 +140,7 @@ def _inputs(described: ModelMetadata, signatures: Mapping[str, Signature]) -> st
 
 def _type(column: Column) -> str:
     kind: str = "text" if column.type == "bytes" else column.type
-    kind += {"date": ", days since 1970-01-01", "timestamp": ", microseconds since 1970-01-01"}.get(
-        column.temporal or "", ""
-    )
+    kind += f", {UNITS[column.temporal]} since 1970-01-01" if column.temporal else ""
     return kind if not column.shape else f"list of {kind}" if column.is_list else f"{column.length} of {kind}"
 
 

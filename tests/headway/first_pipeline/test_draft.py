@@ -72,7 +72,7 @@ def test_a_column_that_cannot_be_read_is_a_note_whatever_the_columns_are_called(
 def test_columns_that_teach_nothing_are_left_out_with_the_reason(drafted):
     columns = table(id=range(1, ROWS + 1), same=["k"] * ROWS, nothing=[""] * ROWS, kind=list("abcd") * (ROWS // 4))
     columns |= {"copy": columns["x"], "answer": ["yes" if y else "no" for y in columns["y"]]}
-    columns["remark"] = [f"{R.integers(10**9)} x" for _ in range(ROWS)]
+    columns["remark"] = [f"x {R.integers(10**9)}" for _ in range(ROWS)]
     draft = drafted(columns)
     assert uses(draft) == {
         "x": "feature", "z": "feature", "kind": "feature", "y": "label", "id": "left out", "same": "left out",

@@ -1,0 +1,95 @@
+"""Numbers that count the time since 1970 are times if the column's name says so; they are stored and sent as they are."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.schema.calendar_days import DAY, PER_DAY, parts_of
+from headway.schema.columns import Column, ColumnConfig
+from headway.schema.parse_rules import Parse
+from headway.schema_inference.column_types import infer
+from headway.schema_inference.epoch_times import epoch_rule, says_date, says_time
+from headway.sources.sample import Sample
+from headway.tabular.coerce import coerce
+
+SECOND = 1_700_000_000  # 2023-11-14 22:13:20 UTC
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"),
+    [("epoch_seconds", 1), ("epoch_milliseconds", 10**3), ("epoch_microseconds", 10**6), ("epoch_nanoseconds", 10**9)],
+)
+def test_the_unit_follows_from_the_size(kind, scale):
+    rule, note = epoch_rule("created_at", pa.array([SECOND * scale, None, (SECOND + 7) * scale]))
+    assert rule.as_ == kind and f"{SECOND * scale} is 2023-11-14 22:13:20" in note
+    assert (scale == 10**6) == (rule.temporal == "timestamp")  # stored as every other time is
+    for part, value in {"hour": 22, "minute": 13, "second": 20, "weekday": 1, "month": 11}.items():
+        assert parts_of(np.array([SECOND * scale]), rule.temporal, part)[0] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("user_id", [SECOND, SECOND + 1]),
+        ("timestamp_id", [SECOND, SECOND + 1]),
+        ("amount", [SECOND, SECOND + 1]),
+        ("time", [3, 14]),
+        ("time", [SECOND, 5, 6]),
+        ("time", [None, None]),
+        ("ts", [str(SECOND)]),
+    ],
+)
+def test_other_numbers_are_no_times(name, values):
+    assert epoch_rule(name, pa.array(values, None if values[0] else pa.int64())) is None
+
+
+def test_names_that_say_times_or_dates():
+    assert all(
+        map(says_time, ("ts", "createdAt", "unixReviewTime", "Timestamp", "last seen", "event_ts", "pickup_datetime"))
+    )
+    assert not any(map(says_time, ("price", "order_id", "status", "key")))
+    assert says_date("yyyymm") and says_date("Order Date") and not says_date("code")
+
+
+def _inferred(values, name="ts", needed=frozenset(), **config):
+    sample = Sample(pa.table({name: pa.array(values)}))
+    configs = {name: ColumnConfig(**config)} if config else {}
+    return infer(sample, configs, only=False, needed=needed, where="x", typed=False)[0].column(name)
+
+
+def test_the_schema_has_the_rule_unless_the_pipeline_says_otherwise():
+    column = _inferred([SECOND, SECOND + 1])
+    assert (column.type, column.temporal, column.parse.as_) == ("int64", "epoch_seconds", "epoch_seconds")
+    assert _inferred([SECOND + 0.5, SECOND]).type == "int64"  # float32 would round to minutes
+    assert _inferred([SECOND], type="int").temporal is None
+    assert _inferred([SECOND], needed=frozenset({"ts"})).temporal is None  # an expression compares the number
+    assert _inferred([SECOND], name="n", parse="epoch_seconds").temporal == "epoch_seconds"
+    assert _inferred(["20240101", "20240102"], parse={"as": "epoch_seconds"}).type == "int64"
+
+
+def test_months_as_six_digits_are_dates_if_the_name_says_so_or_there_are_many():
+    months = [f"2023{month:02d}" for month in range(1, 13)]
+    assert _inferred([*map(int, months)], name="month").parse.format == "%Y%m"
+    assert _inferred([*map(int, months)], name="code").parse is None
+    assert (
+        _inferred([int(f"{year}{month:02d}") for year in (2022, 2023) for month in range(1, 13)], name="x").temporal
+        == "date"
+    )
+    assert _inferred([20240101, 20240102, 20240105], name="day").parse.format == "%Y%m%d"
+
+
+def test_files_and_requests_hold_the_same_number():
+    column = Column(
+        name="ts", type="int64", nullable=True, parse=Parse.model_validate("epoch_seconds"), temporal="epoch_seconds"
+    )
+    for raw in ([SECOND, None], [SECOND + 0.75, None], [f"{SECOND}.5", None], [f" {SECOND}", None]):
+        assert coerce(pa.record_batch({"ts": raw}), [column]).batch.to_pydict() == {"ts": [SECOND, None]}
+    bad = coerce(pa.record_batch({"ts": [str(SECOND), "soon"]}), [column]).rejected.to_pylist()
+    assert [(row["row"], row["reason"]) for row in bad] == [(1, "is not a number of epoch_seconds")]
+
+
+def test_every_unit_counts_one_day():
+    assert {unit: parts_of(np.array([3 * count]), unit, "day")[0] for unit, count in PER_DAY.items()} == dict.fromkeys(
+        PER_DAY, 4
+    )
+    assert PER_DAY["timestamp"] == DAY
