@@ -11,6 +11,7 @@ from flows.dag.run_spec import EVALUATE, IMPORTANCE, MEASURE
 from flows.dag.step import Output
 from flows.dag.train_stages import Training, TrainSteps
 from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
+from headway.evaluation.metrics import OWN
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
@@ -71,7 +72,7 @@ class EvaluateSteps(TrainSteps):
         """Where rows that belong together may be found out; nowhere with a group column, or in a plan that cannot know."""
         if self.columns.of_role("group") is not None or self.statistics.result is None:
             return ClusterSources()
-        stored = [c for c in self.columns.read if c.name in self.columns.stored and not c.shape]
+        stored = [c for c in self.columns.read if c.name in self.columns.stored and not c.shape and c.name not in OWN]
         times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")
         repeated = repeating(self.statistics.result["columns"].get("train", []))
         keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]

@@ -56,8 +56,11 @@ def parts_of(name: str) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _can_be_named(column: str) -> bool:
-    """Whether a slice called like the column is of it: "price: 2", "a x b" and " a" are read as something else."""
+def can_slice(column: str) -> bool:
+    """Whether a slice called like the column is of it: "price: 2", "a x b" and " a" are read as something else, and
+    predictions have a weight of their own."""
+    if column in OWN:
+        return False
     try:
         return parts_of(column) == (Part(column),) and parts_of(f"{column}: 2") == (Part(column, 2),)
     except ValueError:
@@ -153,8 +156,7 @@ def choose(
     """
     if rows < 2 * least:
         return ()
-    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) - set(OWN)}
-    known = {name: row for name, row in known.items() if _can_be_named(name)}
+    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
     strongest = sorted(known, key=lambda name: (-strengths.get(name, 0.0), name))
     of_values = [name for name in strongest if 2 <= known[name]["distinct"] <= FEW_VALUES]
     of_bins = [name for name in strongest if known[name]["type"] != "bytes" and known[name]["distinct"] > FEW_VALUES]

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.evaluation.bootstrap import resampling_units
-from headway.evaluation.slices import FEW_VALUES, parts_of, value_codes
+from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 
 MOST_COLUMNS, MOST_PAIRED, BINS = 20, 6, 5
@@ -39,7 +39,7 @@ def searched(
 ) -> tuple[str, ...]:
     """The slices to look at, as `headway.evaluation.slices` writes them: columns of few values, and numbers in bins; those
     first that alone tell most of the label."""
-    known = {row["column"]: row for row in statistics if row["column"] in set(eligible)}
+    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
     names = []
     for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):
         if 2 <= known[name]["distinct"] <= FEW_VALUES:

@@ -92,6 +92,8 @@ def test_columns_of_few_values_and_numbers_are_searched_the_strongest_first():
         {"column": "e", "type": "int64", "distinct": 9},
     ]
     assert searched(statistics, {"b": 0.9, "e": 0.7, "a": 0.6}, "abcde") == ("b: 5", "e", "a")
+    for name in ("weight", "row", "prediction", "a x b"):  # predictions have columns of these names; a pair reads so
+        assert searched([{"column": name, "type": "float32", "distinct": 900}], {}, [name]) == ()
     many = [{"column": f"n{i}", "type": "int64", "distinct": 5} for i in range(50)]
     assert len(searched(many, {}, [row["column"] for row in many])) == 20
 
