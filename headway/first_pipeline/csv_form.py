@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.schema.parse_rules import MARKERS
+from headway.sources.formats.csv_names import unique_names
 
 DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01", ":", " ")
 """The earlier one wins where two would do equally well."""
@@ -81,7 +82,7 @@ def csv_form(head: str) -> dict[str, Any]:
     above = table.rows[0][0]
     if _lacks_header(rows):
         comment = _commented_header(head, table)
-        names = _unique(comment or [""] * max(table.width, len(rows[0])))
+        names = unique_names(comment or [""] * max(table.width, len(rows[0])))
         return form | ({"skip_lines": above} if above else {}) | {"header": False, "names": names}
     if (mended := _mended(rows, table.width)) is not None:
         return form | {"skip_lines": table.rows[1][0], "header": False, "names": mended}
@@ -237,29 +238,17 @@ def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
     body = [row for row in rows[1:] if len(row) == width]
     if len(names) == width - 1:  # an index without a name, or a delimiter too many behind the values
         behind = not any(row[-1].strip() for row in body)
-        return _unique([*names, ""] if behind else ["row_names", *names])
+        return unique_names([*names, ""] if behind else ["row_names", *names])
     filled = [name for name in names if name]
     if len({*filled}) == len(filled) and (len(filled) == len(names) or _is_index(names, body)):
         return None
-    return _unique(names)
+    return unique_names(names)
 
 
 def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
     """Whether the first column alone has no name, and a value of its own in every row."""
     first = [row[0] for row in body]
     return not names[0] and all(names[1:]) and len({*first}) == len(first)
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """Names that stand once each: column_3 for one that is empty, price_2 for the second of a name."""
-    made: list[str] = []
-    for place, name in enumerate(names, 1):
-        stem = new = name or f"column_{place}"
-        number = 2
-        while new in made or (new != name and new in names):
-            new, number = f"{stem}_{number}", number + 1
-        made.append(new)
-    return made
 
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:

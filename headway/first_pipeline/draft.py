@@ -22,12 +22,13 @@ from headway.errors import DataError
 from headway.first_pipeline.column_choices import Choice, choose_columns, statistics_of
 from headway.first_pipeline.csv_form import null_values, null_words
 from headway.first_pipeline.image_size import image_size
-from headway.first_pipeline.label_choice import LabelFacts, facts_of
+from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
 from headway.first_pipeline.look import Look, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
 from headway.messages import counted
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
+from headway.sources.formats.csv_names import unnamed
 from headway.storage.filesystem import has_magic
 from headway.tabular.expressions import as_written
 from headway.tabular.label import LabelConfig
@@ -83,6 +84,8 @@ def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
     look = take(SourceConfig.model_validate(source))
     changed = dict(source)
     rename = {name: new for name in look.names if (new := name.strip().replace("/", "_per_")) != name and new}
+    if "" in look.names:
+        rename[""] = unnamed(look.names.index("") + 1)
     if rename and len({*look.names} - {*rename} | {*rename.values()}) == len(look.names):
         changed["rename"] = rename
     if source["format"] == "csv" and (words := _missing_words(look)):
@@ -116,11 +119,15 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         if LABEL in label.columns():
             label = LabelConfig(expression=re.sub(rf"\b{LABEL}\b", taken, label.expression or ""))
     seen = typed(look, label)
+    spellings = None if label.column is None else spellings_of(label.column, seen.label)
+    if spellings is not None and spellings.label is not None:
+        label = spellings.label
+        seen = seen.labelled(label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
-    notes: list[str] = [*seen.left_out]
-    if facts.rare and label.column is not None:
-        source["where"] = _without(label.column, facts.rare)
+    notes: list[str] = [*seen.left_out, *([spellings.note] if spellings else [])]
+    if facts.rare and (label.column is not None or spellings is not None):
+        source["where"] = _without(label, facts.rare)
         rare = pc.is_in(seen.label, value_set=_array(facts.rare, seen.label.type))
         notes.append(
             f"{counted(rare.true_count, 'row')} of {counted(len(facts.rare), 'class', 'classes')} with fewer than 5 rows "
@@ -129,7 +136,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         if len(facts.rare) + 2 > statistics.columns[LABEL].distinct:
             raise DataError(
                 f"fewer than two of the {statistics.columns[LABEL].distinct:,} classes have 5 rows or more",
-                where=f"--label {label.column}",
+                where=f"--label {label.column or label.expression}",
                 fix="bring more rows, or join classes by an expression, such as --label \"kind in ['a', 'b']\"",
             )
         seen = dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare)))
@@ -190,9 +197,11 @@ def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
     return pa.array([value.encode() if isinstance(value, str) else value for value in values], kind)
 
 
-def _without(column: str, values: tuple[Any, ...]) -> str:
+def _without(label: LabelConfig, values: tuple[Any, ...]) -> str:
     """An expression that filters the rows of some classes."""
-    return f"not ({as_written(column)} in [{', '.join(repr(value) for value in values)}])"
+    return (
+        f"not ({label.expression or as_written(label.column or '')} in [{', '.join(repr(value) for value in values)}])"
+    )
 
 
 def _name(path: str) -> str:

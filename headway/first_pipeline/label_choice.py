@@ -7,6 +7,7 @@ facts_of(seen.label, statistics, where="--label class")      # classes, task, wh
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.messages import counted, number, percent
 from headway.schema.columns import suggest
 from headway.schema_inference.identifiers import TIMES, named_as_identifier, words_of
+from headway.sources.formats.csv_names import unnamed
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tabular.expressions import as_written, parse
 from headway.tabular.label import LabelConfig
@@ -35,6 +38,8 @@ MOST_CLASSES = 1000
 """A text label of more values is a name."""
 _LEAST_OF_A_CLASS = 5
 """Rows of a class below which it may miss the eval split, or train."""
+_LETTERS = frozenset("yntf")
+"""Classes of one letter that mean the same as capitals; others may not, as where letters are to be recognized."""
 _FAR_OFF, _NORMAL_IQR = 10.0, 1.349
 _COUNTED, _FEW = 10, 100
 """Whole numbers from 0 up of more values than the one, and mostly below the other, are counts."""
@@ -81,6 +86,12 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
     """
     if (name := next((name for name in (text, text.strip()) if name in names), None)) is not None:
         return LabelConfig(column=name)
+    if not text.strip():
+        nameless = [name for place, name in enumerate(names, 1) if name == unnamed(place)]
+        if len(nameless) == 1:
+            return LabelConfig(column=nameless[0])
+        what = "and several columns have none" if nameless else "and no column has none"
+        raise ConfigError(f"the name is empty, {what}", where="--label", fix=suggest(text, list(names)))
     if text.isidentifier():
         raise ConfigError(f"there is no column {text!r}", where="--label", fix=suggest(text, list(names)))
     expression = _quoted(text, names)
@@ -94,6 +105,38 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
                 fix=suggest(name, list(names)),
             )
     return label
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """Classes that stand in the files in several spellings."""
+
+    label: LabelConfig | None
+    """The label that makes one class of each; None: upper and lower case may be meant."""
+    note: str
+
+
+def spellings_of(column: str, label: pa.Array) -> Spellings | None:
+    """Whether texts of a label differ only in upper and lower case or in blanks around them; None: they do not."""
+    texts = pc.unique(label).cast(pa.string()) if pa.types.is_binary(label.type) else None
+    if texts is None or not 2 < len(texts) <= MOST_CLASSES:
+        return None
+    ways = {"strip": pc.utf8_trim_whitespace(texts), "lower": pc.utf8_lower(texts)}
+    plain = pc.utf8_lower(ways["strip"])
+    classes = pc.count_distinct(plain).as_py()
+    if classes == len(texts):
+        return None
+    way = next((name for name, made in ways.items() if pc.count_distinct(made).as_py() == classes), None)
+    written = as_written(column)
+    expression = f"{way}({written})" if way else f"lower(strip({written}))"
+    counts = pc.value_counts(plain)
+    several = pc.struct_field(counts, 0).filter(pc.greater(pc.struct_field(counts, 1), 1))
+    example = texts.filter(pc.equal(plain, several[0])).to_pylist()[:3]
+    found = f"the label has {counted(len(texts), 'spelling')} of {counted(classes, 'class', 'classes')}, such as "
+    found += " and ".join(map(repr, example))
+    if way != "strip" and any(len(text) == 1 and text not in _LETTERS for text in several.to_pylist()):
+        return Spellings(None, f"{found}: if they mean the same, --label {json.dumps(expression)}")
+    return Spellings(LabelConfig(expression=expression), f"{found}: made one by label: {expression}")
 
 
 def _quoted(text: str, names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ seen = typed(look, LabelConfig(column="quality"))        # in stored types, with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +67,12 @@ class Seen:
     def label(self) -> pa.Array:
         """Of each row: int64, float32 or binary."""
         return self.rows.column(self.rows.num_columns - 1)
+
+    def labelled(self, label: LabelConfig) -> Seen:
+        """The same rows with another label of the same columns."""
+        columns, names = self.rows.columns[:-1], self.rows.schema.names[:-1]
+        values = label.compute(pa.RecordBatch.from_arrays(columns, names=names))
+        return replace(self, rows=pa.RecordBatch.from_arrays([*columns, values], names=[*names, LABEL]))
 
     def values(self, name: str) -> pa.Array:
         return self.rows.column(self.rows.schema.names.index(name))

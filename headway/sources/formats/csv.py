@@ -24,6 +24,7 @@ from headway.messages import counted
 from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
 from headway.sources.config import CsvConfig
 from headway.sources.formats.csv_lines import clean_lines
+from headway.sources.formats.csv_names import cells_of, moved
 from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
 from headway.sources.text_files import (
@@ -78,6 +79,8 @@ class CsvSource:
         end = start + len(line)
         skip = len(BOM) if line.startswith(BOM) else 0
         if not self._config.header:
+            if number:
+                self._check_order(text, number - 1)
             return list(self._config.names), start + skip
         here = f"{text.path}:{number + 1}"
         if not line[skip:].strip():
@@ -100,6 +103,19 @@ class CsvSource:
             end = start + skip + self._first_line(line[skip:], names, here)
         twice(names, text.path)
         return names, end
+
+    def _check_order(self, text: TextFile, number: int) -> None:
+        """Refuse a file whose line above the first row has names of `csv.names` at other places."""
+        line = text.line(number)[1].removeprefix(BOM)
+        words = line.decode("utf-8" if text.decoded else self._config.encoding, "replace")
+        header = cells_of(words, self._config.delimiter, self._config.quote)
+        if wrong := moved(header, self._config.names):
+            name, here, there = wrong
+            problem = (
+                f"its columns stand in another order: {name!r} is number {here} here, and number {there} in csv.names"
+            )
+            fix = "write all files in one order, or give each column one name of its own in the first line"
+            raise DataError(problem, where=f"{text.path}:{number + 1}", fix=fix)
 
     def _head(self, line: bytes) -> pa.Table:
         return pacsv.read_csv(

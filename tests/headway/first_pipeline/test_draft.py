@@ -157,6 +157,21 @@ def test_names_and_values_that_yaml_or_a_record_cannot_take(drafted):
     assert {"price_per_kg", "kind", "label_column"} <= uses(draft).keys()
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_column_without_a_name_may_be_the_label(tmp_path, format):
+    columns = table()
+    path = tmp_path / f"t.{format}"
+    nameless = pa.table({"" if name == "y" else name: pa.array(values) for name, values in columns.items()})
+    if format == "parquet":
+        pq.write_table(nameless, path)
+    else:
+        path.write_text("x,z,\n" + "\n".join(",".join(map(str, row.values())) for row in nameless.to_pylist()))
+    source, look = look_at(found_source(str(path)))
+    assert draft_of(source, look, label_of("", look.names)).label.column == "column_3"
+    with pytest.raises(ConfigError, match="no column has none"):
+        label_of(" ", ["a", "b"])
+
+
 def test_a_label_that_is_nothing_to_learn(drafted):
     with pytest.raises(DataError, match="one value only"):
         drafted(table() | {"y": [1] * ROWS})
@@ -355,3 +370,39 @@ def test_titles_of_files_may_differ_but_not_stand_for_a_row(tmp_path):
     (tmp_path / "1.csv").write_text(rows, encoding="utf-8")
     with pytest.raises(DataError, match="line 2"):
         found_source(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("yes", "no", "expression"),
+    [
+        (["Yes", "yes", "YES "], ["No", "no", " no"], "lower(strip(y))"),
+        (["yes", " yes"], ["no", "no "], "strip(y)"),
+        (["Y", "y"], ["N", "n"], "lower(y)"),
+    ],
+)
+def test_spellings_of_one_class_are_made_one_and_it_is_said(drafted, yes, no, expression):
+    answers = [(yes if R.random() > 0.5 else no)[i % len(yes)] for i in range(ROWS)]
+    draft = drafted(table() | {"y": answers})
+    assert draft.label.expression == expression and draft.facts.text.startswith("2 classes")
+    assert f"{len({*answers})} spellings of 2 classes" in draft.doubts[0] and expression in draft.doubts[0]
+    assert f"label: {expression}" in pipeline_text(draft, path="table.csv")
+
+
+def test_spellings_that_may_be_meant_are_only_said(drafted):
+    draft = drafted(table() | {"y": [["a", "A", "b"][i % 3] for i in range(ROWS)]})
+    assert draft.label.column == "y" and draft.facts.text.startswith("3 classes")
+    assert "if they mean the same, --label" in draft.doubts[0]
+    assert drafted(table() | {"y": [["Oslo", "Rome", "Bern"][i % 3] for i in range(ROWS)]}).doubts == []
+
+
+def test_rare_classes_of_several_spellings_are_filtered_by_the_same_expression(drafted):
+    draft = drafted(table() | {"y": ["Cat", "cat", "dog", "Dog"] * 99 + ["eel"] * 2 + ["Eel"] * 2})
+    assert draft.source["where"] == "not (lower(y) in ['eel'])"
+
+
+def test_rows_with_epoch_seconds_are_split_by_time(drafted):
+    seconds = [1_700_000_000 + 7200 * i for i in range(ROWS)]
+    draft = drafted(table(ts=seconds))
+    assert draft.split.config == {"mode": "column", "column": "ts", "eval_from": "2023-12-08"}
+    assert draft.columns["ts"]["parse"] == "epoch_seconds"
+    assert draft.columns["ts"]["transform"] == {"date_parts": ["weekday", "hour"]}

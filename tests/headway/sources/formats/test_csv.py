@@ -486,3 +486,25 @@ def test_a_quote_in_the_middle_of_a_name_costs_no_row(written):
     for odd in (b"3", b'3" x'):
         source, found = written(b'a,5" pipe\n1,2\n' + odd + b",4\n5,6\n")
         assert rows_of(source, found) == ([(0, b"1", b"2"), (1, odd, b"4"), (2, b"5", b"6")], [])
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        (b"b,a,,a\n1,2,3,4\n", "'b' is number 1 here, and number 2 in csv.names"),
+        (b"# a,a,b,\n1,2,3,4\n", "'a_2' is number 2 here"),
+        (b"a,b,a,\n1,2,3,4\n", None),
+        (b"a,renamed,a,\n1,2,3,4\n", None),
+        (b"a,b,a\n1,2,3,4\n", None),  # a comma behind each row
+        (b"Sales of 2020\n1,2,3,4\n", None),
+    ],
+)
+def test_a_later_file_whose_skipped_header_has_another_order_is_refused(opened, second, told):
+    csv = {"skip_lines": 1, "header": False, "names": ("a", "b", "a_2", "column_4")}
+    source, found = opened("csv", b"a,b,a,\n1,2,3,4\n", second, csv=csv)
+    if told is None:
+        assert len(source.ranges(found)) == 2
+        return
+    with pytest.raises(DataError, match="another order") as error:
+        source.ranges(found)
+    assert told in error.value.problem and error.value.where.endswith("1.csv:1")
