@@ -21,6 +21,7 @@ from headway.first_pipeline.look import Seen
 from headway.first_pipeline.text_lists import list_config
 from headway.messages import counted, number
 from headway.schema.columns import LABEL, Column, StoredType
+from headway.schema.parse_rules import Parse
 from headway.schema_inference.identifiers import TIMES, words_of
 from headway.schema_inference.split_columns import names_rows
 from headway.statistics.column_statistics import ColumnStatistics
@@ -162,7 +163,7 @@ def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
     if (spiked := _spikes(column, seen, statistics)) is not None:
         return Choice(name, kind, "feature", spiked, {"frequent": _FREQUENT})
     if column.type != "bytes" or column.shape or name not in seen.rows.schema.names[:-1]:
-        return Choice(name, kind, "feature")
+        return Choice(name, kind, "feature", _reading(column.parse) if column.parse else "")
     values = seen.values(name)
     if (size := _size(column, seen)) is not None:
         height, width, channels = size
@@ -194,6 +195,16 @@ def _spikes(column: Column, seen: Seen, statistics: SplitStatistics) -> str | No
     if times < _FREQUENT * seen.rows.num_rows or not math.isfinite(value):
         return None
     return f"{number(value)} is in {times / seen.rows.num_rows:.0%} of the rows: its frequent values are a category too"
+
+
+def _reading(rule: Parse) -> str:
+    """How text, or a number that counts time, is read; nothing of plain numbers and ISO dates."""
+    if rule.unit:
+        return f"numbers of {rule.unit[0]}"
+    if rule.is_epoch:
+        return f"{rule.as_.removeprefix('epoch_')} since 1970"
+    of_kind = {"abbreviated": "shortened numbers, such as 1.2M", "duration": "in seconds"}
+    return f"of the form {rule.format}" if rule.format else of_kind.get(rule.as_, "")
 
 
 def _renames(values: pa.Array, label: pa.Array) -> bool:

@@ -125,7 +125,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         seen = seen.labelled(label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
-    notes: list[str] = [*seen.left_out, *([spellings.note] if spellings else [])]
+    notes: list[str] = [*seen.doubts, *([spellings.note] if spellings else [])]
     if facts.rare and (label.column is not None or spellings is not None):
         source["where"] = _without(label, facts.rare)
         rare = pc.is_in(seen.label, value_set=_array(facts.rare, seen.label.type))

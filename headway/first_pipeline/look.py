@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import LABEL, Column, Schema
-from headway.schema_inference.column_types import PREFIX_ROWS, LeftOut, infer
+from headway.schema_inference.column_types import PREFIX_ROWS, Doubt, LeftOut, infer
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.formats_table import open_source
@@ -53,8 +53,8 @@ class Seen:
     """Rows in their stored types; the label's column is called `label`."""
 
     schema: Schema
-    left_out: tuple[LeftOut, ...]
-    """Notes on columns that cannot be read as they are."""
+    doubts: tuple[str, ...]
+    """Notes on columns that cannot be read as they are, or may be meant in another way."""
     rows: pa.RecordBatch
     """Without rows that have no label; each column under its own name but for the label."""
     read: int
@@ -125,8 +125,8 @@ def typed(look: Look, label: LabelConfig) -> Seen:
     rows = pa.RecordBatch.from_arrays([*batch.columns, values], names=[*batch.schema.names, LABEL])
     if not rows.num_rows:
         raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
-    left_out = tuple(note for note in notes if isinstance(note, LeftOut))
-    return Seen(schema, left_out, rows, read + rejected, rejected, whole)
+    doubts = tuple(note for note in notes if isinstance(note, LeftOut | Doubt))
+    return Seen(schema, doubts, rows, read + rejected, rejected, whole)
 
 
 def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:

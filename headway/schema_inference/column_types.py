@@ -42,6 +42,10 @@ class LeftOut(str):
     """A note on a column that is in the source and not in the schema."""
 
 
+class Doubt(str):
+    """A note on a column that may be meant in another way than it is read."""
+
+
 def infer(
     sample: Sample,
     configs: Mapping[str, ColumnConfig],
@@ -51,7 +55,8 @@ def infer(
     where: str,
     typed: bool = True,
 ) -> tuple[Schema, list[str]]:
-    """Infer the schema of a sample; also returns sentences about columns and the source, `LeftOut` those of omitted columns.
+    """Infer the schema of a sample; also returns sentences about columns and the source, `LeftOut` those of omitted columns,
+    `Doubt` those to look at.
 
     Args:
         configs: what the pipeline says of single columns; wins over what the sample shows.
@@ -108,7 +113,8 @@ def infer(
                 values, plain=not typed, dates=name not in needed, digits=name not in configs, named=says_date(name)
             )
             if recognized_as.note is not None and (recognized_as.parse is not None or kind == "bytes"):
-                notes.append(f"column {name!r}: {recognized_as.note}")
+                note = f"column {name!r}: {recognized_as.note}"
+                notes.append(Doubt(note) if recognized_as.doubt else note)
             if recognized_as.type is not None:
                 parse, temporal = recognized_as.parse, recognized_as.parse.temporal if recognized_as.parse else None
                 kind = STORED[config.type] if config.type and not temporal else recognized_as.type

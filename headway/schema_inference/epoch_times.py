@@ -31,6 +31,9 @@ _TIME_WORDS = frozenset(
      "login", "started", "ended", "finished", "start", "end", "begin", "opened", "closed", "dt", "moment", "ds", "t"}
 )  # fmt: skip
 _TIME_PARTS = re.compile(r"time|date|stamp|epoch")
+_NAMELESS = re.compile(r"column_[0-9]+")
+"""What `headway init` calls the columns of a file without names."""
+_LEAST_NAMELESS = 50
 _DATE_WORDS = frozenset(
     {
         "date",
@@ -64,9 +67,13 @@ def says_date(name: str) -> bool:
 def epoch_rule(name: str, values: pa.ChunkedArray | pa.Array) -> tuple[Parse, str] | None:
     """The rule of a column of integers or doubles, and a note about it; None where its name or values are no times.
 
-    One value in a hundred may lie outside 1990 to 2040, such as a 0 for a time that is not known.
+    One value in a hundred may lie outside 1990 to 2040, such as a 0 for a time that is not known. A column of a file without
+    names is one of times if many different values are all inside.
     """
-    if not (pa.types.is_integer(values.type) or pa.types.is_float64(values.type)) or not says_time(name):
+    named = says_time(name)
+    if not (pa.types.is_integer(values.type) or pa.types.is_float64(values.type)) or not (
+        named or _NAMELESS.fullmatch(name)
+    ):
         return None
     known = values.drop_null()
     numbers = known.to_numpy() if isinstance(known, pa.ChunkedArray) else known.to_numpy(zero_copy_only=False)
@@ -75,8 +82,10 @@ def epoch_rule(name: str, values: pa.ChunkedArray | pa.Array) -> tuple[Parse, st
         return None
     for kind, scale in _PER_SECOND.items():
         inside = (numbers >= _FROM * scale) & (numbers < _TO * scale)
-        if len(numbers) - np.count_nonzero(inside) > len(numbers) // ONE_IN:
+        if len(numbers) - np.count_nonzero(inside) > (len(numbers) // ONE_IN if named else 0):
             continue
+        if not named and len(np.unique(numbers)) < _LEAST_NAMELESS:
+            return None
         value = numbers[int(np.argmax(inside))]
         moment = str(np.datetime64(int(value) // scale, "s")).replace("T", " ")
         text = f"{value:d}" if pa.types.is_integer(values.type) else f"{value:.15g}"

@@ -31,6 +31,8 @@ LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
 _ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
 _PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_POINT_AND_THREE = r"^[^0-9%]*[0-9]{1,3}\.[0-9]{3}[^0-9.,%]*$"
+_BEGINS_AS_NUMBER = r"^[-+−(]?\s?\p{Sc}?[.]?[0-9]"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
 _NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
@@ -61,6 +63,8 @@ class Recognized:
     """None: it stays text."""
     parse: Parse | None = None
     note: str | None = None
+    doubt: bool = False
+    """Whether a person should look at the note: it may be meant in another way."""
 
 
 def recognized(
@@ -119,17 +123,18 @@ def recognized(
             kind, unfit = numeric
             if both := _units_differ(distinct, rule):
                 note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
-                return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
-            return Recognized(kind, rule, _joined(_note(distinct, rule), missing, _either_way(distinct, style), unfit))
+                return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike", doubt=True)
+            either = _either_way(distinct, style)
+            note = _joined(_note(distinct, rule), missing, either, unfit) or ""
+            return Recognized(kind, rule, note, doubt=either is not None)
     measure = measure_of(distinct, many)
     for rule in (rule.model_copy(update={"null": null}) for rule in measure.rules):
         if (numeric := _numbers(distinct, many, rows, rule, decorated=True)) is not None:
             return Recognized("float32", rule, _joined(_note(distinct, rule), missing, numeric[1]))
     if measure.differ:
         first, second = measure.differ
-        return Recognized(
-            None, None, f"read as text: its numbers have different units, such as {first!r} and {second!r}"
-        )
+        note = f"read as text: its numbers have different units, such as {first!r} and {second!r}"
+        return Recognized(None, None, note, doubt=True)
     form, open_ = _form(distinct)
     if form is not None and dates:
         rule = form.model_copy(update={"null": null})
@@ -142,14 +147,16 @@ def recognized(
         first, second = open_
         example = distinct[0].as_py()
         note = f"it may hold dates, and {example!r} leaves open whether the day or the month comes first: "
-        return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}")
-    return Recognized(None, None, _nearly(distinct, many, rows) if plain else None)
+        return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}", doubt=True)
+    nearly = _nearly(distinct, many, rows) if plain else None
+    return Recognized(None, None, nearly, doubt=nearly is not None)
 
 
 def _word_for_missing(distinct: pa.Array, many: pa.Array) -> str | None:
-    """The one text, in lower case, that stands again and again among many different numbers, such as k.A.; else None."""
+    """The one text, in lower case, that stands again and again among many different numbers or dates, such as k.A.; else
+    None."""
     lower = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
-    numbers = pc.match_substring_regex(lower, _PLAIN)
+    numbers = pc.match_substring_regex(lower, _BEGINS_AS_NUMBER)
     words = pc.unique(lower.filter(pc.invert(numbers)))
     if len(words) != 1 or len(distinct) - len(words) < _FIRST or re.search(r"\d", words[0].as_py()):
         return None  # of few numbers it may be a category: 2, 4, more
@@ -272,8 +279,12 @@ def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
 
 
 def _either_way(distinct: pa.Array, style: str) -> str | None:
-    """A note on a comma that may separate thousands or decimals, such as 1,234; else None."""
-    if style != "number" or not pc.any(pc.match_substring(distinct, ",")).as_py():
+    """A note on a comma that may separate thousands or decimals, such as 1,234, or a point, such as 1.234 €; else None."""
+    if style != "number":
+        return None
+    if pc.all(pc.match_substring_regex(distinct, _POINT_AND_THREE)).as_py():
+        return "if the point separates thousands, say parse: decimal_comma"
+    if not pc.any(pc.match_substring(distinct, ",")).as_py():
         return None
     other = pc.match_substring_regex(distinct, number_pattern("decimal_comma"))
     if pc.all(other).as_py():

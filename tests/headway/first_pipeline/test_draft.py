@@ -69,6 +69,11 @@ def test_a_column_that_cannot_be_read_is_a_note_whatever_the_columns_are_called(
     assert [note.partition(":")[0] for note in notes] == ["column 'nested' is left out"]
 
 
+def test_a_column_that_may_be_meant_in_another_way_is_a_doubt(drafted):
+    draft = drafted(table(day=[f"{1 + i % 12:02d}/{1 + i % 11:02d}/2024" for i in range(ROWS)]))
+    assert uses(draft)["day"] == "feature" and "say parse: '%m/%d/%Y' or parse: '%d/%m/%Y'" in draft.doubts[0]
+
+
 def test_columns_that_teach_nothing_are_left_out_with_the_reason(drafted):
     columns = table(id=range(1, ROWS + 1), same=["k"] * ROWS, nothing=[""] * ROWS, kind=list("abcd") * (ROWS // 4))
     columns |= {"copy": columns["x"], "answer": ["yes" if y else "no" for y in columns["y"]]}

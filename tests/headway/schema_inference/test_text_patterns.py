@@ -91,6 +91,20 @@ def test_numbers_of_different_units_are_not_made_one():
         assert _found(alike)[0] == "float32"
 
 
+def test_a_point_before_three_digits_of_money_may_separate_thousands():
+    found = recognized(pa.array(["1.234 €", "300.000 €"]), plain=True)
+    assert found.doubt and "if the point separates thousands, say parse: decimal_comma" in found.note
+    assert not recognized(pa.array(["1.234 €", "30.50 €"]), plain=True).doubt
+    assert recognized(pa.array(["1.234.000 €", "30.000 €"]), plain=True).parse.as_ == "decimal_comma"
+
+
+def test_a_word_among_many_sizes_means_that_the_size_is_missing():
+    sizes = [*(f"{i}.5M" for i in range(30)), "700k", *["Varies with device"] * 9]
+    kind, rule, note = _found(sizes)
+    assert (kind, rule) == ("float32", {"as": "abbreviated", "null": ["Varies with device"]})
+    assert "9 of 40 sampled values ('Varies with device') count as null" in note
+
+
 def test_names_that_say_identifier():
     said = [
         "id",
