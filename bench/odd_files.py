@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+from common import raw_flights
 from init import compare
 from odd_tables import Written
 
@@ -80,6 +81,36 @@ def _r_table(folder: Path) -> Written:
     return "bzip2, separator `^`, a comment, row names that the header lacks", folder / "anes.txt.bz2", "vote"
 
 
+def _measures(folder: Path) -> Written:
+    from vega_datasets import local_data
+
+    frame = local_data.cars().dropna(subset="Miles_per_Gallon")
+    frame["Miles_per_Gallon"] = [f"{value:g} mpg" for value in frame["Miles_per_Gallon"]]
+    frame["Weight_in_lbs"] = [f"{value:,} lbs" for value in frame["Weight_in_lbs"]]
+    frame["Displacement"] = [f"{value * 16.387:.0f} cm³" for value in frame["Displacement"]]
+    frame["Horsepower"] = ["unknown" if pd.isna(value) else f"{value:.0f}hp" for value in frame["Horsepower"]]
+    frame["Acceleration"] = [f"0:00:{value:04.1f}" for value in frame["Acceleration"]]
+    frame["Year"] = frame["Year"].dt.strftime("%Y%m")
+    frame.to_json(folder / "cars.json", orient="records", indent=2)
+    return (
+        "a JSON array; numbers with units, times as 0:00:12.5, months as 197001",
+        folder / "cars.json",
+        "Miles_per_Gallon",
+    )
+
+
+def _epochs(folder: Path) -> Written:
+    frame = raw_flights().to_pandas().dropna(subset="arr_delay").sample(15_000, random_state=0).sort_values("time_hour")
+    left = frame[["origin", "dest", "carrier", "distance"]].assign(
+        scheduled_at=pd.to_datetime(frame["time_hour"], utc=True).map(lambda hour: int(hour.timestamp() * 1000)),
+        departure=[f"{time // 100 % 24}:{time % 100:02d}" for time in frame["sched_dep_time"]],
+        late=["Yes " if late and i % 9 == 0 else "YES" if late and i % 7 == 0 else "Yes" if late else "no" if i % 5 else "No"
+              for i, late in enumerate(frame["arr_delay"] > 15)],
+    )  # fmt: skip
+    left.to_csv(folder / "flights.csv", index=False)
+    return "times in milliseconds since 1970 and as 5:15; five spellings of two classes", folder / "flights.csv", "late"
+
+
 DATA: dict[str, Callable[[Path], Written]] = {
     "unicode-text": _unicode_text,
     "titled": _titled,
@@ -87,6 +118,8 @@ DATA: dict[str, Callable[[Path], Written]] = {
     "aligned": _aligned,
     "headless": _headless,
     "r-table": _r_table,
+    "measures": _measures,
+    "epochs": _epochs,
 }
 
 
