@@ -86,7 +86,8 @@ class Run:
 
     @property
     def statistics(self) -> Table:
-        """A row per column and split: rows, missing, distinct, mean, quantiles, the most frequent values.
+        """A row per column and split: rows, missing, distinct, mean, quantiles, the most frequent values. `temporal` says of
+        which columns the figures are days ("date") or microseconds ("timestamp") since 1970-01-01.
 
         Raises:
             StoreError: the run has no statistics, or they are gone.

@@ -17,7 +17,8 @@ from typing import Any
 
 from flows.dag.step import Output
 from flows.progress.evaluation_tables import evaluation_tables, importance_table
-from headway.messages import counted, number
+from headway.messages import counted, duration, number
+from headway.schema.calendar_days import DAY, moment
 from headway.validation.anomaly import summary_table
 
 Rows = list[dict[str, Any]]
@@ -109,22 +110,39 @@ def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
     return [
         {
             "column": column["column"],
-            "type": column["type"],
+            "type": column.get("temporal") or column["type"],
             "rows": column["rows"],
             "missing": f"{column['missing_share']:.2%}",
             # of the columns that have some: missing they are not, and no figure behind counts them
             **{name: f"{column[name]:,}" if column.get(name) else "" for name in ("nan", "infinite")},
             "distinct": _distinct(column),
-            **{name: _cell(column.get(name)) for name in figures},
+            **{name: figure(column, name) for name in figures},
             "quantiles": f"rank ±{column['rank_error']:.1%}" if column.get("rank_error") else "",
-            "most frequent": ", ".join(f"{_value(value)} ({count:,})" for value, count in column.get("top", [])[:3]),
+            "most frequent": ", ".join(
+                f"{_value(value, column)} ({count:,})" for value, count in column.get("top", [])[:3]
+            ),
         }
         for column in result["columns"].get(split, [])
     ]
 
 
-def _value(value: Any) -> str:
+def figure(column: Mapping[str, Any], name: str) -> str:
+    """The text of a figure of a column's summary, such as its median; of dates and times a date or a time, and their
+    standard deviation is a duration."""
+    value, unit = column.get(name), column.get("temporal")
+    if value is None or unit is None or not isinstance(value, int | float):
+        return _cell(value)
+    if name == "std":
+        return duration(value * DAY / 1e6 if unit == "date" else value / 1e6)
+    # a mean and the quantiles lie between the values: a fraction of a second says nothing
+    exact = name in ("min", "max") or unit == "date"
+    return moment(value if exact else value // 1_000_000 * 1_000_000, unit)
+
+
+def _value(value: Any, column: Mapping[str, Any]) -> str:
     """The text of a value; of a float32 no more digits than it has."""
+    if (unit := column.get("temporal")) is not None:
+        return moment(value, unit)
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.progress.artifacts import column_rows
+from flows.progress.artifacts import column_rows, figure
 from flows.report.figures.column_charts import distance, histograms
 from flows.report.figures.drawing import short
 from flows.report.material import Material
 from flows.report.view import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, number, some, window_text
+from headway.schema.calendar_days import moment
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
@@ -137,10 +138,12 @@ def usual_values(summary: Mapping[str, Any]) -> str:
         if any(isinstance(value, str) and not value.isprintable() for value, _ in top[:3]):  # images and the like
             return f"{summary.get('shortest'):,} to {summary.get('longest'):,} bytes"
         rows = max(summary["rows"] - summary["missing"], 1)
-        return ", ".join(f"{short(value, 24)} {_share(count / rows)}" for value, count in top[:3])
+        unit = summary.get("temporal")
+        texts = [(moment(value, unit) if unit else value, _share(count / rows)) for value, count in top[:3]]
+        return ", ".join(f"{short(value, 24)} {share}" for value, share in texts)
     if summary.get("median") is None:
         return ""
-    p25, median, p75 = (number(summary[name]) for name in ("p25", "median", "p75"))
+    p25, median, p75 = (figure(summary, name) for name in ("p25", "median", "p75"))
     return f"{median}, half of them {p25} to {p75}" if p25 != p75 else f"{median}"
 
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import datetime
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.config import Frozen
-from headway.schema.calendar_days import DAY, PER_DAY
+from headway.schema.calendar_days import PER_DAY, moment
 from headway.tabular.list_arrays import decoded, value_type
 
 TEXT, TIMESTAMP, DATE, NUMBER = "text", "timestamp", "date", "number"
@@ -105,18 +104,11 @@ def _microseconds(text: bytes) -> int | None:
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
-def _in_microseconds(value: int, kind: str) -> int | None:
-    units: dict[str, int] = {TEXT: DAY} | {str(unit): count for unit, count in PER_DAY.items()}
-    per_day = units.get(kind)
-    return None if per_day is None else value * DAY // per_day
-
-
 def time_text(value: int | float | None, kind: str) -> str:
     """The text of a time, for a sentence."""
     if value is None:
         return "none"
-    if kind == DATE:
-        return str(np.datetime64(int(value), "D"))
-    if (micros := _in_microseconds(int(value), kind)) is not None:
-        return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
+    unit = TIMESTAMP if kind == TEXT else kind
+    if unit in PER_DAY:
+        return moment(value, unit)
     return f"{value:,}" if isinstance(value, int) else f"{value:.9g}"

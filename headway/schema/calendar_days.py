@@ -4,6 +4,7 @@ parts_of(days, "date", "weekday")              # 0 Monday ... 6 Sunday
 parts_of(seconds, "epoch_seconds", "month")
 parts_of(micros, "timestamp", "hour")
 days_of(year, month, day)                      # int64; valid(year, month, day) says which are dates
+moment(15_706, "date")                         # '2013-01-01'
 """
 
 from __future__ import annotations
@@ -63,6 +64,13 @@ def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
     inside = (month >= 1) & (month <= 12)
     longest = days_of(year, month + 1, np.ones_like(day)) - days_of(year, month, np.ones_like(day))
     return np.asarray(inside & (day >= 1) & (day <= longest))
+
+
+def moment(value: float, unit: Temporal) -> str:
+    """The text of a stored date (days), timestamp (microseconds, UTC) or epoch time: '2013-01-01', '2013-01-01 10:00:00'; of
+    a midnight only the date. Fractions, as those of a mean, are cut off."""
+    text = str(np.datetime64(int(value) * DAY // PER_DAY[unit], "us"))
+    return text.replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
 
 
 def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:

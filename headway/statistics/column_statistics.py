@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Shape, StoredType
 from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
 from headway.statistics.sketches import SMALL, USUAL, Sketches
@@ -79,6 +80,8 @@ class ColumnStatistics:
         budget: Budget | None = None,
     ):
         self.name, self.type, self.shape = name, type, shape
+        self.temporal: Temporal | None = None
+        """Whether the integers are days or microseconds since 1970-01-01, for texts only: it is not saved."""
         self.limits = limits or Limits()
         self.elements = self.empty = 0
         self.shortest_list: int | None = None

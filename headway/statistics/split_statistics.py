@@ -79,7 +79,14 @@ class SplitStatistics:
         """The statistics of no rows. Without a folder to spill to, all text stays in memory."""
         limits, budget = _shares([column.type for column in columns], spill)
         columns_of = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
-        return cls({column.name: column for column in columns_of})
+        return cls({column.name: column for column in columns_of}).described(columns)
+
+    def described(self, columns: Iterable[Column]) -> SplitStatistics:
+        """These statistics, which now know of each column whether it holds dates or times; files do not keep it."""
+        for column in columns:
+            if column.temporal is not None and column.name in self._columns:
+                self._columns[column.name].temporal = column.temporal
+        return self
 
     def update(self, batch: pa.RecordBatch | Stack) -> None:
         """Add a batch of stored columns; unknown columns are an error of the caller."""
@@ -317,6 +324,8 @@ def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
         "missing_share": column.missing / column.rows if column.rows else 0.0,
         "distinct": column.distinct,
     }
+    if column.temporal:
+        row["temporal"] = column.temporal
     if column.distinct_error:
         row["distinct_error"] = column.distinct_error
     if column.rank_error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from headway.config import Frozen
+from headway.schema.calendar_days import Temporal, moment
 
 LISTED = 5
 """Values that a sentence names before it says how many more there are."""
@@ -62,10 +63,13 @@ def listed(counts: list[tuple[Any, int]], total: int) -> str:
     return named + (f" and {total - LISTED:,} more" if total > LISTED else "")
 
 
-def value_text(value: bytes | float) -> str:
-    """The text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction."""
+def value_text(value: bytes | float, temporal: Temporal | None = None) -> str:
+    """The text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction, dates and times as
+    such."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
         return repr(text if len(text) <= 60 else text[:57] + "...")
+    if temporal is not None:
+        return moment(value, temporal)
     whole = isinstance(value, int) or (abs(value) < 1e15 and value == int(value))
     return f"{int(value):,}" if whole else f"{value:.7g}"

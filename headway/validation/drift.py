@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.checks.prediction_drift import jensen_shannon as divergence
 from headway.messages import counted
+from headway.schema.calendar_days import Temporal
 from headway.schema.columns import FURTHER, LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.external_sort import paired
@@ -145,11 +146,13 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
         return
     divergence, shift = jensen_shannon(ours, theirs), quantile_distance(ours, theirs)
     if divergence > bounds.jensen_shannon or shift > bounds.quantile:
+        unit = ours.temporal or theirs.temporal
         worst = "jensen_shannon" if divergence > bounds.jensen_shannon else "quantile"
         yield _anomaly(
             name,
-            f"{which} has drifted from {whose}: its median went from {_figures(theirs, [0.5])} to {_figures(ours, [0.5])}, "
-            f"its 5% to 95% range from {_figures(theirs, [0.05, 0.95])} to {_figures(ours, [0.05, 0.95])} "
+            f"{which} has drifted from {whose}: its median went from {_figures(theirs, [0.5], unit)} to "
+            f"{_figures(ours, [0.5], unit)}, its 5% to 95% range from "
+            f"{_figures(theirs, [0.05, 0.95], unit)} to {_figures(ours, [0.05, 0.95], unit)} "
             f"(Jensen-Shannon divergence {divergence:.3f}, limit {bounds.jensen_shannon:g}; "
             f"quantile distance {shift:.3f}, limit {bounds.quantile:g})",
             worst,
@@ -172,8 +175,8 @@ def _absent(column: ColumnStatistics) -> float:
     return 1 - present / column.rows if column.rows else 1.0
 
 
-def _figures(column: ColumnStatistics, at: list[float]) -> str:
-    texts = [value_text(float(value)) for value in column.quantile(at)]
+def _figures(column: ColumnStatistics, at: list[float], unit: Temporal | None) -> str:
+    texts = [value_text(float(value), unit) for value in column.quantile(at)]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 

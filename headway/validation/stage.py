@@ -90,7 +90,8 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
 
     An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
     """
-    splits = {name: SplitStatistics.load(request.statistics / name) for name in request.splits}
+    known = request.schema_.columns
+    splits = {name: SplitStatistics.load(request.statistics / name).described(known) for name in request.splits}
     alone = _strengths(request, splits)
     raised = [
         *_spans(request),

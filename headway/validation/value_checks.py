@@ -103,8 +103,10 @@ def _range(split: str, column: ColumnStatistics, schema: Schema) -> Iterator[Ano
         if bound is None or value is None:
             continue
         if value < bound if beyond == "below" else value > bound:
-            message = f"column {column.name!r} reaches {value_text(value)} in the {split} rows, {beyond} the schema's bound of "
-            message += f"{value_text(bound)}"
+            reached, limit = (value_text(each, column.temporal) for each in (value, bound))
+            message = (
+                f"column {column.name!r} reaches {reached} in the {split} rows, {beyond} the schema's bound of {limit}"
+            )
             fix = "mend the source, filter the rows (source.where), or widen the domain of "
             fix += f"{column.name!r} in the schema file"
             yield finding("error", "range", split, message, fix, column=column.name)

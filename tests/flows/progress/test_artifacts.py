@@ -87,6 +87,35 @@ def test_a_frequent_float_has_no_more_digits_than_float32_holds():
     assert row["most frequent"] == "2.393 (4), 1.5 (2)"
 
 
+def test_figures_of_dates_and_times_are_dates_and_times():
+    column = STATISTICS["columns"]["train"][0] | {
+        "mean": 15706.5,
+        "std": 2.0,
+        "min": 15706,
+        "p25": 15706.25,
+        "max": 15710,
+    }
+    day = column | {"temporal": "date", "top": [[15706, 9]]}
+    at, later = 1_357_034_400_000_000, 1_357_034_401_500_000
+    time = column | {
+        "temporal": "timestamp",
+        "mean": later + 0.25,
+        "std": 90e6,
+        "min": at,
+        "max": later,
+        "top": [[later, 2]],
+    }
+    day, time = column_rows({"columns": {"train": [day, time]}})
+    assert [day[name] for name in ("type", "mean", "std", "min", "p25", "max")] == [
+        *("date", "2013-01-01", "2 days", "2013-01-01", "2013-01-01", "2013-01-05")
+    ]
+    assert day["most frequent"] == "2013-01-01 (9)" and day["distinct"] == 80
+    assert [time[name] for name in ("type", "mean", "std", "min", "max")] == [
+        *("timestamp", "2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00", "2013-01-01 10:00:01.500000")
+    ]
+    assert time["most frequent"] == "2013-01-01 10:00:01.500000 (2)"
+
+
 def test_numbers_that_are_none_are_counted_where_there_are_some():
     column = STATISTICS["columns"]["train"][0]
     some, no = column_rows({"columns": {"train": [column | {"nan": 1400, "infinite": 3}, column | {"nan": 0}]}})

@@ -45,6 +45,17 @@ def test_each_split_is_the_sum_of_its_spans(saved, columns, tmp_path):
     assert [(d.name, d.num_examples) for d in found.datasets] == [("train", 24), ("eval", 8)]
 
 
+def test_a_summary_says_which_integers_are_dates(tmp_path):
+    column = Column(name="day", type="int64", nullable=False, temporal="date")
+    statistics = SplitStatistics.create([column])
+    statistics.update(pa.record_batch({"day": pa.array([15_706, 15_707])}))
+    statistics.save(tmp_path / "span")
+    (tmp_path / "out").mkdir()
+    request = StatisticsRequest(columns=[column], splits={"train": (tmp_path / "span",)})
+    [day] = merge(request, tmp_path / "out", Monitor())["columns"]["train"]
+    assert (day["temporal"], day["min"], day["type"]) == ("date", 15_706, "int64")
+
+
 def test_the_same_window_gives_the_same_bytes(saved, columns, tmp_path):
     request = StatisticsRequest(columns=columns, splits={"train": (saved, saved)})
     files = []

@@ -9,6 +9,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
+from headway.validation.drift import drift
 from headway.validation.stage import ChampionFacts, ValidateConfig, ValidateRequest, validate
 
 ROWS = 4000
@@ -53,6 +54,18 @@ def check(tmp_path):
         return [(a["severity"], a["column"], a["message"]) for a in validate(request, tmp_path, Monitor())["anomalies"]]
 
     return run
+
+
+def test_drift_of_dates_is_told_in_dates(tmp_path):
+    column = Column(name="born", type="int64", nullable=False, temporal="date")
+    pieces = []
+    for first in (3653, 7305):  # 1980 and 1990
+        statistics = SplitStatistics.create([column])
+        statistics.update(pa.record_batch({"born": pa.array(np.arange(first, first + ROWS))}))
+        statistics.save(tmp_path / str(first))
+        pieces.append(SplitStatistics.load(tmp_path / str(first)))
+    [told] = drift(pieces[1].described([column]), pieces[0], "version 3", ValidateConfig())
+    assert "its median went from 1985-06-23 to 1995-06-23" in told.message
 
 
 def test_the_same_distribution_is_no_drift(check):

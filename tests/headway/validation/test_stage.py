@@ -95,6 +95,14 @@ def test_good_data_has_no_anomalies(check, tmp_path):
     assert errors(result) == [] and summary_table(result) == []
 
 
+def test_a_date_beyond_its_bound_is_told_as_a_date(check):
+    columns = (*SCHEMA.columns, Column(name="day", type="int64", nullable=True, temporal="date"))
+    schema = SCHEMA.model_copy(update={"columns": columns, "ranges": {"day": (0, 15_706)}})
+    days = np.arange(ROWS) % 3 + 15_705
+    _, kind, *_, message = only(check({"day": days}, eval={"day": days.clip(max=15_706)}, schema=schema))
+    assert kind == "range" and "reaches 2013-01-02 in the train rows, above the schema's bound of 2013-01-01" in message
+
+
 def test_too_many_rejected_rows(check):
     bad = SpanFacts(span="2013-02", read=1000, written=900, quarantined=60, filtered=40)
     severity, kind, _, where, message = only(check(spans=(SPAN, bad)))
