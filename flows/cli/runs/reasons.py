@@ -33,18 +33,23 @@ def why(
     pipeline: PipelinePath = ".",
     /,
     *,
-    run: Annotated[str | None, Parameter(help="the run's name or the beginning of it (default: the latest)")] = None,
+    run: Annotated[
+        str | None,
+        Parameter(help="the run's name or the beginning of it (default: the latest, or the latest with STAGE)"),
+    ] = None,
     options: Options = Options(),
 ) -> int:
     """Why steps of a run ran or were reused; the pipeline may come first or last."""
-    from flows.execution.history import LATEST, find
+    from flows.execution.history import LATEST, find, find_with_step
     from flows.progress.rerun_reasons import steps_explained
 
     if stage is not None and (Path(stage).is_file() or (Path(stage) / "pipeline.yaml").is_file()):
         place, stage = stage, pipeline if pipeline != "." else None
         pipeline = place
     loaded, store = store_of(pipeline, options)
-    record = find(store, run or LATEST, pipeline=loaded.pipeline.name)
+    newest = record = find(store, run or LATEST, pipeline=loaded.pipeline.name)
+    if stage is not None and run is None:
+        record = find_with_step(store, stage, pipeline=loaded.pipeline.name)
     steps = steps_explained(store, record)
     if stage is not None:
         chosen = [step for step in steps if stage in (step["stage"], step["title"])]
@@ -55,6 +60,8 @@ def why(
     spans = window_text(record.get("spans"))
     lines = [f"run {record['run']} of {record['pipeline']}" + f", {spans}" * bool(spans) + f": {record['state']}"]
     lines += _lines(steps) if stage is None else [line for step in steps for line in _whole(step)]
+    if record["run"] != newest["run"]:
+        lines.append(f"  the latest run, {newest['run']} ({newest['state']}), did not come to this stage")
     if "error" in record:
         lines.append(f"  then it ended: {record['error'].splitlines()[0]}")
     return answer(options, value, "\n".join(lines))

@@ -66,6 +66,18 @@ def test_why_names_the_run_that_made_what_was_reused(project, capsys):
     )
 
 
+def test_why_of_a_stage_takes_the_last_run_that_came_to_it(project, capsys):
+    failed = {"run": "20240501-120000-cc", "started": "2024-05-01T12:00:00.000Z", "stages": [], "error": "no span x"}
+    Store(project / "store").save_run({"pipeline": "p", "state": "failed", "spans": [], "seed": 0} | failed)
+    code, text = say(capsys, "why", "train", project)
+    assert code == 0 and "run 20240501-110000-bb of p" in text and "steps is 200, before 100" in text
+    assert "the latest run, 20240501-120000-cc (failed), did not come to this stage" in text
+    code, text = say(capsys, "why", "trian", project)
+    assert code == 2 and "run 20240501-110000-bb has no step 'trian'" in text and "did you mean 'train'?" in text
+    code, text = say(capsys, "why", project)
+    assert code == 0 and "run 20240501-120000-cc" in text and "then it ended: no span x" in text
+
+
 def test_why_without_a_stage_has_every_step_and_a_wrong_one_is_corrected(project, capsys):
     code, text = say(capsys, "why", project)
     assert code == 0 and "ingest a" in text and "train" in text
