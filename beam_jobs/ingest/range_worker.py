@@ -36,6 +36,7 @@ from headway.sources.config import NAMED
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
+from headway.storage.filesystem import unreadable
 from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expression_errors import Overflow
@@ -77,7 +78,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         raise _placed(error, request, piece) from None
     except OSError as error:
         if error.filename == piece.path:
-            raise DataError(f"cannot be read: {error.strerror}", where=piece.path) from None
+            raise unreadable(piece.path, error) from None
         raise
     finally:
         work.close()

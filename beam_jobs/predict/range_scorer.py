@@ -27,6 +27,7 @@ from headway.errors import DataError, StoreError
 from headway.messages import counted
 from headway.sources.base import Chunk, Range
 from headway.sources.discovery.formats_table import open_source
+from headway.storage.filesystem import unreadable
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.list_arrays import decoded
 
@@ -52,7 +53,7 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
                 tick(work.rows)
     except OSError as error:
         if error.filename == piece.path:
-            raise DataError(f"cannot be read: {error.strerror}", where=piece.path) from None
+            raise unreadable(piece.path, error) from None
         raise
     return {
         "key": request.key(piece),

@@ -50,6 +50,9 @@ def _overlay(path: Path) -> dict[str, Any]:
     """Return {key: value} of a YAML file: the keys of its sections, whole, and other keys as they are."""
     from headway.config import read_yaml
 
+    if not path.is_file():
+        fix = "name a YAML file with keys of pipeline.yaml, or write --set KEY=VALUE"
+        raise ConfigError(f"there is no file {path}", where=f"--set @{path}", fix=fix)
     overrides: dict[str, Any] = {}
     for section, value in read_yaml(path).items():
         keys = {f"{section}.{name}": setting for name, setting in value.items()} if isinstance(value, dict) else {}
@@ -148,6 +151,9 @@ def validate(
     ] = None,
     options: RunOptions = RunOptions(),
 ) -> int:
+    if serving is not None and not serving.is_file():
+        fix = "name a file of logged requests, JSON lines or tf.Examples; headway serve --log-rate SHARE writes some"
+        raise ConfigError(f"{serving} is not a file", where="--serving", fix=fix)
     overrides: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
     return _up_to(run_spec_of(pipeline, options, last="validate", **overrides), options)
 

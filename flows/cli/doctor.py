@@ -140,10 +140,11 @@ def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
     try:
         loaded = read_pipeline(pipeline, overrides)
     except ConfigError as error:
-        if not (pipeline / "pipeline.yaml").exists() and not pipeline.is_file():
+        if pipeline == Path() and not Path("pipeline.yaml").exists():
             yield Finding(True, "pipeline", "this folder has no pipeline.yaml; name one to check its store")
             return
-        yield Finding(False, "pipeline", error.problem, error.fix)
+        found = f"{error.where}: {error.problem}" if error.where else error.problem
+        yield Finding(False, "pipeline", found, error.fix)
         return
     yield Finding(True, "pipeline", str(loaded.file))
     store = loaded.open_store()

@@ -16,7 +16,7 @@ from flows.dag.column_table import column_table
 from flows.dag.references import check_metrics, possible_tasks
 from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Executor, RunResult, RunSpec
 from flows.dag.step import Output, Stage, Step
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted, some
 from headway.schema.columns import FURTHER
 from headway.sources.discovery.spans import spans
@@ -52,6 +52,10 @@ class DataSteps:
         self.columns: Columns = resolve(run_spec.loaded, run_spec.files(self.window[0]))
         further = [FURTHER + name for name in self.pipeline.labels]
         self.pipeline.validation.check([*self.columns.schema.names(), *further], where=str(run_spec.loaded.file))
+        serving = run_spec.loaded.serving_file
+        if serving is not None and not serving.is_file() and run_spec.last not in ("ingest", "statistics"):
+            fix = "name a file of logged requests, JSON lines or tf.Examples, or leave the key out"
+            raise ConfigError(f"{serving} is not a file", where=f"{run_spec.loaded.file}: validation.serving", fix=fix)
         if (task_file := run_spec.loaded.task_file) is not None:
             with startup():
                 load_task(self.pipeline.task, task_file)

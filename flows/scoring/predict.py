@@ -23,6 +23,7 @@ from headway.registry.leases import reading
 from headway.registry.pointers import CHAMPION, PREVIOUS
 from headway.registry.registry import Registry
 from headway.schema.pbtxt import from_text
+from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, files
 from headway.storage.filesystem import is_remote
@@ -67,7 +68,7 @@ def predict(
         changes = {"path": input, "where": None} | ({"format": format} if format else {})
         source = SourceConfig.model_validate(pipeline.source.model_dump() | changes)
         request = PredictRequest(
-            files=files(source, ONE_SPAN),
+            files=_files(source),
             source=source,
             columns=described.columns,
             model=str(folder),
@@ -84,6 +85,15 @@ def predict(
         result = into_bucket(str(output), into) if is_remote(str(output)) else into(Path(output))
         about = {"saved_model": str(folder), "version": version, "task": described.task}
         return result | about | {"output": str(output)}
+
+
+def _files(source: SourceConfig) -> tuple[InputFile, ...]:
+    """The files of the input; an error names the input rather than the pipeline's source."""
+    try:
+        return files(source, ONE_SPAN)
+    except ConfigError as error:
+        where = (error.where or "").replace("source.path", "--input")
+        raise ConfigError(error.problem, where=where, fix=error.fix) from None
 
 
 @contextlib.contextmanager
@@ -105,7 +115,8 @@ def find_model(
         yield Path(model).resolve(), None
     else:
         problem = f"{model!r} is neither 'champion', nor a version's number, nor an alias, nor a folder"
-        raise ConfigError(problem, where="--model", fix="headway models lists the versions and the aliases")
+        fix = "headway models lists the versions and the aliases; or name the folder of a SavedModel"
+        raise ConfigError(problem, where="--model", fix=fix)
 
 
 def is_version(registry: Registry, name: str) -> bool:

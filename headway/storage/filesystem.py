@@ -103,8 +103,23 @@ def reading(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
-        raise DataError(f"cannot be read: {reason}", where=name) from None
+        raise unreadable(name, error) from None
+
+
+def unreadable(name: str, error: OSError) -> DataError:
+    """The error of a file that cannot be read, with its fix."""
+    remote = is_remote(name)
+    if isinstance(error, FileNotFoundError):
+        fix = "check the path; a file that was there may have been moved or deleted"
+        return DataError("there is no such file", where=name, fix=fix)
+    if not remote and Path(name).is_dir():
+        return DataError("is a folder, not a file", where=name, fix="name a file in it")
+    reason = error.strerror or str(error).splitlines()[0]
+    if isinstance(error, PermissionError):
+        fix = "let this user read it"
+    else:
+        fix = "check the name, the network and the credentials" if remote else "check the file and its disk"
+    return DataError(f"cannot be read: {reason}", where=name, fix=fix)
 
 
 def open_file(name: str) -> pa.NativeFile:

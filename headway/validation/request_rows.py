@@ -106,7 +106,8 @@ def _entries(paths: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
                 try:
                     entry = json.loads(line.decode("utf-8"))
                 except ValueError as error:  # bytes that are not UTF-8 among them
-                    raise DataError(f"is not JSON: {error}", where=f"{path}: line {number}") from None
+                    fix = "name a file of JSON lines, as headway serve logs requests"
+                    raise DataError(f"is not JSON: {error}", where=f"{path}: line {number}", fix=fix) from None
                 if not isinstance(entry, dict):
                     raise DataError("is not an object", where=f"{path}: line {number}")
                 yield f"{path}: line {number}", entry if "instances" in entry else {"instances": [entry]}

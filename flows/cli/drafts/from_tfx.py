@@ -46,7 +46,7 @@ def import_tfx(
 
     target = to / "pipeline.yaml"
     names = ["pipeline.yaml", "schema.pbtxt", *([f"{MODULE}.py"] if transform else [])]
-    check_free([to / name for name in names], force, where="headway import-tfx", option="--to")
+    check_free([to / name for name in names], force, option="--to")
     done = import_pipeline(
         examples=absolute(examples),
         schema=schema,

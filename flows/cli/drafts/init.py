@@ -51,7 +51,7 @@ def init(
 
     target = folder / "pipeline.yaml"
     names = ["pipeline.yaml", "schema.pbtxt", *(["model.py", "test_model.py"] if module else [])]
-    check_free([folder / name for name in names], force, where="headway init", option="--folder")
+    check_free([folder / name for name in names], force, option="--folder")
     source, look = look_at(found_source(absolute(data)))
     draft = draft_of(source, look, _label(label, look, ask=not options.json and sys.stdin.isatty()), name=name)
     texts = {} if module is None else module_files(module, draft.facts.task or draft.facts.kind)

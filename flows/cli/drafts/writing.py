@@ -29,12 +29,11 @@ def path_from(folder: Path, path: str) -> str:
     return path if relative.startswith("../..") else relative
 
 
-def check_free(files: list[Path], force: bool, *, where: str, option: str) -> None:
+def check_free(files: list[Path], force: bool, *, option: str) -> None:
     """Raise ConfigError where a file is there already."""
     if not force and (there := [str(file) for file in files if file.exists()]):
         raise ConfigError(
             f"there is {' and '.join(there)} already",
-            where=where,
             fix=f"--force overwrites it, {option} NEW writes elsewhere",
         )
 

@@ -47,7 +47,10 @@ def skew(
 
     missing = [str(path) for path in requests if not path.is_file()]
     if missing:
-        raise ConfigError(f"{listed(missing)} {agree(len(missing), 'does', 'do')} not exist", where="--requests")
+        fix = "name files of JSON lines, as headway serve --log-rate SHARE writes them; without --requests all of them are read"
+        raise ConfigError(
+            f"{listed(missing)} {agree(len(missing), 'does', 'do')} not exist", where="--requests", fix=fix
+        )
     loaded = load_pipeline(pipeline, options)
     with reporting(options) as report:
         result = request_skew(

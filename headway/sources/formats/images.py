@@ -139,7 +139,11 @@ class ImagesSource:
         with storage.open_file(path) as file, storage.reading(path):
             data = bytes(file.read())
         if len(data) != size:
-            raise DataError(f"has {len(data)} bytes, not the {size} it had when the span was listed", where=path)
+            raise DataError(
+                f"has {len(data)} bytes, not the {size} it had when the span was listed",
+                where=path,
+                fix="run again, once nothing writes it",
+            )
         return data, undecodable(data)
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
@@ -150,7 +154,7 @@ class ImagesSource:
             with storage.open_file(file.path) as handle, storage.reading(file.path):
                 data.append(bytes(handle.read(min(file.bytes, 1 << 16))))
         if not sampled:
-            raise DataError("the folder holds no images", where=self._config.path)
+            raise DataError("the folder holds no images", where=self._config.path, fix="check source.path")
         if not any(head.startswith(_MAGIC) for head in data):
             why = not_a(sampled[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=sampled[0].path)
             if len(sampled) > 1:
@@ -211,11 +215,16 @@ def _inside(config: SourceConfig, path: str) -> str:
 
 def _table(path: str, file_column: str, label_column: str) -> pa.Table:
     """The two columns of the table of labels: file names and labels."""
+    if storage.kind(path) != "file":
+        raise ConfigError("there is no such file", where=path, fix="check source.images.table, the table of labels")
     try:
         with storage.open_file(path) as file:
             whole = pq.read_table(file) if path.endswith(".parquet") else pacsv.read_csv(file)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"the table of labels cannot be read: {str(error).splitlines()[0]}", where=path) from None
+        fix = "source.images.table: name a CSV or Parquet file"
+        raise DataError(
+            f"the table of labels cannot be read: {str(error).splitlines()[0]}", where=path, fix=fix
+        ) from None
     for name in (file_column, label_column):
         if name not in whole.column_names:
             fix = f"name it in source.images.file_column or label_column; {suggest(name, whole.column_names)}"

@@ -133,6 +133,44 @@ def test_a_missing_pipeline_is_reported_without_a_traceback(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["exit_code"] == 2
 
 
+MISSING = {
+    ("validate", "--serving", "gone.jsonl"): ("--serving: gone.jsonl is not a file", "headway serve --log-rate"),
+    ("validate", "--set", "validation.serving=gone.jsonl"): (
+        "pipeline.yaml: validation.serving: ",
+        "leave the key out",
+    ),
+    ("run", "--set", "@gone.yaml"): ("--set @gone.yaml: there is no file gone.yaml", "--set KEY=VALUE"),
+    ("run", "gone.yaml"): ("gone.yaml: no such file", "headway init DATA"),
+    ("predict", "--input", "gone.csv", "--output", "out", "--model", "saved"): ("--input: no file", "check the path"),
+    ("predict", "--input", "d.csv", "--output", "out", "--model", "gone"): (
+        "'gone' is neither",
+        "folder of a SavedModel",
+    ),
+    ("skew", "--input", "d.csv", "--requests", "gone.jsonl"): ("--requests: gone.jsonl does not exist", "JSON lines"),
+    ("cat", "gone.tfrecord"): ("gone.tfrecord: there is no shard", "name a .tfrecord file"),
+    ("init", "gone.csv", "--folder", "new"): ("gone.csv: there is no such file or folder", "check the path"),
+    ("run", "--set", "source.path=gone.csv"): ("no file matches", "check the path"),
+    ("run", "--set", "model.name=gone:net"): ("gone.py, which does not exist", "put the module beside"),
+    ("import-tfx", "--examples", ".", "--schema", "gone.pbtxt", "--to", "new"): (
+        "gone.pbtxt: there is no",
+        "name a file",
+    ),
+}
+
+
+@pytest.mark.parametrize("arguments", MISSING, ids=" ".join)
+def test_a_missing_file_is_named_with_the_fix(arguments, tmp_path, monkeypatch, capsys):
+    text = "name: p\nsource: {format: csv, path: d.csv}\nlabel: y\ncolumns: {'*': auto, id: {role: key}}\n"
+    (tmp_path / "pipeline.yaml").write_text(text)
+    (tmp_path / "d.csv").write_text("id,x,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(200)))
+    (tmp_path / "saved").mkdir()
+    monkeypatch.setattr("flows.scoring.predict.describe_model", lambda folder: None)  # the input is looked at before
+    monkeypatch.chdir(tmp_path)
+    code, told = main(list(arguments)), capsys.readouterr().err
+    problem, fix = MISSING[arguments]
+    assert code in (2, 3) and problem in told and "fix: " in told and fix in told and "Traceback" not in told
+
+
 def test_the_json_schema_is_one_and_knows_every_part(capsys):
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)

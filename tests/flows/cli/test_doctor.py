@@ -1,6 +1,7 @@
 """What the doctor says of things that may be missing."""
 
 import re
+from pathlib import Path
 
 from flows.cli import doctor
 from tfcore.ops.library import sources
@@ -37,3 +38,11 @@ def test_the_extras_are_named_with_what_installs_them(monkeypatch):
     assert not found["extra tune"].ok and "(wanted optuna>=99" in found["extra tune"].found
     assert found["extra tune"].fix == "pip install 'headway[tune]'"
     assert [finding.what for finding in doctor._requirements()] == ["rich"]
+
+
+def test_a_pipeline_that_was_named_and_is_missing_is_a_problem(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [none] = doctor._project(Path(), {})
+    assert none.ok and "this folder has no pipeline.yaml" in none.found
+    [missing] = doctor._project(Path("gone.yaml"), {})
+    assert not missing.ok and missing.found == f"{tmp_path / 'gone.yaml'}: no such file" and missing.fix
