@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flows.comparison.outcome import rows_of_both, signed_spread
-from flows.progress.evaluation_tables import MOST_VALUES
+from flows.progress.evaluation_tables import MOST_VALUES, slice_head
 from flows.progress.tables import text_table
 from headway.messages import counted, number, some, window_text
 
@@ -72,8 +72,9 @@ def _slices(slices: list[dict[str, Any]], heads: list[str]) -> Iterator[str]:
         figures = [each for each in slices if each["slice"] == name]
         sizes = {each["value"]: each["rows"] for each in figures}
         largest = sorted(sizes, key=lambda value: -sizes[value])[:MOST_VALUES]
+        head_of_values = slice_head(name, {"rows", "metric", "difference", *heads})
         rows = [
-            {name: each["value"], "rows": each["rows"], "metric": each["metric"]}
+            {head_of_values: each["value"], "rows": each["rows"], "metric": each["metric"]}
             | {head: _figure(each[key]) for head, key in zip(heads, "ab", strict=True)}
             | {"difference": signed_spread(each)}
             for each in figures

@@ -6,7 +6,7 @@ for title, rows in evaluation_tables(output.get()):     # metrics, threshold, wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from headway.evaluation.further_labels import split_name
@@ -28,7 +28,9 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
         yield threshold_table(threshold)
     for column, values in result.get("by_slice", {}).items():
         if values:
-            yield f"by {column}", [{column: value, **_slice(metrics)} for value, metrics in values.items()]
+            rows = [_slice(metrics) for metrics in values.values()]
+            head = slice_head(column, {name for row in rows for name in row})
+            yield f"by {column}", [{head: value, **row} for value, row in zip(values, rows, strict=True)]
             yield from _slice_intervals(result, column, values, percent)
         else:
             yield f"by {column}: no value has as many rows as evaluation.slice_min_rows asks for", []
@@ -45,8 +47,8 @@ def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     titles = result.get("titles", {})
     for name, columns in result.get("tables", {}).items():
         if columns and split_name(name)[1] not in CURVES:
-            rows = zip(*columns.values(), strict=True)
-            yield titles.get(name, name), [dict(zip(columns, map(_cell, row), strict=True)) for row in rows]
+            lines = zip(*columns.values(), strict=True)
+            yield titles.get(name, name), [dict(zip(columns, map(_cell, line), strict=True)) for line in lines]
     if curves := [name for name in result.get("tables", {}) if split_name(name)[1] in CURVES]:
         yield f"--json also has the points of {some(curves, 5)}", []
 
@@ -68,9 +70,17 @@ def _slice_intervals(
                     "champion": number(champion[name]),
                     "champion_interval": interval_text(champion["intervals"][name]),
                 }
-            rows.append({column: value, "rows": facts["rows"], "metric": name, **figures})
+            row = {"rows": facts["rows"], "metric": name, **figures}
+            rows.append({slice_head(column, row): value, **row})
     if rows:
         yield f"by {column}, with {percent}% intervals{beside}{some_of}", rows
+
+
+def slice_head(column: str, others: Collection[str]) -> str:
+    """The heading of a slice's values: the column's name, unless one of the other headings has it."""
+    while column in others:
+        column += " (column)"
+    return column
 
 
 def threshold_table(threshold: Mapping[str, Any]) -> tuple[str, Rows]:

@@ -195,6 +195,18 @@ def test_slices_have_their_intervals_beside_the_champions():
     assert next(iter(found.values()))[0]["champion_interval"] == "0.2 to 0.4"
 
 
+def test_a_slice_of_a_column_that_is_named_as_a_figure_hides_no_figure():
+    figures = {"rows": 700, "loss": 0.2, "intervals": {"loss": [0.1, 0.3]}}
+    by = {name: {"v": figures} for name in ("rows", "loss", "metric", "value")}
+    found = dict(evaluation_tables(EVALUATION | {"compared": ["loss"], "by_slice": by}))
+    for name in ("rows", "loss"):
+        assert found[f"by {name}"] == [{f"{name} (column)": "v", "rows": 700, "loss": "0.2"}]
+    for name in ("rows", "metric", "value"):
+        [row] = found[f"by {name}, with 95% intervals"]
+        assert row.pop(f"{name} (column)") == "v"
+        assert row == {"rows": 700, "metric": "loss", "value": "0.2", "interval": "0.1 to 0.3"}
+
+
 def test_importance_is_a_table():
     columns = [{"column": "dist", "permuted": 0.2, "interval": [0.1, 0.3], "missing": None}]
     result = {"rows": 900, "metric": "auc", "value": 0.9, "columns": columns}
