@@ -88,7 +88,8 @@ def main() -> int:
             environ = dict(os.environ)
             notes = up(place, args.workers, args.gpu, args.flink)
             command = f"{sys.executable} {os.path.relpath(__file__)} down"
-            print("\n".join([local_server.instructions(place, environ, command), *(f"note: {note}" for note in notes)]))
+            told = local_server.instructions(place, environ, local_server.retrains(), command)
+            print("\n".join([told, *(f"note: {note}" for note in notes)]))
         else:
             print(f"stopped: {', '.join(down(place, args.remove)) or 'nothing, since nothing was running'}")
     except HeadwayError as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, FlowFilter, FlowFilterName
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.workers.process import ProcessWorker
 
@@ -75,6 +75,13 @@ def workers(pool: str) -> dict[str, str]:
 def pool_online(name: str) -> bool:
     """Whether a worker polls the pool."""
     return "ONLINE" in workers(name).values()
+
+
+def of_flow(flow: str) -> list[str]:
+    """The deployments of a flow, as "flow/deployment", the oldest first; of the first 200."""
+    with get_client(sync_client=True) as client:
+        found = client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[flow])), limit=200)
+    return [f"{flow}/{deployment.name}" for deployment in sorted(found, key=lambda deployment: str(deployment.created))]
 
 
 def reconcile(file: Path, folder: Path, deploy: Callable[[], None]) -> list[str]:

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -33,7 +33,6 @@ from headway.redaction import protect, redact
 POOL, GPU_WORKER = "headway", "worker-gpu"
 OTHER_QUEUES = [DATA_QUEUE, "default"]
 """What workers poll beside one of the queue gpu; Prefect puts runs of deployments that name no queue into default."""
-DEPLOYMENT = "retrain/flights"
 PORT_VARIABLE = "HEADWAY_PREFECT_PORT"
 _PYTHON = (sys.executable, "-P", "-m")
 _FOREIGN = ("PREFECT_API_KEY", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
@@ -197,17 +196,38 @@ def stop(place: Place) -> list[str]:
     return stopped
 
 
-def instructions(place: Place, environ: Mapping[str, str], down: str = "make down") -> str:
-    """Return the addresses and commands that a person needs after `start`, in a shell with this environment."""
-    prefect = Path(sys.executable).with_name("prefect")
-    command = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
+def instructions(place: Place, environ: Mapping[str, str], retrains: Sequence[str], down: str = "make down") -> str:
+    """Return the addresses and commands that a person needs after `start`, in a shell with this environment.
+
+    Args:
+        retrains: the deployments of the flow retrain on the server.
+    """
     auth = Path(os.path.relpath(place.auth, place.root))
     prefix = f"PREFECT_API_URL={place.address}/api {access.shell_prefix(auth, environ)}"
-    run = f"{prefix}{shlex.quote(command)} deployment run '{DEPLOYMENT}' --watch"
+    if retrains:
+        what = "retrain now:"
+        name = retrains[0].replace("'", "'\\''")
+        command = f"{prefix}{_program(place, 'prefect')} deployment run '{name}' --watch"
+        more = f"\n                (or {', '.join(retrains[1:])})" if retrains[1:] else ""
+    else:
+        what, command, more = "deploy one:", f"{prefix}{_program(place, 'headway')} deploy PIPELINE", ""
     return (
-        f"Prefect is up: {place.address}\n  log in with:  {access.login_hint(auth, environ)}\n  retrain now:  {run}\n"
+        f"Prefect is up: {place.address}\n  log in with:  {access.login_hint(auth, environ)}\n  {what:<12}  {command}{more}\n"
         f"  logs:         {place.folder}\n  stop:         {down}"
     )
+
+
+def _program(place: Place, name: str) -> str:
+    """A program of this Python, as a shell in the folder of prefect.yaml calls it."""
+    program = Path(sys.executable).with_name(name)
+    return shlex.quote(os.path.relpath(program, place.root) if program.is_relative_to(place.root) else str(program))
+
+
+def retrains() -> list[str]:
+    """The deployments of the flow retrain on the server that `start` brought up, the oldest first."""
+    from flows.orchestration import deployments
+
+    return deployments.of_flow("retrain")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -226,7 +246,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.what == "start":
             environ = dict(os.environ)
             notes = start(place, gpu=options.gpu)
-            print("\n".join([instructions(place, environ), *(f"note: {note}" for note in notes)]))
+            print("\n".join([instructions(place, environ, retrains()), *(f"note: {note}" for note in notes)]))
         else:
             print(f"stopped: {', '.join(stop(place)) or 'nothing, since nothing was running'}")
     except HeadwayError as error:

@@ -129,6 +129,7 @@ def prefect(tmp_path_factory):
     try:
         told = _up(folder, "start", "--port", port).stdout
         assert f"http://127.0.0.1:{port}" in told and "deployment run 'retrain/flights' --watch" in told
+        assert "(or retrain/extra)" in told
         assert 'PREFECT_API_AUTH_STRING="$(cat .headway/prefect/auth)"' in told
         assert (server.home / "auth").read_text().strip() not in told
         yield server
