@@ -5,7 +5,8 @@
 
 The limit is a global concurrency limit of the server (`headway deploy --gpus 2`); without one nothing waits. A slot is
 leased for a minute and renewed while its holder lives: one that was killed gives it back within 75 s, as Prefect looks every
-15 s. A holder whose lease is lost, since the server was away for longer than that, goes on.
+15 s. The same holds for a slot whose grant did not arrive: no API tells its lease. A holder whose lease is lost, since the
+server was away for longer than that, goes on.
 """
 
 from __future__ import annotations

@@ -109,9 +109,12 @@ def _why(verdict: Mapping[str, Any]) -> str:
     if ":" in str(primary) and verdict.get("better") in ("higher", "lower"):  # nobody else can know
         is_value += f" ({'more' if verdict['better'] == 'higher' else 'less'} is better)"
     if kind == "first model":
-        constant = ((metrics.get("baselines") or {}).get("constant") or {}).get(primary)
-        than = f"; a constant prediction has {number(constant)}" if constant is not None else ""
-        return f", the first one: {is_value}{than}"
+        others = {
+            what: (metrics.get("baselines") or {}).get(name) or {}
+            for name, what in (("constant", "a constant prediction"), ("linear", "a linear model"))
+        }
+        known = [f"{what} has {number(its[primary])}" for what, its in others.items() if its.get(primary) is not None]
+        return f", the first one: {is_value}{'; ' if known else ''}{', '.join(known)}"
     before = (metrics.get("champion") or {}).get(primary)
     if before is None:
         return f": {is_value}"

@@ -1,4 +1,5 @@
-"""The constant baseline: the predictions of a model that ignores every column, scored on the candidate's rows.
+"""The constant baseline: the predictions of a model that ignores every column, scored on the candidate's rows; and how other
+baselines compare.
 
     facts = LabelFacts(counts=(880, 120))                        # of the train rows
     constant(task, facts, rows, task.metrics)                    # {"auc": 0.5, "loss": 0.367, "accuracy": 0.88, ...}
@@ -82,11 +83,9 @@ def beats(
         predicted = constant_predictions(task, facts, metric, len(rows)) if others is None else others
         if predicted is None:
             return None
-        difference = paired(rows, predicted, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]
-        if difference.difference is None:
-            return None
-        interval = None if uncompared(metric, rows) else difference.interval(confidence)
-        return _Against(metric, difference, upward(metric, interval), units(metric, rows), name)
+        return _against(
+            rows, predicted, metric, confidence=confidence, samples=samples, seed=seed, check=check, name=name
+        )
 
     comparable = filter(None, map(against, metrics))  # each only where needed
     first = next(comparable, None)
@@ -102,9 +101,53 @@ def beats(
     return Beaten(passed=False, reason=f"the candidate does not beat the {name} baseline: {first}")
 
 
+def beside(
+    rows: Rows,
+    others: Floats,
+    metric: Metric,
+    *,
+    name: str,
+    confidence: float,
+    samples: int,
+    seed: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> str | None:
+    """Which of the two is better by a metric, the candidate or another baseline, in a sentence; None when nothing can be
+    said. The arguments are those of `beats`."""
+    found = _against(rows, others, metric, confidence=confidence, samples=samples, seed=seed, check=check, name=name)
+    if found is None:
+        return None
+    if found.interval is None:
+        return f"beside the {name} baseline: {found}; too few rows tell which is better"
+    low, high = found.interval
+    if low > 0:
+        return f"the candidate beats the {name} baseline: {found}"
+    if high < 0:
+        return f"the {name} baseline beats the candidate: {found}"
+    return f"the {name} baseline is about as good as the candidate: {found}"
+
+
+def _against(
+    rows: Rows,
+    others: Floats,
+    metric: Metric,
+    *,
+    confidence: float,
+    samples: int,
+    seed: int,
+    check: Callable[[], None],
+    name: str,
+) -> _Against | None:
+    difference = paired(rows, others, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]
+    if difference.difference is None:
+        return None
+    interval = None if uncompared(metric, rows) else difference.interval(confidence)
+    return _Against(metric, difference, upward(metric, interval), units(metric, rows), name)
+
+
 @dataclass(frozen=True)
 class _Against:
-    """One metric of the candidate against the constant's."""
+    """One metric of the candidate against a baseline's."""
 
     metric: Metric
     paired: Difference

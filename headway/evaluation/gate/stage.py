@@ -32,7 +32,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.evaluation.baseline import beats
+from headway.evaluation.baseline import beats, beside
 from headway.evaluation.gate.champion import AgainstChampion
 from headway.evaluation.gate.findings import Findings
 from headway.evaluation.gate.scored_models import ScoredModels
@@ -127,13 +127,29 @@ class _Decision:
         }
 
     def _baselines(self) -> dict[str, Any]:
-        """The metrics of the baselines; those that need not be beaten are noted."""
+        """The metrics of the baselines; how those that need not be beaten compare is noted."""
         baselines = self.models.baselines()
         for name in self.request.baselines:
             if name not in self.request.to_beat or not self.config.baseline:  # else it has a sentence of its own
-                value = number(baselines[name][self.primary])
-                self.findings.notes.append(f"the baseline {name} has {self.primary} {value}")
+                value = f"the {name} baseline has {self.primary} {number(baselines[name][self.primary])}"
+                self.findings.notes.append(self._beside(name) or value)
         return baselines
+
+    def _beside(self, name: str) -> str | None:
+        """How a baseline compares with the candidate on the primary metric, where both can be used."""
+        models, theirs = self.models, self.models.table(self.request.baselines[name])
+        if unusable(models.candidate, models.task) or unusable(theirs, models.task):
+            return None
+        return beside(
+            models.rows(models.candidate),
+            models.rows(theirs).prediction,
+            models.judging[self.primary],
+            name=name,
+            confidence=self.config.confidence,
+            samples=self.config.bootstrap,
+            seed=self.request.seed,
+            check=self.monitor.check,
+        )
 
     def _constant(self) -> None:
         request = self.request

@@ -173,12 +173,29 @@ def test_small_steps_down_are_held_against_the_best_of_the_last_champions(judge)
     assert found["promote"] and "the best of the last champions, version 1, gives 1 of 20,000" in said(found)
 
 
+@pytest.mark.parametrize(
+    ("rows", "noise", "words"),
+    [
+        (4000, (0.2, 2.0), "the candidate beats the linear baseline: auc is "),
+        (4000, (2.0, 0.2), "the linear baseline beats the candidate: auc is "),
+        (4000, (0.5, 0.5), "the linear baseline is about as good as the candidate: auc is "),
+        (40, (2.0, 0.2), "beside the linear baseline: auc is "),
+    ],
+)
+def test_a_baseline_that_need_not_be_beaten_is_compared_in_plain_words(judge, tmp_path, rows, noise, words):
+    label, a, b = models(rows, noise=noise)
+    pq.write_table(pa.table({"label": label, "prediction": b}), tmp_path / "linear.parquet")
+    assert words in said(judge(label, a, baselines={"linear": tmp_path / "linear.parquet"}))
+
+
 def test_other_baselines_are_shown_and_never_decide(judge, tmp_path):
     label, a, b = models()
     pq.write_table(pa.table({"label": label, "prediction": label * 0.8 + 0.1}), tmp_path / "linear.parquet")
     found = judge(label, a, baselines={"linear": tmp_path / "linear.parquet"})
     assert found["promote"] and found["metrics"]["baselines"]["linear"]["auc"] == 1
-    assert "the baseline linear has auc 1" in said(found)
+    assert "the linear baseline beats the candidate: auc is 0." in said(found) and "(linear 1), a gain of -" in said(
+        found
+    )
     pq.write_table(pa.table({"label": 1 - label, "prediction": b}), tmp_path / "linear.parquet")
     with pytest.raises(DataError, match="baseline linear's predictions are of other rows"):
         judge(label, a, baselines={"linear": tmp_path / "linear.parquet"})
