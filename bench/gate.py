@@ -69,7 +69,7 @@ class World:
         return self.score() + SPREAD * r.normal(size=len(self.kind))
 
     def predicted(self, score: Floats, r: Random, spread: float = 1.0) -> Floats:
-        """What a model says that has learnt `score`, with the noise of its seed.
+        """What a model says that has learned `score`, with the noise of its seed.
 
         Args:
             spread: of quantiles, how far apart they are, in right distances.
@@ -91,7 +91,7 @@ def probability(logit: Floats) -> Floats:
 
 
 def label_noise(world: World, r: Random, share: float = 0.1) -> Floats:
-    """Learnt from labels of which a share was drawn anew; for numbers, with so much more noise of its own."""
+    """Learned from labels of which a share was drawn anew; for numbers, with so much more noise of its own."""
     if world.task != "binary":
         return world.score() + 0.6 * r.normal(size=len(world.kind))
     p = probability(world.score())
@@ -100,7 +100,7 @@ def label_noise(world: World, r: Random, share: float = 0.1) -> Floats:
 
 
 def stale(world: World, r: Random) -> Floats:
-    """Learnt when a column meant half as much and the kinds other things."""
+    """Learned when a column meant half as much and the kinds other things."""
     return world.intercept + world.x @ (SLOPES * [1, 0.5, 1, 1]) + np.roll(EFFECTS, 1)[world.kind]
 
 

@@ -1,4 +1,4 @@
-"""Training: Headway's loop against Keras' fit and against its own limit, behind a reader, and in what is learnt.
+"""Training: Headway's loop against Keras' fit and against its own limit, behind a reader, and in what is learned.
 
     python bench/train.py                     # every case below, at batch 256 and 4096
     python bench/train.py --only limit full   # some of them

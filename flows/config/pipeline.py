@@ -356,7 +356,7 @@ class Pipeline(Frozen):
                 raise ValueError(f"{key} needs the placeholders of source.path, which are: {wanted} (got {path!r})")
         groups = [name for name, config in self.column_configs().items() if config.role == "group"]
         if len(groups) == 1 and self.split.mode == "hash" and not self.split.key:
-            # a query in two splits would be judged by what was learnt of it
+            # a query in two splits would be judged by what was learned of it
             self.__dict__["split"] = self.split.model_copy(update={"key": tuple(groups)})
         return self
 

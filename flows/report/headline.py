@@ -111,7 +111,7 @@ def _why(verdict: Mapping[str, Any]) -> str:
     if kind == "first model":
         others = {
             what: (metrics.get("baselines") or {}).get(name) or {}
-            for name, what in (("constant", "a constant prediction"), ("linear", "a linear model"))
+            for name, what in (("constant", "a constant prediction"), ("linear", "the linear baseline"))
         }
         known = [f"{what} has {number(its[primary])}" for what, its in others.items() if its.get(primary) is not None]
         return f", the first one: {is_value}{'; ' if known else ''}{', '.join(known)}"

@@ -56,7 +56,7 @@ class Choice:
     """Whether a run leaves the column out by itself."""
 
     @property
-    def is_learnt(self) -> bool:
+    def is_learned(self) -> bool:
         """Whether the model sees it, or parts of it."""
         return self.use == "feature" or (
             isinstance(self.config, dict) and "date_parts" in self.config.get("transform", ())

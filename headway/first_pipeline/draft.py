@@ -57,7 +57,7 @@ class Draft:
     columns: dict[str, Any] = field(default_factory=dict)
     """What `columns:` says of single columns."""
     only: bool = False
-    """Whether `columns:` names all that are read, so that no other is learnt from."""
+    """Whether `columns:` names all that are read, so that no other is learned from."""
     model: dict[str, float | bool] = field(default_factory=dict)
     """What `model:` says; empty: the default."""
     preprocess: dict[str, Any] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         choices = choose_columns(seen, statistics, label.columns(), facts)
     split = choose_split(look, seen, label, facts, choices)
     choices = [split.columns.get(choice.column, choice) for choice in choices]
-    if not any(choice.is_learnt for choice in choices):
+    if not any(choice.is_learned for choice in choices):
         reasons = "; ".join(f"{choice.column}: {choice.why}" for choice in choices[:10])
         raise DataError(
             f"no column is left to learn from: {reasons}",
@@ -181,7 +181,7 @@ def _has_words(columns: Mapping[str, Any]) -> bool:
 
 
 def _of_images(look: Look, label: LabelConfig) -> list[Choice]:
-    """Images are learnt from, their names are not."""
+    """Images are learned from, their names are not."""
     size = image_size(look.sample.table.column("image").combine_chunks())
     height, width, channels = size or (32, 32, 3)
     config = {"image": {"height": height, "width": width, "channels": channels}}

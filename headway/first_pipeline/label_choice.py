@@ -55,7 +55,7 @@ class LabelFacts:
     text: str
     """What the values are, in a few words."""
     rare: tuple[Any, ...] = ()
-    """Classes with too few rows to be learnt and judged, of a label that is one column."""
+    """Classes with too few rows to be learned and judged, of a label that is one column."""
     outliers: bool = False
     """Whether a few numbers are so far off that squared errors would be of those alone."""
 

@@ -157,9 +157,9 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: Labe
     if column.parse is not None:
         rule = column.parse.format or column.parse.as_
         changed = ({"role": "time"} if changed == "time" else changed) | {"parse": rule}
-    learnt = f"; learnt from: its {', '.join(parts)}" if parts else ""
+    learned = f"; learned from: its {', '.join(parts)}" if parts else ""
     new = {name: _never_seen(choice, seen, later) for name, choice in free.items() if name != column.name}
-    time = Choice(column.name, free[column.name].type, "time", f"tells earlier rows from later ones{learnt}", changed)
+    time = Choice(column.name, free[column.name].type, "time", f"tells earlier rows from later ones{learned}", changed)
     return SplitChoice(
         f"by time: the rows from {text} on are eval, {part:.0%} of all",
         config,

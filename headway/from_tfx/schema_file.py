@@ -49,7 +49,7 @@ class ImportedSchema:
     label: str | None = None
     """The one column that is not in the environment SERVING."""
     ignored: dict[str, str] = field(default_factory=dict)
-    """Columns that are not to be learnt from, and why."""
+    """Columns that are not to be learned from, and why."""
     categories: list[str] = field(default_factory=list)
     """Integers whose domain says that they name things."""
     rename: dict[str, str] = field(default_factory=dict)

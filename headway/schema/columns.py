@@ -135,7 +135,7 @@ class Column(Frozen):
     meaning: Meaning | None = None
     """What `headway.schema_inference.identifiers` says of it."""
     feature: bool = False
-    """Learnt from besides its role, which is another."""
+    """Learned from besides its role, which is another."""
 
     @field_validator("name")
     @classmethod

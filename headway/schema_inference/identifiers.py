@@ -1,12 +1,12 @@
 """Detects identifier columns, whose values name things instead of measuring them.
 
-    meaning_of("user_id", values)        # "category": few distinct values, so each is learnt
+    meaning_of("user_id", values)        # "category": few distinct values, so each is learned
     meaning_of("Id", values)             # "identifier": a name of its own for nearly every row
     meaning_of("price", values)          # None: a quantity, or a text of few words
 
 The verdict is made once, from the sample that the schema is inferred from, and frozen in the schema file as the column's
 `meaning`. An identifier is not a feature by itself, says nothing about whether two rows are the same, and does not decide the
-split of a row. A category is learnt by a vocabulary, or by a hash where it has too many values.
+split of a row. A category is learned by a vocabulary, or by a hash where it has too many values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headway.tabular.list_arrays import decoded, is_text, value_type
 FEW_ROWS = 20
 """A sample of fewer rows decides nothing: everything is unique in it."""
 MOSTLY = 0.5
-"""A column with more distinct values than this share of its rows is learnt by none of them."""
+"""A column with more distinct values than this share of its rows is learned by none of them."""
 MANY_WORDS = 1000
 """Texts with no more distinct values than this are words, unless their name or all of them say otherwise."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")

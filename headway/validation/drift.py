@@ -187,7 +187,7 @@ def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
 
 
 def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
-    """Report classes that the champion learnt from and that no train row has now; both sides must be complete classes."""
+    """Report classes that the champion learned from and that no train row has now; both sides must be complete classes."""
     values = {value for value, _ in ours.top()}
     gone = [(value, count) for value, count in theirs.top() if value not in values]
     if gone:

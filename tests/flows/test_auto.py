@@ -11,7 +11,7 @@ PIPELINE = "name: small\nsource: {format: parquet, path: table.parquet}\nlabel: 
 
 
 @pytest.mark.slow
-def test_a_small_table_is_learnt_and_the_same_settings_written_out_are_the_same_training(typed, tmp_path):
+def test_a_small_table_is_learned_and_the_same_settings_written_out_are_the_same_training(typed, tmp_path):
     random = np.random.default_rng(5)
     kind = random.integers(0, 3, 240)
     columns = {f"c{i}": random.normal(size=240) + (kind == i % 3) * (3 - i // 3) for i in range(6)}

@@ -42,7 +42,7 @@ def _raw(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [_copied, _raw])
-def test_digits_are_learnt_and_promoted_without_settings(typed, tmp_path, write):
+def test_digits_are_learned_and_promoted_without_settings(typed, tmp_path, write):
     write(tmp_path)
     # the defaults' 1,116 steps reach 0.986
     record = json.loads(typed("run", tmp_path, "--json", "--set", "training.steps=150", check=0).stdout)

@@ -3,7 +3,7 @@
     held = hold(table, columns, rows_per_record=4096, shards=1)
     HeldRecords(held)(shard)                        # (shard, number, record) as `tfcore.data.reader` reads them
 
-The same rows in the same records come in the same order and through the same graph as from files, so what is learnt has
+The same rows in the same records come in the same order and through the same graph as from files, so what is learned has
 the same bits. A record is encoded once, and costs about its bytes in memory.
 """
 

@@ -108,7 +108,7 @@ def _how_many(*summaries: Mapping[str, Any]) -> str:
 
 
 def starting(variables: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The variables that are 0 and about to learn: a linear path, or an output, begins there on purpose."""
+    """The variables that are 0 and about to learn: a linear part, or an output, begins there on purpose."""
     return {
         row["name"]
         for row in variables

@@ -133,7 +133,7 @@ class QuantilesHead(Head):
         return tf.reduce_mean(tf.maximum(self._levels * above, (self._levels - 1.0) * above), axis=1)
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """In rising order: levels that are learnt apart can cross (Chernozhukov et al., "Quantile and probability curves
+        """In rising order: levels that are learned apart can cross (Chernozhukov et al., "Quantile and probability curves
         without crossing", 2010: sorted they are never worse)."""
         return tf.sort(outputs, axis=1)
 

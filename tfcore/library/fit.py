@@ -78,7 +78,7 @@ def fit(
 
     Raises:
         ConfigError: a setting is wrong, or does not go with the rows.
-        DataError: the rows cannot be read or learnt from.
+        DataError: the rows cannot be read or learned from.
         Cancelled: `monitor` asked to stop.
     """
     monitor = monitor or Monitor()

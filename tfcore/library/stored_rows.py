@@ -108,7 +108,7 @@ class StoredRows:
 
         Raises:
             ConfigError: a column that does not exist, or settings that do not go with it.
-            DataError: more rows do not fit than an ingest would let pass, or their labels cannot be learnt.
+            DataError: more rows do not fit than an ingest would let pass, or their labels cannot be learned.
         """
         sample = raw.sample()
         configs, only_named = _configs(columns)

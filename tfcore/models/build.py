@@ -30,7 +30,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.models.cross_network import CrossNetwork
 from tfcore.models.inputs import Layout, features, inputs_of, l2
 from tfcore.models.layers import HashDropout, Shift
-from tfcore.models.linear_path import linear_parts
+from tfcore.models.linear_part import linear_terms
 from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members
 from tfcore.models.precision import computing_in
 from tfcore.models.towers.two_towers import two_towers
@@ -91,7 +91,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """Hidden layers, with `linear` or as wide_deep added to a linear model over every input (and crosses of categories)."""
+    """Hidden layers, with `linear` or as wide_deep added to a linear part over every input (and crosses of categories)."""
     inputs = inputs_of(layout)
     if config.name == "two_towers":
         total = Shift(initializer=_bias(config, layout), dtype="float32", name="output")(
@@ -100,7 +100,7 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
         return keras.Model(inputs, _output(total, layout), name=config.name)
     total = _hidden(features(inputs, config, layout, seed), config, layout, seed, step)
     if config.linear or config.name == "wide_deep":
-        parts = linear_parts(inputs, config, layout, seed)
+        parts = linear_terms(inputs, config, layout, seed)
         if config.name == "tabm":  # all members have it
             parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in parts]
         total = keras.layers.Add(dtype="float32", name="wide_and_deep")([total, *parts]) if parts else total

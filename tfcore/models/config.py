@@ -60,7 +60,7 @@ class ModelConfig(Grown):
     )
     linear: bool = Field(
         default=False,
-        description="add a linear model of all inputs to the output; the hidden layers' part starts at zero",
+        description="add a linear part, a linear model of all inputs, to the output; the hidden layers' part starts at zero",
     )
     soft_clip: Penalty = Field(
         default=0.0,

@@ -1,4 +1,4 @@
-"""A linear model of the transformed rows, as a baseline beside a candidate; NumPy only.
+"""The linear baseline: a linear model of the transformed rows, fitted beside a candidate; NumPy only.
 
     model = LinearModel.fit(numeric, categorical, label, weight, sizes=(4, 17), task="binary")
     model.predict(numeric, categorical)      # probabilities [rows] or [rows, classes], or numbers [rows]; float64
@@ -32,13 +32,13 @@ Floats = NDArray[np.float64]
 
 
 def cheap(rows: int, columns: int) -> bool:
-    """Whether a linear model of so many rows and columns (one per number and per category) is fitted at all."""
+    """Whether a linear baseline of so many rows and columns (one per number and per category) is fitted at all."""
     return 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS and rows * columns**2 <= MOST_WORK
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A fitted linear model; see the module. `weights` is [columns, outputs]."""
+    """A fitted linear baseline; see the module. `weights` is [columns, outputs]."""
 
     task: str
     sizes: tuple[int, ...]

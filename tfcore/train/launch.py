@@ -80,7 +80,7 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
     if name in ("mirrored", "multi_worker") and config.ranking is not None:
         raise ConfigError(
             f"{name} splits the rows of a batch over devices, which would cut groups, and the pairs of a group's rows that "
-            "are on two devices would not be learnt from",
+            "are on two devices would not be learned from",
             where="training.ranking",
             fix="train on one device (training.strategy: cpu or gpu), or leave ranking out",
         )

@@ -2,7 +2,7 @@
 
 facts(session)               # {"steps": 2000, "final_loss": 0.41, ...}
 write(session, out)          # the same; weights, model.json, history.json, best/;
-                             # and linear.npz, a linear model of the same rows, where that is cheap;
+                             # and linear.npz, the linear baseline of the same rows, where that is cheap;
                              # of two towers items.npz, the items of the train rows
 """
 

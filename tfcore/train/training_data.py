@@ -327,7 +327,7 @@ class TrainingData:
         return self._held_out
 
     def linear_baseline(self) -> LinearModel | None:
-        """A linear model of the train rows' numbers and categories, the holdout's among them; None where it is not cheap."""
+        """The linear baseline of the train rows' numbers and categories, the holdout's among them; None where it is not cheap."""
         layout = self._parameters
         sizes = [entry.size for entry in layout.categorical]
         images = any(fitted.pixels is not None for fitted in layout.fitted)

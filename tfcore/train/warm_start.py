@@ -26,7 +26,7 @@ from headway.errors import ConfigError, StoreError
 from headway.messages import counted, some
 from tfcore.heads.table import label_head
 from tfcore.models.build import VARIABLE, WEIGHTS
-from tfcore.models.linear_path import linear_speed
+from tfcore.models.linear_part import linear_speed
 from tfcore.train.request import TrainRequest, WarmStart
 from tfcore.train.weight_parts import UNKNOWN, Part, axes, outputs_of
 
@@ -208,7 +208,7 @@ class _BuiltIn:
                 kernel[places[place]] = scale * row
 
     def _label_moved(self, values: dict[str, Array]) -> None:
-        """Have the last layer and the linear path give what they gave, in the units of the label as they are now."""
+        """Have the last layer and the linear part give what they gave, in the units of the label as they are now."""
         speeds = [linear_speed(of.model, of.transform) for of in (self.parent, self.request)]
         labels = self.parent.transform.label, self.request.transform.label
         before, now = map(outputs_of, labels)

@@ -28,7 +28,7 @@ from tfcore.transform.config import (
 
 STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
-"""Roles besides which a column may be learnt from: a transform says that it is."""
+"""Roles besides which a column may be learned from: a transform says that it is."""
 
 
 class ColumnConfig(columns.ColumnConfig):

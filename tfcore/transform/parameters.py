@@ -54,7 +54,7 @@ FILE = "transform.json"
 AUTO_VOCABULARY_INTS = 50
 AUTO_ROWS_PER_INT = 10
 """auto: an integer column with at most so many distinct train values, and at least so many rows for each, is a category;
-of fewer rows each value would be learnt from next to nothing, and the order of the numbers be lost."""
+of fewer rows each value would be learned from next to nothing, and the order of the numbers be lost."""
 AUTO_TOP_K = 10_000
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""

@@ -62,7 +62,7 @@ def report(draft: Draft, target: Path) -> str:
     if len(shown) > _SHOWN:
         shown = tuple(c for c in draft.choices if c.why or c.config is not None)[:_SHOWN]
     rows = [{"column": " ".join(c.column.split()), "type": c.type, "use": c.use, "why": c.why} for c in shown]
-    features = sum(choice.is_learnt for choice in draft.choices)
+    features = sum(choice.is_learned for choice in draft.choices)
     lines = [table_text(rows, names=("column", "type", "use"))]
     if len(draft.choices) > len(shown):
         lines.append(f"  and {counted(len(draft.choices) - len(shown), 'more feature')} as they are")

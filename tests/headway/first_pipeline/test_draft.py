@@ -308,10 +308,10 @@ def test_persons_numbered_with_a_point_stay_together(drafted):
     assert drafted(table(individual=[i // 4 + 0.5 for i in range(ROWS)])).split.config == {"eval": 0.3}
 
 
-def test_a_time_alone_is_learnt_from_in_parts_or_does_not_split(drafted):
+def test_a_time_alone_is_learned_from_in_parts_or_does_not_split(drafted):
     hours = [f"{datetime.datetime(2013, 1, 1) + datetime.timedelta(hours=i)}" for i in range(ROWS)]
     draft = drafted({"time": hours, "y": R.normal(size=ROWS)})
-    assert draft.split.config["mode"] == "column" and [c.column for c in draft.choices if c.is_learnt] == ["time"]
+    assert draft.split.config["mode"] == "column" and [c.column for c in draft.choices if c.is_learned] == ["time"]
     months = [f"{2000 + i // 12}-{i % 12 + 1:02d}-01" for i in range(24)]
     alone = drafted({"month": months, "y": R.normal(size=24)})
     assert alone.split.config == {"eval": 0.3} and uses(alone)["month"] == "feature"
@@ -322,7 +322,7 @@ def test_the_first_days_of_months_have_no_weekday_to_learn(drafted):
     assert drafted(table(month=months)).columns["month"]["transform"] == {"date_parts": ["month"]}
 
 
-def test_a_label_with_numbers_far_off_is_learnt_and_judged_by_absolute_errors(drafted):
+def test_a_label_with_numbers_far_off_is_learned_and_judged_by_absolute_errors(drafted):
     y = R.normal(size=ROWS)
     y[:3] *= 10_000
     draft = drafted(table() | {"y": y})

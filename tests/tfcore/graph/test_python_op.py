@@ -379,7 +379,7 @@ def test_a_layer_inside_is_refused_and_its_kernel_learns_as_an_argument(graph):
 
 
 @EVERYWHERE
-def test_variables_are_read_freely_where_nothing_is_learnt_from_it(run):
+def test_variables_are_read_freely_where_nothing_is_learned_from_it(run):
     weight, table = tf.Variable(2.0), tf.Variable(3.0, trainable=False)
     assert run(python_op(lambda x: x * weight, VECTOR), X).numpy().tolist() == [2.0, 4.0, 6.0]  # no tape
     with tf.GradientTape():

@@ -89,7 +89,7 @@ def test_outputs_begin_at_what_the_label_is_on_average():
 
 
 @pytest.mark.parametrize("name", ANY_TASK)
-def test_a_linear_path_begins_at_the_base_rate_and_has_the_penalty_of_its_weights(name):
+def test_a_linear_part_begins_at_the_base_rate_and_has_the_penalty_of_its_weights(name):
     kind = layout(numeric=64, counts=(90, 10))  # 66 inputs: it learns 32 / 66 * 10 times as fast
     config = ModelConfig(name=name, linear=True, soft_clip=4.0, l2=0.5, linear_l2=0.1, **SMALL)
     model = build(config, kind, seed=0)

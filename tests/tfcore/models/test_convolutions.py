@@ -1,4 +1,4 @@
-"""Image features of any size, deterministic, and learnt by both nets."""
+"""Image features of any size, deterministic, and learned by both nets."""
 
 import keras
 import numpy as np

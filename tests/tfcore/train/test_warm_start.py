@@ -183,7 +183,7 @@ def test_layers_without_a_name_are_matched_by_their_order():
     assert before == _ordered(["dense/kernel", "dense/bias", "towers/scale", "dense_1/kernel"])
 
 
-def test_a_further_label_is_learnt_anew_beside_one_that_goes_on(tf, trained):
+def test_a_further_label_is_learned_anew_beside_one_that_goes_on(tf, trained):
     config = ModelConfig(hidden=(8,), embedding=3, linear=True)
     minutes = FurtherLabel(name="minutes", mean=100.0, std=30.0, **LABEL)
     late = FurtherLabel(name="late", task="binary", type="int64", counts=(3, 1))

@@ -226,8 +226,8 @@ def test_integers_of_a_group_are_names_whatever_the_column_is_called():
     batch = pa.record_batch({"rider": np.arange(600) % 200, "label": np.arange(600) % 2})
     assert _fit(batch, columns)[0].numeric == ("rider",)
     for role in ("group", "key"):
-        learnt = columns[0].model_copy(update={"role": role, "feature": True})
-        parameters, _ = _fit(batch, (learnt, COLUMNS[-1]))
+        learned = columns[0].model_copy(update={"role": role, "feature": True})
+        parameters, _ = _fit(batch, (learned, COLUMNS[-1]))
         assert [category.name for category in parameters.categorical] == ["rider"] and not parameters.numeric
 
 

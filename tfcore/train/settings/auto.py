@@ -25,7 +25,7 @@ from tfcore.train.settings.schedule import CosineRate
 LARGE = 256_000
 """From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training."""
 REGULARIZED = 20_000
-"""Below this many train rows the built-in models have a linear path and penalties on their weights."""
+"""Below this many train rows the built-in models have a linear part and penalties on their weights."""
 HOLDOUT = 20_000
 """From this many train rows on a holdout ends the training; below it the penalties do: a holdout of so few rows is noisy, and
 the rows are missed in the training."""
@@ -38,7 +38,7 @@ RATE, WARMUP = 0.002, 0.05
 ENSEMBLE_HIDDEN = (64, 64)
 SOFT_CLIP = 4.0
 ROWS_PER_ID, LEAST_IDS = 20, 50
-"""Hidden layers learn columns of fewer rows per id by heart; the linear path shrinks each id by its penalty."""
+"""Hidden layers learn columns of fewer rows per id by heart; the linear part shrinks each id by its penalty."""
 WIDE = 0.5
 """Inputs per train row from which on most of them can only be noise to so few rows: a sparse linear model is what they tell."""
 LEAST_WIDE = 200
@@ -46,8 +46,8 @@ SPARSE, WIDE_L2 = 0.5, 0.1
 """The L1 penalty of a wide table, as a share of 0.5 * sqrt(2 ln(inputs) / rows), below which no weight of pure noise is 0 (the
 universal threshold of the lasso, for a logistic loss); and the L2 penalty that keeps its hidden layers still."""
 L2_PER_INPUT, MOST_L2 = 0.08, 0.01
-"""The hidden layers' L2 penalty per input and train row, and its bound: many inputs are learnt by heart sooner than few. On 8,000
-rows of 600 columns, 10 of them informative, the AUC went from 0.756 to 0.796, that of a logistic regression."""
+"""The hidden layers' L2 penalty per input and train row, and its bound: many inputs are learned by heart sooner than few. On
+8,000 rows of 600 columns, 10 of them informative, the AUC went from 0.756 to 0.796, that of a logistic regression."""
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
@@ -114,7 +114,7 @@ def _batch(training: TrainingConfig, rows: int) -> int:
 
 
 def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
-    """Choose the model's settings: smaller below a thousand rows; with a linear path and penalties for few rows."""
+    """Choose the model's settings: smaller below a thousand rows; with a linear part and penalties for few rows."""
     if facts.images and not facts.width and not model.user_defined and "hidden" not in model.model_fields_set:
         return _explicit(model, {"hidden": ()})  # an image's features say enough
     if model.user_defined or facts.images or facts.rows >= REGULARIZED:
@@ -129,7 +129,7 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     linear = model.linear or "linear" not in model.model_fields_set
     if linear:
         chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)
-    # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
+    # the linear part's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
     of_width = min(MOST_L2, L2_PER_INPUT * facts.width / rows)
     chosen["l2"] = _rounded(max(5.0 / rows + 3000.0 / rows**2, of_width))
@@ -178,8 +178,8 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
         if model.quantile_bins:
             parts.append(f"numbers in {counted(model.quantile_bins, 'bin')}")
         if model.linear:
-            parts.append("a linear path")
+            parts.append("a linear part")
         if model.l2 or model.linear_l2 or model.linear_l1:
             sparse = f", l1 {model.linear_l1:g}" if model.linear_l1 else ""
-            parts.append(f"l2 {model.l2:g} (linear path {model.linear_l2:g}{sparse})")
+            parts.append(f"l2 {model.l2:g} (linear part {model.linear_l2:g}{sparse})")
     return "; ".join(parts)

@@ -5,7 +5,7 @@
 
 TensorFlow-free. The objective is (1 - share) * the rows' loss + share * `tfcore.losses.pairwise.pairwise_loss` of the groups in
 a batch, on the model's outputs (of a regression: in standard deviations of the label). Predictions stay what they
-are, probabilities or numbers, and are judged as ever; how rows of a group compare weighs more in what is learnt.
+are, probabilities or numbers, and are judged as ever; how rows of a group compare weighs more in what is learned.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]
 
 A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
-where the order within groups is learnt too. Batches `first` to `first + steps - 1` are trained on, so a call can begin and
+where the order within groups is learned too. Batches `first` to `first + steps - 1` are trained on, so a call can begin and
 end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows' losses.
 A step whose loss or gradients are not finite
 changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value

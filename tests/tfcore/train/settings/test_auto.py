@@ -31,7 +31,7 @@ def test_it_needs_no_tensorflow():
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
 @pytest.mark.parametrize("rows", [1, 30, 147, 800, 1500, 5000, HOLDOUT - 1])
-def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_path(rows, task):
+def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_part(rows, task):
     training, model = resolved(rows, task=task)
     assert 1000 <= training.steps <= MOST_STEPS and training.epochs is None
     assert training.batch_size <= 128
@@ -41,7 +41,7 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert model.linear and model.l2 > model.linear_l2 > 0 and model.soft_clip
     assert model.hidden == ((16,) if rows < 500 else (32, 16) if rows < 1000 else (100, 70, 50, 25))
     assert model.most_ids == max(50, rows // 20)
-    assert "a linear path" in described(training, model) and "no holdout" in described(training, model)
+    assert "a linear part" in described(training, model) and "no holdout" in described(training, model)
 
 
 def test_a_table_with_more_inputs_than_half_its_rows_has_a_sparse_linear_model():

@@ -13,14 +13,14 @@ from tfcore.models.inputs import Layout, l2, list_embedding
 from tfcore.models.layers import Cross, OffsetEmbedding
 
 LINEAR_SPEED = 10.0
-"""How much faster the linear path of a model learns than its hidden layers, up to 32 inputs."""
+"""How much faster the linear part of a model learns than its hidden layers, up to 32 inputs."""
 
 
-def linear_parts(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
-    """The parts of a linear model over every input.
+def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
+    """The terms of the linear part, over every input.
 
     With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
-    by about the learning rate, so that the linear model is there first and the hidden layers learn what it leaves.
+    by about the learning rate, so that the linear part is there first and the hidden layers learn what it leaves.
     """
     count = label_head(layout.label).outputs
     speed = linear_speed(config, layout)
@@ -59,7 +59,7 @@ def linear_parts(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
 
 
 def linear_speed(config: ModelConfig, layout: Layout) -> float:
-    """The number by which the linear path is multiplied."""
+    """The number by which the linear part is multiplied."""
     if not config.linear:
         return 1.0
     return LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)
