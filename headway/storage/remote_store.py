@@ -92,17 +92,18 @@ class BucketStore(Store):
     def _listing(self, key: str) -> dict[str, Found]:
         """Every object of the stage or the model that `key` belongs to, listed at most seconds ago."""
         area = "/".join(key.split("/")[:2])
-        cached = self._listings.get(area)
+        listings = self._listings  # another one after a refresh: what was listed before must not outlive it
+        cached = listings.get(area)
         if cached is None or time.monotonic() > cached[0]:
             began = time.monotonic()
             files = self.bucket.listing(area)
             took = time.monotonic() - began
             # a listing that takes long is asked for less often
-            cached = self._listings[area] = (time.monotonic() + max(_LISTING_SECONDS, 10 * took), files)
+            cached = listings[area] = (time.monotonic() + max(_LISTING_SECONDS, 10 * took), files)
         return cached[1]
 
     def refresh(self) -> None:
-        self._listings.clear()
+        self._listings = {}
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
         """The valid manifest of an output or a version, and the attempt that it names."""
@@ -123,6 +124,18 @@ class BucketStore(Store):
             return None
         manifest = manifests.parse(json.dumps(value).encode(), self.bucket.name(key))
         return None if manifest is None else (manifest, str(attempt))
+
+    def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
+        """As on a disk. A manifest that another machine has just put names files that an older listing lacks: a problem
+        counts when a listing that is newer than the manifest shows it too."""
+        judged, placed = super()._judge(folder, stage, fingerprint), self._placed(folder)
+        while judged[1] is not None:
+            before = placed
+            self.refresh()
+            judged, placed = super()._judge(folder, stage, fingerprint), self._placed(folder)
+            if placed == before:
+                break
+        return judged
 
     def _is_there(self, folder: Path) -> bool:
         key = f"{self._key(folder)}/{manifests.NAME}"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -205,11 +206,8 @@ def test_concurrent_commits_of_one_output_never_mix(machine):
         start.wait()
         commit(stores[n], text=str(n) * 100)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        assert len([*threads.map(work, range(4))]) == 4, "no commit ends with an error"
     last = machine("last")
     assert last.find("ingest", FP) is not None and [*last.verify()] == []
     folder = last.local(last.output("ingest", FP))
@@ -229,6 +227,36 @@ def test_a_rival_between_our_files_and_our_manifest_mixes_nothing(machine, monke
     last = machine("last")
     assert [*last.verify()] == []
     assert (last.local(last.output("ingest", FP)) / "b").read_text() == "aaaaaa"
+
+
+def test_a_rival_between_our_listing_and_our_look_at_the_manifest_is_no_damage(machine, monkeypatch):
+    a, b = machine("a"), machine("b")
+    read, rivals = a.bucket.read, iter(["bbb", "c" * 50])
+
+    def late(key):
+        if key.endswith("manifest.json") and (text := next(rivals, None)):
+            commit(b, text=text)  # its files are not in the listing in which a found a manifest
+        return read(key)
+
+    monkeypatch.setattr(a.bucket, "read", late)
+    assert commit(a, text="aaa").fingerprint == FP
+    assert next(rivals, None) is None and a.check("ingest", FP) is None
+    assert (a.local(a.output("ingest", FP)) / "b").read_text() == "c" * 100
+
+
+def test_what_was_listed_before_a_commit_is_forgotten_with_it(store, monkeypatch):
+    listing, committed = store.bucket.listing, []
+
+    def slow(prefix=""):
+        found = listing(prefix)
+        if not committed:  # another thread commits while this one lists
+            committed.append(True)
+            commit(store)
+        return found
+
+    monkeypatch.setattr(store.bucket, "listing", slow)
+    store.find("ingest", FP)
+    assert store.find("ingest", FP) is not None
 
 
 def test_runs_are_seen_from_everywhere(machine):
@@ -290,11 +318,8 @@ def test_of_many_takers_one_at_a_time_holds_the_lock(machine):
             inside.remove(store)
         done.append(store)
 
-    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        [*threads.map(work, stores)]
     assert len(done) == 4 and set(most) == {1}
 
 
