@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headway.storage import filesystem
+from headway.storage import filesystem, object_store
 
 
 class Proxy:
@@ -63,6 +63,17 @@ class Proxy:
         self._listener.close()
         self._thread.join(10)
         assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Buckets that cannot be reached are given up sooner, after as many tries of ours."""
+    monkeypatch.setattr(filesystem, "_ATTEMPTS", 2)
+    monkeypatch.setattr(filesystem, "_GCS_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(object_store, "_WAIT_SECONDS", 0.01)
+    filesystem._filesystem.cache_clear()
+    yield
+    filesystem._filesystem.cache_clear()
 
 
 @pytest.fixture
