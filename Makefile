@@ -15,7 +15,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo digits own-step predict-and-monitor quick test chaos soak browser gpu flink check format bench docs dist versions ops up down golden clean
+.PHONY: help setup demo digits own-step predict-and-monitor quick test servers chaos soak browser gpu flink check format bench docs dist versions ops up down golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -48,8 +48,11 @@ predict-and-monitor: $(STAMP) ## days of flights land: each is scored, drift and
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
 	$(PYTEST) -n 3 --dist loadfile --quick
 
-test: $(STAMP) ## the tests
-	$(PYTEST) -n 3 --dist loadfile -m "not chaos and not soak and not flink and not browser"
+test: $(STAMP) ## the tests; those with a server, faults, a browser or Java have targets of their own
+	$(PYTEST) -n 3 --dist loadfile -m "not server and not chaos and not soak and not flink and not browser"
+
+servers: $(STAMP) ## what is typed on a real Prefect server with workers (needs PostgreSQL)
+	$(PYTEST) -n 2 --dist loadfile --no-skips -m "server and not chaos and not soak" $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))")
 
 chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
 	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") -p tests.chaos.table $(if $(WRITE),--faults-into docs/reliability.md)

@@ -15,7 +15,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(here) and "host_once" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("host"))
-            item.add_marker(pytest.mark.prefect_server)
+            item.add_marker(pytest.mark.server)
             item.extra_keyword_matches.add("on_postgresql")
 
 

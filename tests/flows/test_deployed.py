@@ -140,7 +140,7 @@ def _until(true, seconds=120, about=lambda: None):
 
 
 @pytest.mark.slow
-@pytest.mark.prefect_server
+@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(server, client, typed, project, tmp_path):
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
@@ -245,7 +245,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 
 @pytest.mark.chaos
 @pytest.mark.slow
-@pytest.mark.prefect_server
+@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_one_gpu_is_for_one_training_and_stages_end_with_their_flow(server, client, typed, project, tmp_path):
     ids = {}
@@ -312,7 +312,7 @@ print([state.type.value for state in states])
 
 
 @pytest.mark.slow
-@pytest.mark.prefect_server
+@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_every_event_of_headway_comes_to_the_servers_feed(server, client, project, land):
     """Flows on this server in one process, which is cheaper than a process for each. `headway.span.complete` comes of a watch,

@@ -31,7 +31,7 @@ from tests.flows.churn import PIPELINE
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
-pytestmark = [pytest.mark.slow, pytest.mark.prefect_server, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1200)]
 
 MODULE = """
 import os

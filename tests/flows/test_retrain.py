@@ -30,7 +30,7 @@ PREFECT = Path(sys.executable).with_name("prefect")
 
 def served(test):
     """A test on a real server, which takes several times as long where others work too."""
-    return pytest.mark.slow(pytest.mark.prefect_server(pytest.mark.timeout(600)(test)))
+    return pytest.mark.slow(pytest.mark.server(pytest.mark.timeout(600)(test)))
 
 
 def killed(test):

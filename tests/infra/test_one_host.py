@@ -41,7 +41,7 @@ def test_without_postgresql_the_error_says_what_to_install(monkeypatch, tmp_path
 
 @needs_postgres
 @pytest.mark.slow
-@pytest.mark.prefect_server
+@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
     port = free_port()
