@@ -1,9 +1,8 @@
 """The example of images, as PNG files and as raw pixels in TFRecords: from its own files to a promoted model."""
 
 import json
+import runpy
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,7 +25,7 @@ FORMATS = ["tflite", "onnx"] if find_spec("tf2onnx") else ["tflite"]
 def _copied(folder):
     for name in ("prepare.py", "pipeline.yaml", "schema.pbtxt"):
         shutil.copy(EXAMPLE / name, folder)
-    subprocess.run([sys.executable, folder / "prepare.py"], check=True)
+    runpy.run_path(str(folder / "prepare.py"), run_name="__main__")
 
 
 def _raw(folder):

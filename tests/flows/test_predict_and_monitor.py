@@ -26,7 +26,8 @@ def test_the_blizzard_raises_alarms_and_ends_in_a_retrain(typed, tmp_path, monke
     answers = []
 
     def headway(command, *arguments):  # as story.headway, without a process and its imports for each
-        quicker = ("--set", "training.epochs=2") if command == "run" else ()
+        trains = command == "run" or "--retrain" in arguments
+        quicker = ("--set", "training.epochs=2") if trains else ()
         done = typed(command, folder, *arguments, *quicker, "--json")
         assert done.returncode in (story.DONE, story.ALARM), done.stderr
         answers.append(json.loads(done.stdout))
