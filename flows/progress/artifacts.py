@@ -18,7 +18,7 @@ from typing import Any
 from flows.dag.step import Output
 from flows.progress.evaluation_tables import evaluation_tables, importance_table
 from headway.messages import counted, duration, number
-from headway.schema.calendar_days import DAY, moment
+from headway.schema.calendar_days import PER_DAY, moment
 from headway.validation.anomaly import summary_table
 
 Rows = list[dict[str, Any]]
@@ -133,10 +133,10 @@ def figure(column: Mapping[str, Any], name: str) -> str:
     if value is None or unit is None or not isinstance(value, int | float):
         return _cell(value)
     if name == "std":
-        return duration(value * DAY / 1e6 if unit == "date" else value / 1e6)
+        return duration(value * PER_DAY["epoch_seconds"] / PER_DAY[unit])
     # a mean and the quantiles lie between the values: a fraction of a second says nothing
-    exact = name in ("min", "max") or unit == "date"
-    return moment(value if exact else value // 1_000_000 * 1_000_000, unit)
+    second = max(1, PER_DAY[unit] // PER_DAY["epoch_seconds"])
+    return moment(value if name in ("min", "max") else value // second * second, unit)
 
 
 def _value(value: Any, column: Mapping[str, Any]) -> str:

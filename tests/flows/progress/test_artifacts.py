@@ -114,6 +114,15 @@ def test_figures_of_dates_and_times_are_dates_and_times():
         *("timestamp", "2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00", "2013-01-01 10:00:01.500000")
     ]
     assert time["most frequent"] == "2013-01-01 10:00:01.500000 (2)"
+    seconds = column | {
+        "temporal": "epoch_seconds",
+        "mean": at / 1e6 + 1.5,
+        "std": 90.0,
+        "min": at // 1_000_000,
+        "top": [],
+    }
+    (seconds,) = column_rows({"columns": {"train": [seconds]}})
+    assert [seconds[name] for name in ("mean", "std", "min")] == ["2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00"]
 
 
 def test_numbers_that_are_none_are_counted_where_there_are_some():
