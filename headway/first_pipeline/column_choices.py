@@ -34,9 +34,9 @@ _RECURRING = 0.3
 """The least share of rows whose text stands in several rows, for the text to be a category."""
 _FEW_ROWS = 20
 _LEAST_OF_A_CLASS = 5
-_FREQUENT, _SPIKES_BELOW, _LEVELS = 0.05, 20_000, 10
-"""The share of the rows that makes a number's value a category; the rows from which on hidden layers learn such steps by
-themselves; and the most values of a scale, on which each is frequent and their order says more."""
+_FREQUENT, _SPIKES_FROM, _SPIKES_BELOW, _LEVELS = 0.05, 200, 20_000, 10
+"""The share of the rows that makes a number's value a category; the rows below which so many are chance; those from which on
+hidden layers learn such steps by themselves; and the most values of a scale, on which each is frequent and their order says more."""
 Use = Literal["feature", "label", "left out", "key", "time"]
 _TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
 
@@ -189,7 +189,7 @@ def _spikes(column: Column, seen: Seen, statistics: SplitStatistics) -> str | No
     own = statistics.columns.get(column.name)
     if own is None or column.type == "bytes" or column.shape or column.temporal or column.meaning or not own.complete:
         return None
-    if not seen.whole or seen.rows.num_rows >= _SPIKES_BELOW or own.distinct <= _LEVELS:
+    if not seen.whole or not _SPIKES_FROM <= seen.rows.num_rows < _SPIKES_BELOW or own.distinct <= _LEVELS:
         return None
     value, times = own.top(1)[0]
     if times < _FREQUENT * seen.rows.num_rows or not math.isfinite(value):
