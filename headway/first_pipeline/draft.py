@@ -84,8 +84,6 @@ def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
     look = take(SourceConfig.model_validate(source))
     changed = dict(source)
     rename = {name: new for name in look.names if (new := name.strip().replace("/", "_per_")) != name and new}
-    if "" in look.names:
-        rename[""] = unnamed(look.names.index("") + 1)
     if rename and len({*look.names} - {*rename} | {*rename.values()}) == len(look.names):
         changed["rename"] = rename
     if source["format"] == "csv" and (words := _missing_words(look)):
@@ -112,6 +110,10 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         ConfigError, DataError: the label does not exist, cannot be computed, or is nothing to learn.
     """
     source = dict(source)
+    if label.column == "":
+        label = LabelConfig(column=unnamed(look.names.index("") + 1))
+        source["rename"] = {**source.get("rename", {}), "": label.column}
+        look = take(SourceConfig.model_validate(source))
     if LABEL in look.names and label.column != LABEL:
         taken = LABEL + "_column"
         source["rename"] = {**source.get("rename", {}), LABEL: taken}

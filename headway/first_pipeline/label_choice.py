@@ -87,7 +87,7 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
     if (name := next((name for name in (text, text.strip()) if name in names), None)) is not None:
         return LabelConfig(column=name)
     if not text.strip():
-        nameless = [name for place, name in enumerate(names, 1) if name == unnamed(place)]
+        nameless = [""] if "" in names else [name for place, name in enumerate(names, 1) if name == unnamed(place)]
         if len(nameless) == 1:
             return LabelConfig(column=nameless[0])
         what = "and several columns have none" if nameless else "and no column has none"
