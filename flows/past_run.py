@@ -86,8 +86,8 @@ class Run:
 
     @property
     def statistics(self) -> Table:
-        """A row per column and split: rows, missing, distinct, mean, quantiles, the most frequent values. `temporal` says of
-        which columns the figures are days ("date") or microseconds ("timestamp") since 1970-01-01.
+        """A row per column and split: rows, missing, distinct, mean, quantiles, the most frequent values. `temporal` names the
+        unit of dates and times, counted since 1970-01-01: days ("date"), microseconds ("timestamp"), "epoch_seconds", ...
 
         Raises:
             StoreError: the run has no statistics, or they are gone.

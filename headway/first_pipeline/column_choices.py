@@ -36,7 +36,8 @@ _FEW_ROWS = 20
 _LEAST_OF_A_CLASS = 5
 _FREQUENT, _SPIKES_FROM, _SPIKES_BELOW, _LEVELS = 0.05, 200, 20_000, 10
 """The share of the rows that makes a number's value a category; the rows below which so many are chance; those from which on
-hidden layers learn such steps by themselves; and the most values of a scale, on which each is frequent and their order says more."""
+hidden layers learn such steps by themselves; and the most values of a scale, on which each is frequent and the order says
+more."""
 Use = Literal["feature", "label", "left out", "key", "time"]
 _TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
 

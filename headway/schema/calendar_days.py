@@ -9,6 +9,7 @@ moment(15_706, "date")                         # '2013-01-01'
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -50,6 +51,13 @@ UNITS: dict[Temporal, str] = {
     "epoch_nanoseconds": "nanoseconds",
 }
 """What each counts since 1970-01-01."""
+_NUMPY: dict[Temporal, Any] = {
+    "date": "D",
+    "epoch_seconds": "s",
+    "epoch_milliseconds": "ms",
+    "timestamp": "us",
+    "epoch_nanoseconds": "ns",
+}
 Integers = NDArray[np.int64]
 
 
@@ -69,8 +77,9 @@ def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
 def moment(value: float, unit: Temporal) -> str:
     """The text of a stored date (days), timestamp (microseconds, UTC) or epoch time: '2013-01-01', '2013-01-01 10:00:00'; of
     a midnight only the date. Fractions, as those of a mean, are cut off."""
-    text = str(np.datetime64(int(value) * DAY // PER_DAY[unit], "us"))
-    return text.replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
+    # in its own unit: of garbage the microseconds may be more than an int64 holds
+    text = str(np.datetime64(int(value), _NUMPY[unit])).replace("T", " ")
+    return re.sub(r"( 00:00:00)?\.0+$| 00:00:00$", "", text)
 
 
 def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:

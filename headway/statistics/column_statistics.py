@@ -81,7 +81,7 @@ class ColumnStatistics:
     ):
         self.name, self.type, self.shape = name, type, shape
         self.temporal: Temporal | None = None
-        """Whether the integers are days or microseconds since 1970-01-01, for texts only: it is not saved."""
+        """What the integers count since 1970-01-01, if they are dates or times; for texts only, it is not saved."""
         self.limits = limits or Limits()
         self.elements = self.empty = 0
         self.shortest_list: int | None = None
