@@ -53,7 +53,8 @@ def main() -> None:
             watch(given.extra, packages, megabytes)
         smoke(folder / "away", python)
         if given.tests:
-            # the tests of the clone, the packages of the wheel
+            # the tests of the clone, the packages of the wheel; what is there keeps its version
+            uv("pip", "install", "--python", python, *TESTS)
             run(
                 python,
                 "-P",
@@ -104,7 +105,7 @@ def install(folder: Path, wheel: Path, given: argparse.Namespace) -> str:
         options = ["--resolution", "lowest-direct", "--python", python, "--no-header", "-o", lowest]
         uv("pip", "compile", *options, *extra, ROOT / "pyproject.toml")
         what += ["-r", lowest]
-    uv("pip", "install", "--python", python, *what, *(TESTS if given.tests else ()))
+    uv("pip", "install", "--python", python, *what)
     return python
 
 
