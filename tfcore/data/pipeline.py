@@ -232,6 +232,7 @@ def training_rows(shards: Shards, holdout: Holdout | None = None) -> int:
     return int(sum(sum(rows) for rows in kept_rows(shards, holdout)))
 
 
+@tf.autograph.experimental.do_not_convert  # as above
 def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
     """Yield `of(columns)` of some rows at a time, in the manifests' order; only the columns `names` are parsed."""
     reader = Reader(shards, names)
