@@ -260,6 +260,14 @@ print(type(model.layers[-1]).__module__, len(model.layers))
 """
 
 
+@pytest.fixture(scope="module")
+def saved_model(rows, tmp_path_factory):
+    trained = tfcore.fit(rows, label="y", model={"name": "tabm", "hidden": [8]}, training=QUICK)
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    trained.model.save(path)
+    return path
+
+
 @pytest.mark.parametrize(
     "imports",
     [
@@ -268,13 +276,9 @@ print(type(model.layers[-1]).__module__, len(model.layers))
         "import tfcore; from keras import saving; import keras",
     ],
 )
-def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcore(imports, rows, tmp_path):
-    trained = tfcore.fit(rows, label="y", model={"name": "tabm", "hidden": [8]}, training=QUICK)
-    trained.model.save(tmp_path / "model.keras")
+def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcore(imports, saved_model):
     code = LOADS.format(imports=imports)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "model.keras")], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(saved_model)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split()[0].startswith(("keras", "tfcore"))
 
