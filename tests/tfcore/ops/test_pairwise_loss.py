@@ -514,7 +514,7 @@ def in_other_processes(op):
     lists, short = [5000, *range(200), 2500], [1500, *range(60), 700]
     op = [(threads, lists, True) for threads in (1, 2, 7)]
     return in_children(
-        *op, (2, [20_000], True), (1, short, False), (2, short, False), (7, short, False), (2, [5000], False)
+        *op, (2, [20_000], True), (1, short, False), (2, short, False), (7, short, False), (2, [3600], False)
     )
 
 
@@ -530,7 +530,7 @@ def test_results_do_not_depend_on_the_number_of_threads(in_other_processes):
 def test_memory_goes_with_the_rows_and_not_with_the_pairs(in_other_processes):
     # 1 KB a row; a matrix of these pairs would take 400 MB in one byte each, 50 MB in one bit
     assert in_other_processes[3][1] < 20
-    # the twin's block is 0.5 MB, of which there are several; a matrix of these pairs would take 200 MB
+    # the twin's block is 0.5 MB, of which there are several; a matrix of these pairs would take 100 MB
     assert in_other_processes[7][1] < 60
 
 
