@@ -26,14 +26,16 @@ WORKER = ["-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"]
 OPTIONS = {"-I", "-P", "-u"}
 """Of the interpreter; a server began with those of its kind."""
 READ_EARLY = ("CUDA_", "GRPC_", "KERAS_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_")
-"""How variables begin that are read while TensorFlow or Python starts; TF_CONFIG is read later."""
+"""How variables begin that are read while TensorFlow or Python starts."""
+READ_LATER = {"TF_CONFIG", "GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH"}
+"""Those among them that are read later; of PYTHONPATH, the process gets the folders that the server does not have."""
 
 OWN = {"HEADWAY_SCRATCH", "TMPDIR"}
 """What names a folder of one process alone."""
 
 
 def early(env):
-    return {name: value for name, value in env.items() if name.startswith(READ_EARLY) and name != "TF_CONFIG"}
+    return {name: value for name, value in env.items() if name.startswith(READ_EARLY) and name not in READ_LATER}
 
 
 class ForkServer:
@@ -63,10 +65,10 @@ class ForkServer:
             return subprocess.Popen(command, env=env, cwd=cwd, **more)
         return self._forked(kind, arguments, env, cwd) or subprocess.Popen(command, env=env, cwd=cwd, **more)
 
-    def run(self, script, *arguments, cwd, timeout):
-        """Run a script as `python script arguments` with this environment: (exit code, stdout, stderr)."""
+    def start(self, script, *arguments, cwd):
+        """Start a script as `python script arguments` with this environment; its streams are pipes."""
         words = ["-P", "-u", str(script), *map(str, arguments)]
-        process = self._forked("worker", words, dict(os.environ), cwd) or subprocess.Popen(
+        return self._forked("worker", words, dict(os.environ), cwd) or subprocess.Popen(
             [sys.executable, *words],
             cwd=cwd,
             stdin=subprocess.PIPE,
@@ -74,6 +76,10 @@ class ForkServer:
             stderr=subprocess.PIPE,
             process_group=0,
         )
+
+    def run(self, script, *arguments, cwd, timeout):
+        """Run a script as `python script arguments` with this environment: (exit code, stdout, stderr)."""
+        process = self.start(script, *arguments, cwd=cwd)
         process.stdin.close()
         out = {}
 
@@ -203,6 +209,8 @@ def _run(asked, streams):
         os.environ.clear()
         os.environ.update(asked["env"])
         tempfile.tempdir = None  # TMPDIR is its own
+        folders = filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))
+        sys.path[:0] = [folder for folder in folders if folder not in sys.path]
         os.chdir(asked["cwd"])
         words = [word for word in asked["arguments"] if word not in OPTIONS]
         if words[0] == "-m":

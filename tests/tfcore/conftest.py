@@ -1,5 +1,15 @@
-"""These tests run what the TensorFlow process runs, in this process."""
+"""These tests run what the TensorFlow process runs, in this process; the processes that they start are forked."""
+
+import pytest
 
 from headway.process import own
 
 own()
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _forked(fork_server):
+    """Not where the environment is another: see `tests.fork_server`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.process.subprocess", fork_server)
+        yield

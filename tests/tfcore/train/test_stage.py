@@ -1,10 +1,10 @@
 """The training stage on real shards: exact resume, early stopping, tasks, and a process that is killed."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -258,29 +258,34 @@ def test_early_stopping_keeps_the_best_weights(examples, tmp_path):
     assert weights(tmp_path / "best") == weights(tmp_path / "long")
 
 
+CHILD = """
+import sys
+from pathlib import Path
+from headway.monitor import Monitor
+from headway.process import own
+own()
+from tfcore.train.request import TrainRequest
+from tfcore.train.stage import train
+train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Monitor())
+"""
+
+
 @pytest.mark.slow
-def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_path):
+def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_path, fork_server):
     options = {"steps": 1000, "checkpoint_every_steps": 100}
     whole = request(examples, **options)
     train(whole, tmp_path / "whole", Monitor())
     checkpoints = tmp_path / "checkpoints"
     asked = whole.model_copy(update={"checkpoints": checkpoints})
     (tmp_path / "request.json").write_text(asked.model_dump_json())
-    code = (
-        "import sys; from pathlib import Path; from headway.monitor import Monitor; from headway.process import own; own();"
-        "from tfcore.train.request import TrainRequest; from tfcore.train.stage import train;"
-        "train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Monitor())"
-    )
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "request.json"), str(tmp_path / "killed")],
-        env=environment,
-        stderr=subprocess.DEVNULL,
-    )
+    (tmp_path / "train.py").write_text(CHILD)
+    process = fork_server.start(tmp_path / "train.py", tmp_path / "request.json", tmp_path / "killed", cwd=tmp_path)
     deadline = time.monotonic() + 120
-    while not list(checkpoints.glob("[0-9]*")) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    while not list(checkpoints.glob("[0-9]*")) and time.monotonic() < deadline:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.01)
+            break
+    os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed" / "weights.index").exists()
     result = train(asked, tmp_path / "resumed", Monitor())
