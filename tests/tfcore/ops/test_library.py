@@ -1,36 +1,36 @@
 """Building the op: said plainly where it cannot be, used where it is, left alone when told so."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from tfcore.ops import library as ops
 
 
-def run_build(**environment):
-    return subprocess.run(
-        [sys.executable, "-m", "tfcore.ops.compile", "--force"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | environment,
-    )
+@pytest.fixture
+def build(fork_server, monkeypatch):
+    """Types the command with another compiler: (exit code, stderr)."""
+
+    def run(compiler):
+        monkeypatch.setenv("CXX", compiler)
+        code, _, errors = fork_server.run(
+            ops.FOLDER / "compile.py", "--force", cwd=ops.FOLDER.parent.parent, timeout=60
+        )
+        return code, errors
+
+    return run
 
 
-def test_without_a_compiler_the_command_says_what_to_do():
+def test_without_a_compiler_the_command_says_what_to_do(build):
     before = list(ops.BUILT.glob("*"))
-    done = run_build(CXX="no-such-compiler")
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "there is no no-such-compiler" in done.stderr and "apt-get install g++" in done.stderr
+    code, errors = build("no-such-compiler")
+    assert code == 2 and "Traceback" not in errors
+    assert "there is no no-such-compiler" in errors and "apt-get install g++" in errors
     assert list(ops.BUILT.glob("*")) == before
 
 
-def test_a_compiler_that_fails_leaves_what_was_built(op):
+def test_a_compiler_that_fails_leaves_what_was_built(op, build):
     before = sorted(ops.BUILT.glob("*"))
-    done = run_build(CXX="false")
-    assert done.returncode == 1 and "could not compile" in done.stderr
+    code, errors = build("false")
+    assert code == 1 and "could not compile" in errors
     assert sorted(ops.BUILT.glob("*")) == before
 
 

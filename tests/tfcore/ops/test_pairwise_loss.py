@@ -1,9 +1,7 @@
 """The pairwise ranking loss: what it is, that the op and its twin are one function, and what they refuse."""
 
 import json
-import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -495,27 +493,17 @@ for case in json.loads(sys.argv[1]):
 """
 
 
-def in_children(*measured):
-    """For each (threads, lengths, native), in a process of its own: (digest of the results, MB that the process grew by)."""
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps(measured)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 @pytest.fixture(scope="module")
-def in_other_processes(op):
-    """One import of TensorFlow for all tests."""
+def in_other_processes(op, fork_server, tmp_path_factory):
+    """For each (threads, lengths, native), in a process of its own: (digest of the results, MB that the process grew by)."""
     lists, short = [5000, *range(200), 2500], [1500, *range(60), 700]
-    op = [(threads, lists, True) for threads in (1, 2, 7)]
-    return in_children(
-        *op, (2, [20_000], True), (1, short, False), (2, short, False), (7, short, False), (2, [3600], False)
-    )
+    measured = [(threads, lists, True) for threads in (1, 2, 7)] + [(2, [20_000], True)]
+    measured += [(threads, short, False) for threads in (1, 2, 7)] + [(2, [3600], False)]
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "child.py").write_text(CHILD)
+    code, out, errors = fork_server.run(folder / "child.py", json.dumps(measured), cwd=folder, timeout=200)
+    assert code == 0, errors
+    return [json.loads(line) for line in out.splitlines()]
 
 
 @pytest.mark.slow
