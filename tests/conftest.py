@@ -204,8 +204,15 @@ class WarmChild:
 
 
 @pytest.fixture(scope="session")
-def fork_server():
-    with ForkServer() as server:
+def shared_folder(tmp_path_factory):
+    """A folder of all processes of this call of pytest."""
+    root = tmp_path_factory.getbasetemp()
+    return root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+
+@pytest.fixture(scope="session")
+def fork_server(shared_folder):
+    with ForkServer(shared_folder) as server:
         yield server
 
 
@@ -321,19 +328,16 @@ def accessible():
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory):
+def made_once(shared_folder):
     """made_once(name, make) -> a folder that make(folder) fills, in whichever of the processes comes first; not to be
     written to."""
 
     def once(name, make):
-        root = tmp_path_factory.getbasetemp()
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            root = root.parent  # of all processes
-        folder = root / f"once-{name}"
-        with (root / f"once-{name}.lock").open("w") as lock:
+        folder = shared_folder / f"once-{name}"
+        with (shared_folder / f"once-{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.exists():
-                with tempfile.TemporaryDirectory(dir=root) as scratch:
+                with tempfile.TemporaryDirectory(dir=shared_folder) as scratch:
                     part = Path(scratch) / name
                     part.mkdir()
                     make(part)

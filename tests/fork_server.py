@@ -1,19 +1,22 @@
 """Processes that have TensorFlow imported when they begin: forked, where starting each anew takes seconds of a processor.
 
-    with ForkServer() as server:
+    with ForkServer(folder) as server:
         process = server.Popen([sys.executable, "-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"], env=...)
 
 Takes the place of `headway.process.subprocess` for tests that are not about the start of a process. One server imports
 TensorFlow and Keras, another what a replay may import; neither runs an op, so that a fork finds nothing begun. What they
-fork runs the very module or script that was asked for, with the environment, folder and pipes it would have had.
+fork runs the very module or script that was asked for, with the environment, folder and pipes it would have had. Processes
+that name one folder share these servers, which end when the last of them has closed its connection.
 Other commands, and those whose environment TensorFlow reads while it is imported, are started as ever.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -43,20 +46,19 @@ class ForkServer:
 
     PIPE, DEVNULL, TimeoutExpired = subprocess.PIPE, subprocess.DEVNULL, subprocess.TimeoutExpired
 
-    def __init__(self):
-        self._servers, self._starting = {}, threading.Lock()
+    def __init__(self, folder):
+        self._folder, self._servers, self._started, self._starting = folder, {}, [], threading.Lock()
+        self._environment = {name: value for name, value in os.environ.items() if name not in OWN}
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exc):
-        for control, process, _ in self._servers.values():
-            control.close()  # it ends with that
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:  # a fork of this process holds the other end
-                process.kill()
-                process.wait()
+        for connection, _ in self._servers.values():
+            connection.close()
+        for process in self._started:  # one that others are still connected to ends later
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
 
     def Popen(self, command, *, env, cwd=None, **more):
         python, *arguments = command
@@ -104,26 +106,48 @@ class ForkServer:
         """The process; None where its environment is another than the server's."""
         with self._starting:
             if kind not in self._servers:
-                self._servers[kind] = self._started(kind, env)
-        control, _, began_with = self._servers[kind]
+                self._servers[kind] = self._connected(kind)
+        control, began_with = self._servers[kind]
         if early(env) != began_with:
             return None
         return Forked(control, {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd())})
 
-    @staticmethod
-    def _started(kind, env):
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        options = ["-P", "-u"] if kind == "worker" else ["-I", "-u"]
-        process = subprocess.Popen(
-            [sys.executable, *options, __file__, kind, str(its.fileno())],
-            env={name: value for name, value in env.items() if name not in OWN},
-            cwd="/",
-            pass_fds=[its.fileno()],
-            stdin=subprocess.DEVNULL,
-            process_group=0,
-        )
-        its.close()
-        return ours, process, early(env)
+    def _connected(self, kind):
+        """A connection to the folder's server of a kind, which is started where there is none, and what it began with."""
+        note = self._folder / f"fork-server-{kind}.json"
+        with note.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(OSError):
+                said = json.loads(note.read_text())
+                return _connection(said["address"]), said["began_with"]
+            address = f"{tempfile.mkdtemp(prefix='fork-server-')}/socket"  # the path of a socket has to be short
+            options = ["-P", "-u"] if kind == "worker" else ["-I", "-u"]
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                listener.bind(address)
+                listener.listen()
+                process = subprocess.Popen(
+                    [sys.executable, *options, __file__, kind, str(listener.fileno())],
+                    env=self._environment,
+                    cwd="/",
+                    pass_fds=[listener.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    process_group=0,
+                )
+                connection = _connection(address)
+            self._started.append(process)
+            began_with = early(self._environment)
+            note.write_text(json.dumps({"address": address, "began_with": began_with}))
+            return connection, began_with
+
+
+def _connection(address):
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 class Forked:
@@ -149,7 +173,7 @@ class Forked:
             return self.returncode
 
 
-def serve(kind, control):
+def serve(kind, listener):
     """Import what processes of the kind begin with; then fork one for each message, until nobody can send any."""
     if kind == "worker":
         from headway.process_tuning import uncollected
@@ -163,16 +187,31 @@ def serve(kind, control):
         import numpy  # noqa: F401
         import tensorflow  # noqa: F401
     signal.signal(signal.SIGCHLD, _reap)
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 4)
-        if not message:
-            return
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            control.close()
-            _watch(json.loads(message), descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+    connections = [listener.accept()[0]]
+    while connections:
+        for ready in select.select([listener, *connections], [], [])[0]:
+            if ready is listener:
+                connections.append(listener.accept()[0])
+                continue
+            message, descriptors = _received(ready)
+            if not message:
+                ready.close()
+                connections.remove(ready)
+            elif os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for ours in (listener, *connections):
+                    ours.close()
+                _watch(json.loads(message), descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+    shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
+
+
+def _received(connection):
+    try:
+        return socket.recv_fds(connection, 1 << 20, 4)[:2]
+    except ConnectionError:
+        return b"", []
 
 
 def _reap(*signalled):
