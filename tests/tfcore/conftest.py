@@ -7,7 +7,7 @@ from headway.process import own
 own()
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def _forked(fork_server):
     """Not where the environment is another: see `tests.fork_server`."""
     with pytest.MonkeyPatch.context() as patch:
