@@ -26,6 +26,8 @@ from headway.tabular.list_arrays import as_batch
 _FEW, _SOME = 8, 2048
 """So few lines are read one by one rather than parted again; so many at most are searched for bad ones at a time."""
 _IN_ROW = re.compile(r" in row (\d+)$")
+_NULL_LINE = re.compile(rb"\n[ \t\r]*n")
+"""A line that begins as null does. Arrow makes a row of nulls of it; where it is the first, Arrow crashes the process."""
 _NAMES = {dict: "an object", list: "a list", str: "a text", Number: "a number", bool: "true or false"}
 Way = tuple[str, ...]
 
@@ -68,6 +70,10 @@ class Parser:
 
     def _fast(self, data: bytes) -> pa.Table | int | None:
         """Parse by Arrow; when a line is broken or a value is of another type, the row if Arrow tells it."""
+        if data.lstrip(b" \t\r\n").startswith(b"n"):
+            return 0
+        if null := _NULL_LINE.search(data):
+            return data.count(b"\n", 0, null.start() + 1)
         try:
             return pajson.read_json(
                 pa.BufferReader(data),

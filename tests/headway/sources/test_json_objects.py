@@ -74,6 +74,14 @@ def test_an_element_that_is_no_object_costs_itself_alone(opened, read_all):
     assert rows == [(0, 1), (2, 2), (5, 4)] and [row for row, *_ in bad] == [1, 3, 4]
 
 
+@pytest.mark.parametrize("data", [b'[null, {"a": 1}, null, {"a": 2}]', b'null\n{"a": 1}\n null\n{"a": 2}\n'])
+def test_null_is_no_row_wherever_it_stands(opened, read_all, data):
+    found = opened("jsonl", data)  # Arrow crashes on it in the first line, and makes a row of nulls of it in others
+    rows, bad = read_all(found, {"a": INT})
+    assert rows == [(1, 1), (3, 2)] and [row for row, *_ in bad] == [0, 2]
+    assert found[0].prefix(found[1], 10).table.column("a").to_pylist() == [1, 2]
+
+
 @pytest.mark.parametrize("data", [b'[{"a": 1}, {"a": 2}', b'[{"a": 1}, {"a": "x', b'{\n"a": 1\n'])
 def test_a_text_that_is_cut_off_is_an_error(opened, read_all, data):
     with pytest.raises(DataError, match="cut off: it ends after"):
