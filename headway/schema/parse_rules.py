@@ -63,7 +63,8 @@ _TEMPORAL: dict[Kind, Temporal] = {
     "epoch_microseconds": "timestamp",
     "epoch_nanoseconds": "epoch_nanoseconds",
 }
-_EPOCH_DIGITS = r"^(?P<whole>[+-]?[0-9]{1,18})(?:[.][0-9]*)?$"
+_EPOCH_DIGITS = r"^[+]?(?P<whole>-?(?:[0-8][0-9]{18}|[0-9]{1,18}))(?:[.](?P<rest>[0-9]*))?$"
+_EPOCH_SCIENTIFIC = r"^[+-]?[0-9](?:[.][0-9]*)?[eE][+]?(?:0?[0-9]|1[0-8])$"
 MARKERS = frozenset(
     {"?", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "n.a", "null", "none", "nil", "-", "--", "---", "–", "—", ".", "..",
      "missing", "unknown", "not available", "nat", "#value!", "#div/0!", "#ref!", "\\n", ""}
@@ -173,8 +174,13 @@ _NUMBERS = {"boolean": truth, "abbreviated": abbreviated, "duration": durations}
 
 
 def _epochs(texts: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Digits as int64 without their fraction; and which texts are none."""
+    """Numbers as int64, of a fraction the second (or smaller unit) that runs; and which texts are none."""
     match = pc.extract_regex(texts, _EPOCH_DIGITS)
-    whole = pc.replace_substring_regex(pc.struct_field(match, "whole"), "^[+]", "")
-    whole = pc.if_else(match.is_valid(), whole, pa.scalar(None, pa.string())).cast(pa.int64())
-    return whole, pc.and_(texts.is_valid(), pc.invert(match.is_valid())).to_numpy(zero_copy_only=False)
+    text, rest = pc.struct_field(match, "whole"), pc.struct_field(match, "rest")
+    below = pc.and_(pc.starts_with(text, "-"), pc.match_substring_regex(rest, "[1-9]"))
+    whole = pc.subtract(text.cast(pa.int64()), below.cast(pa.int64()))
+    scientific = pc.match_substring_regex(texts, _EPOCH_SCIENTIFIC)  # as R and NumPy write large ones
+    if pc.any(scientific).as_py():
+        doubles = pc.if_else(scientific, texts, pa.scalar(None, pa.string())).cast(pa.float64())
+        whole = pc.coalesce(whole, pc.floor(doubles).cast(pa.int64()))
+    return whole, pc.and_(texts.is_valid(), whole.is_null()).to_numpy(zero_copy_only=False)

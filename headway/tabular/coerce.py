@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.schema.calendar_days import PER_DAY, Temporal
 from headway.schema.columns import Column, column_yaml, suggest
 from headway.schema.parse_rules import Parse, parsed
 from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, join, slots, split_text, value_type
@@ -221,7 +222,8 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
             reason = f"is not a number of {rule.unit[0]}" if rule.unit else f"is not {_NOUN[rule.as_]}"
     else:
         form = rule.format or "ISO"
-        reason = f"is not a number of {rule.as_}" if rule.is_epoch else f"is not a {rule.as_} of the form {form}"
+        since = f"is not a number of {rule.as_.removeprefix('epoch_')} since 1970"
+        reason = since if rule.is_epoch else f"is not a {rule.as_} of the form {form}"
     if wrong is not None:
         codes = raw.indices.to_numpy(zero_copy_only=False) if not raw.indices.null_count else None
         if codes is None:
@@ -340,9 +342,11 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
         return raw.cast(pa.int64()), None, ""
     if pa.types.is_timestamp(kind):
-        return raw.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()), None, ""
+        times = raw.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+        return _in_unit(times, "timestamp", column.temporal), None, ""
     if pa.types.is_date(kind):
-        return raw.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), None, ""
+        days = raw.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        return _in_unit(days, "date", column.temporal), None, ""
     if pa.types.is_time(kind):
         return raw.cast(pa.time64("us"), safe=False).cast(pa.int64()), None, ""
     if pa.types.is_duration(kind):
@@ -354,8 +358,8 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         doubles = raw.cast(pa.float64())
         # how data frames write a missing integer
         doubles = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
-        if column.temporal is not None and column.temporal.startswith("epoch_"):
-            doubles = pc.floor(doubles)  # of the second that runs
+        if (column.parse is not None and column.parse.is_epoch) or (column.temporal or "").startswith("epoch_"):
+            doubles = pc.floor(doubles)  # the second that runs
         whole = pc.equal(doubles, pc.floor(doubles))
         fits = pc.and_(whole, pc.and_(pc.greater_equal(doubles, -(2.0**63)), pc.less(doubles, 2.0**63)))
         return pc.if_else(fits, doubles, pa.scalar(None, pa.float64())).cast(pa.int64(), safe=False), _not(fits), why
@@ -364,6 +368,17 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
     except pa.ArrowInvalid:  # value by value: as doubles the large ones that do fit would lose digits
         array = pa.array([_whole(value) for value in raw.to_pylist()], pa.int64())
         return array, _not(pc.or_(array.is_valid(), raw.is_null())), why
+
+
+def _in_unit(values: pa.Array, unit: Temporal, wanted: Temporal | None) -> pa.Array:
+    """Dates or times in the unit of a column whose first files wrote them in another way, such as as epoch seconds."""
+    if wanted is None or wanted == unit:
+        return values
+    have, want = PER_DAY[unit], PER_DAY[wanted]
+    if want >= have:
+        return pc.multiply(values, want // have)
+    known = pc.fill_null(values, 0).to_numpy(zero_copy_only=False) // (have // want)  # Arrow's division does not floor
+    return pa.array(known, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _whole(value: Any) -> int | None:

@@ -91,7 +91,37 @@ def test_files_and_requests_hold_the_same_number():
     for raw in ([SECOND, None], [SECOND + 0.75, None], [f"{SECOND}.5", None], [f" {SECOND}", None]):
         assert coerce(pa.record_batch({"ts": raw}), [column]).batch.to_pydict() == {"ts": [SECOND, None]}
     bad = coerce(pa.record_batch({"ts": [str(SECOND), "soon"]}), [column]).rejected.to_pylist()
-    assert [(row["row"], row["reason"]) for row in bad] == [(1, "is not a number of epoch_seconds")]
+    assert [(row["row"], row["reason"]) for row in bad] == [(1, "is not a number of seconds since 1970")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"),
+    [("epoch_seconds", 1), ("epoch_milliseconds", 10**3), ("epoch_microseconds", 10**6), ("epoch_nanoseconds", 10**9)],
+)
+def test_texts_and_numbers_in_all_units_are_stored_alike(kind, scale):
+    rule = Parse.model_validate(kind)
+    column = Column(name="ts", type="int64", nullable=True, parse=rule, temporal=rule.temporal)
+
+    def stored(values):
+        return coerce(pa.record_batch({"ts": values}), [column]).batch.to_pydict()["ts"]
+
+    assert stored([str(SECOND * scale), "1.7e+09", None]) == [SECOND * scale, SECOND, None]
+    assert stored(["-5.5", "-5.0", "+5.5", "-0.25"]) == stored([-5.5, -5.0, 5.5, -0.25]) == [-6, -5, 5, -1]
+    # a later file has them as timestamps
+    moments = pa.array([SECOND * 1000 + 250, None], pa.timestamp("ms"))
+    assert stored(moments) == [SECOND * scale + scale // 4, None]
+
+
+def test_a_later_file_may_have_dates_for_times_and_times_for_dates():
+    day = pa.array([19_723, -1, None], pa.date32())
+    time = pa.array([19_723 * DAY + 5, -1, None], pa.timestamp("us"))
+    for unit in ("date", "timestamp"):
+        column = Column(name="d", type="int64", nullable=True, temporal=unit)
+        of_days, of_times = (
+            coerce(pa.record_batch({"d": raw}), [column]).batch.to_pydict()["d"] for raw in (day, time)
+        )
+        assert of_days == [19_723 * PER_DAY[unit], -PER_DAY[unit], None]
+        assert of_times == ([19_723, -1, None] if unit == "date" else [19_723 * DAY + 5, -1, None])
 
 
 def test_every_unit_counts_one_day():
