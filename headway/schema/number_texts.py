@@ -39,8 +39,8 @@ _SHORTENED = (
     rf"(?i)^(?P<number>.*[0-9][.,]?)\s*(?P<word>{'|'.join(sorted(SHORT, key=len, reverse=True))})(?P<rest>[.)]?)$"
 )
 _CLOCK = (
-    r"(?i)^(?P<minus>-?)(?:(?P<days>[0-9]{1,5})(?:\s*d(?:ays?)?,?\s+|\.))?(?P<hours>[0-9]{1,5})(?::(?P<minutes>[0-5][0-9])"
-    r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?)?\s*(?P<half>(?:[ap]\.?m\.?)?)$"
+    r"(?i)^(?P<minus>-?)(?:(?P<days>[0-9]{1,5})(?:\.|(?P<word>\s*d(?:ays?)?,?\s+)(?P<clock>[+-]?)))?"
+    r"(?P<hours>[0-9]{1,5})(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?)?\s*(?P<half>(?:[ap]\.?m\.?)?)$"
 )
 _SPELLED = (
     r"(?i)^(?P<minus>-?)(?:(?P<days>[0-9]{1,5})\s*d(?:ays?)?)?,?\s*(?:(?P<hours>[0-9]{1,5})\s*h(?:(?:ou)?rs?)?)?,?\s*"
@@ -144,5 +144,13 @@ def _seconds(texts: pa.Array, pattern: str) -> tuple[NDArray[np.float64], NDArra
     is_half = pc.not_equal(half, "").to_numpy(zero_copy_only=False)
     fits &= ~is_half | ((hours >= 1) & (hours <= 12))
     hours = np.where(is_half, hours % 12 + 12 * pc.equal(half, "p").to_numpy(zero_copy_only=False), hours)
-    total = ((number("days") * 24 + hours) * 60 + number("minutes")) * 60 + number("seconds")
-    return total * np.where(pc.equal(parts["minus"], "-").to_numpy(zero_copy_only=False), -1, 1), fits
+    days, clock = number("days") * 86_400, (hours * 60 + number("minutes")) * 60 + number("seconds")
+
+    def sign(name: str) -> NDArray[np.int64]:
+        return np.where(pc.equal(parts[name], "-").to_numpy(zero_copy_only=False), -1, 1)
+
+    if "word" not in parts:
+        return sign("minus") * (days + clock), fits
+    # as Python, pandas and databases write it: -1 day, 23:00:00 is an hour less than none
+    apart = pc.not_equal(parts["word"], "").to_numpy(zero_copy_only=False)
+    return sign("minus") * days + np.where(apart, sign("clock"), sign("minus")) * clock, fits

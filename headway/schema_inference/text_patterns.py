@@ -11,6 +11,7 @@ must all be of one form, and a form that the values leave open (03/04/2013) is t
 from __future__ import annotations
 
 import functools
+import json
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from headway.schema.columns import Column, StoredType
 from headway.schema.date_forms import ISO_DATE, ISO_TIME, pattern_of
-from headway.schema.number_texts import number_pattern
+from headway.schema.number_texts import number_pattern, without_units
 from headway.schema.parse_rules import MARKERS, Parse, parsed, without_markers
 from headway.schema_inference.measures import measure_of
 from headway.tabular.coerce import converted
@@ -124,13 +125,15 @@ def recognized(
             if both := _units_differ(distinct, rule):
                 note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
                 return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike", doubt=True)
-            either = _either_way(distinct, style)
+            either = _either_way(distinct, rule)
             note = _joined(_note(distinct, rule), missing, either, unfit) or ""
             return Recognized(kind, rule, note, doubt=either is not None)
     measure = measure_of(distinct, many)
     for rule in (rule.model_copy(update={"null": null}) for rule in measure.rules):
         if (numeric := _numbers(distinct, many, rows, rule, decorated=True)) is not None:
-            return Recognized("float32", rule, _joined(_note(distinct, rule), missing, numeric[1]))
+            either = _either_way(without_units(trimmed, rule.unit), rule) if rule.unit else None
+            note = _joined(_note(distinct, rule), missing, either, numeric[1])
+            return Recognized("float32", rule, note, doubt=either is not None)
     if measure.differ:
         first, second = measure.differ
         note = f"read as text: its numbers have different units, such as {first!r} and {second!r}"
@@ -278,17 +281,20 @@ def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
     return "read as numbers"
 
 
-def _either_way(distinct: pa.Array, style: str) -> str | None:
+def _either_way(distinct: pa.Array, rule: Parse) -> str | None:
     """A note on a comma that may separate thousands or decimals, such as 1,234, or a point, such as 1.234 €; else None."""
-    if style != "number":
+    if rule.as_ != "number":
         return None
+    other_rule = (
+        f"{{as: decimal_comma, unit: {json.dumps(rule.unit, ensure_ascii=False)}}}" if rule.unit else "decimal_comma"
+    )
     if pc.all(pc.match_substring_regex(distinct, _POINT_AND_THREE)).as_py():
-        return "if the point separates thousands, say parse: decimal_comma"
+        return f"if the point separates thousands, say parse: {other_rule}"
     if not pc.any(pc.match_substring(distinct, ",")).as_py():
         return None
     other = pc.match_substring_regex(distinct, number_pattern("decimal_comma"))
     if pc.all(other).as_py():
-        return "if the comma is the decimal point, say parse: decimal_comma"
+        return f"if the comma is the decimal point, say parse: {other_rule}"
     return None
 
 

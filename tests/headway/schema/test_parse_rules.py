@@ -57,6 +57,10 @@ def _made(rule, *texts):
         ("duration", "2h 50m", "10200"),
         ("duration", "1 day, 2:03:04.5", "93784.5"),
         ("duration", "-1:00", "-3600"),
+        ("duration", "-1 day, 23:00:00", "-3600"),  # as Python writes an hour less than none
+        ("duration", "-1 days +23:00:00", "-3600"),  # pandas
+        ("duration", "-1 days -01:00:00", "-90000"),  # PostgreSQL
+        ("duration", "-1.01:00:00", "-90000"),  # .NET
         ("duration", "25:61", "25:61"),
         ("duration", "13:00 pm", "13:00 pm"),
         ("duration", "5", "5"),

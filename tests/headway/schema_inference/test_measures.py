@@ -30,6 +30,7 @@ def _found(values):
         (["9am", "10 PM"], {"as": "duration"}),
         (["2h 50m", "19h", "5m"], {"as": "duration"}),
         (["0 days 01:02:03", "1 days 00:00:10"], {"as": "duration"}),
+        (["-1 days +23:59:59", "1 days 00:00:10"], {"as": "duration"}),
         (["12 kg", "3 kg", "4 kg", "?"], {"as": "number", "unit": ["kg"], "null": ["?"]}),
     ],
 )
@@ -52,6 +53,19 @@ def test_notes_show_a_value_and_its_number():
     assert "'12 kg' is 12; requests send the number" in _found(["12 kg", "3 kg", "4 kg"])[2]
     assert "'1:02:03' is 3723 seconds" in _found(["1:02:03", "0:45:10"])[2]
     assert "different units, such as '12 kg' and '30 lb'" in _found(["12 kg", "30 lb", "7 kg", "1 lb", "9 kg"])[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (["1.200 kg", "2.500 kg", "3.750 kg"], "the point separates thousands"),
+        (["1,200 kg", "2,500 kg", "3,750kg"], "the comma is"),
+    ],
+)
+def test_a_point_or_comma_before_three_digits_leaves_a_doubt(values, what):
+    found = recognized(pa.array(values), plain=True)
+    assert found.doubt and what in found.note and 'parse: {as: decimal_comma, unit: ["kg"]}' in found.note
+    assert not recognized(pa.array([*values, "1.5 kg"]), plain=True).doubt
 
 
 def test_one_value_in_a_hundred_may_be_something_else():
