@@ -34,10 +34,11 @@ _RECURRING = 0.3
 """The least share of rows whose text stands in several rows, for the text to be a category."""
 _FEW_ROWS = 20
 _LEAST_OF_A_CLASS = 5
-_FREQUENT, _SPIKES_FROM, _SPIKES_BELOW, _LEVELS = 0.05, 200, 20_000, 10
-"""The share of the rows that makes a number's value a category; the rows below which so many are chance; those from which on
-hidden layers learn such steps by themselves; and the most values of a scale, on which each is frequent and the order says
-more."""
+_FREQUENT, _SPIKES_FROM, _SPIKES_BELOW = 0.05, 200, 20_000
+"""The share of the rows that makes a number's value a category; the rows below which so many are chance; and those from which
+on hidden layers learn such steps by themselves."""
+_LEVELS, _STANDS_OUT = 10, 3.0
+"""The most values of a scale, whose order says more than each of them; and how many times its equal share a value has."""
 Use = Literal["feature", "label", "left out", "key", "time"]
 _TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
 
@@ -193,7 +194,8 @@ def _spikes(column: Column, seen: Seen, statistics: SplitStatistics) -> str | No
     if not seen.whole or not _SPIKES_FROM <= seen.rows.num_rows < _SPIKES_BELOW or own.distinct <= _LEVELS:
         return None
     value, times = own.top(1)[0]
-    if times < _FREQUENT * seen.rows.num_rows or not math.isfinite(value):
+    least = max(_FREQUENT * seen.rows.num_rows, _STANDS_OUT * own.present / own.distinct)
+    if times < least or not math.isfinite(value):
         return None
     return f"{number(value)} is in {times / seen.rows.num_rows:.0%} of the rows: its frequent values are a category too"
 

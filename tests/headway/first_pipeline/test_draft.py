@@ -51,10 +51,15 @@ def table(**more):
 def test_values_that_recur_in_a_number_of_a_small_table_are_a_category_too_but_not_those_of_a_scale(drafted):
     waited = np.where(R.random(ROWS) < 0.2, 69, R.normal(50, 9, ROWS).round(2))
     draft = drafted(
-        table(waited=waited, level=R.integers(1, 8, ROWS), day=[f"2024-01-{k % 28 + 1:02d}" for k in range(ROWS)])
+        table(
+            waited=waited,
+            level=R.integers(1, 8, ROWS),
+            hour=R.integers(6, 20, ROWS),
+            day=[f"2024-01-{k % 28 + 1:02d}" for k in range(ROWS)],
+        )
     )
     assert draft.columns["waited"] == {"frequent": 0.05}
-    assert {"level", "x"}.isdisjoint(draft.columns)
+    assert {"level", "hour", "x"}.isdisjoint(draft.columns)
     said = next(choice.why for choice in draft.choices if choice.column == "waited")
     assert said.startswith("69 is in ") and said.endswith("its frequent values are a category too")
 
