@@ -191,6 +191,8 @@ def _spikes(column: Column, seen: Seen, statistics: SplitStatistics) -> str | No
     own = statistics.columns.get(column.name)
     if own is None or column.type == "bytes" or column.shape or column.temporal or column.meaning or not own.complete:
         return None
+    if f"{column.name}__value" in seen.schema:  # two inputs would have one name
+        return None
     if not seen.whole or not _SPIKES_FROM <= seen.rows.num_rows < _SPIKES_BELOW or own.distinct <= _LEVELS:
         return None
     value, times = own.top(1)[0]

@@ -118,8 +118,13 @@ class Spellings:
 
 def spellings_of(column: str, label: pa.Array) -> Spellings | None:
     """Whether texts of a label differ only in upper and lower case or in blanks around them; None: they do not."""
-    texts = pc.unique(label).cast(pa.string()) if pa.types.is_binary(label.type) else None
-    if texts is None or not 2 < len(texts) <= MOST_CLASSES:
+    if not pa.types.is_binary(label.type):
+        return None
+    try:
+        texts = pc.unique(label).cast(pa.string())
+    except pa.ArrowInvalid:  # bytes that are not UTF-8
+        return None
+    if not 2 <= len(texts) <= MOST_CLASSES:
         return None
     ways = {"strip": pc.utf8_trim_whitespace(texts), "lower": pc.utf8_lower(texts)}
     plain = pc.utf8_lower(ways["strip"])
@@ -134,6 +139,8 @@ def spellings_of(column: str, label: pa.Array) -> Spellings | None:
     example = texts.filter(pc.equal(plain, several[0])).to_pylist()[:3]
     found = f"the label has {counted(len(texts), 'spelling')} of {counted(classes, 'class', 'classes')}, such as "
     found += " and ".join(map(repr, example))
+    if classes == 1:
+        return Spellings(None, f"{found}: if they mean the same, the label has one value, and nothing can be learned")
     if way != "strip" and any(len(text) == 1 and text not in _LETTERS for text in several.to_pylist()):
         return Spellings(None, f"{found}: if they mean the same, --label {json.dumps(expression)}")
     return Spellings(LabelConfig(expression=expression), f"{found}: made one by label: {expression}")

@@ -132,8 +132,8 @@ def recognized(
     for rule in (rule.model_copy(update={"null": null}) for rule in measure.rules):
         if (numeric := _numbers(distinct, many, rows, rule, decorated=True)) is not None:
             either = _either_way(without_units(trimmed, rule.unit), rule) if rule.unit else None
-            note = _joined(_note(distinct, rule), missing, either, numeric[1])
-            return Recognized("float32", rule, note, doubt=either is not None)
+            read = _joined(_note(distinct, rule), missing, either, numeric[1]) or ""
+            return Recognized("float32", rule, read, doubt=either is not None)
     if measure.differ:
         first, second = measure.differ
         note = f"read as text: its numbers have different units, such as {first!r} and {second!r}"

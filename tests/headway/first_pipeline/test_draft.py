@@ -60,6 +60,8 @@ def test_values_that_recur_in_a_number_of_a_small_table_are_a_category_too_but_n
     )
     assert draft.columns["waited"] == {"frequent": 0.05}
     assert {"level", "hour", "x"}.isdisjoint(draft.columns)
+    taken = drafted(table(waited=waited, waited__value=R.normal(size=ROWS)))
+    assert "waited" not in taken.columns  # two inputs would have one name
     said = next(choice.why for choice in draft.choices if choice.column == "waited")
     assert said.startswith("69 is in ") and said.endswith("its frequent values are a category too")
 
@@ -403,6 +405,15 @@ def test_spellings_that_may_be_meant_are_only_said(drafted):
     assert draft.label.column == "y" and draft.facts.text.startswith("3 classes")
     assert "if they mean the same, --label" in draft.doubts[0]
     assert drafted(table() | {"y": [["Oslo", "Rome", "Bern"][i % 3] for i in range(ROWS)]}).doubts == []
+
+
+def test_two_spellings_of_all_there_is_are_said_and_bytes_that_are_no_text_have_none(drafted, tmp_path):
+    draft = drafted(table() | {"y": ["Yes", "yes"] * (ROWS // 2)})
+    assert draft.label.column == "y" and "2 spellings of 1 class" in draft.doubts[0]
+    labels = pa.array([b"\xe9a", b"\xe9A", b"b", b"B"] * (ROWS // 4))
+    pq.write_table(pa.table({"x": R.normal(size=ROWS), "y": labels}), tmp_path / "bytes.parquet")
+    source, look = look_at(found_source(str(tmp_path / "bytes.parquet")))
+    assert draft_of(source, look, label_of("y", look.names)).label.column == "y"
 
 
 def test_rare_classes_of_several_spellings_are_filtered_by_the_same_expression(drafted):
