@@ -41,7 +41,9 @@ def cells_of(line: str, delimiter: str, quote: str) -> list[str]:
 
 def moved(header: Sequence[str], names: Sequence[str]) -> tuple[str, int, int] | None:
     """(a name, its place in the header, its place in `names`), from 1; None where no name stands in both at different
-    places. A header that is one name short lacks the first or the last one."""
+    places. A header that is one name short lacks the first or the last one; one cell, or a shorter line, is a title."""
+    if sum(map(bool, header)) < 2 or len(header) < len(names) - 1:
+        return None
     forms = [header] if len(header) != len(names) - 1 else [["", *header], [*header, ""]]
     found = []
     for form in forms:

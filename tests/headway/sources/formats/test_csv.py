@@ -497,6 +497,8 @@ def test_a_quote_in_the_middle_of_a_name_costs_no_row(written):
         (b"a,renamed,a,\n1,2,3,4\n", None),
         (b"a,b,a\n1,2,3,4\n", None),  # a comma behind each row
         (b"Sales of 2020\n1,2,3,4\n", None),
+        (b"b\n1,2,3,4\n", None),  # a title that is called as a column
+        (b"b,,,\n1,2,3,4\n", None),
     ],
 )
 def test_a_later_file_whose_skipped_header_has_another_order_is_refused(opened, second, told):
