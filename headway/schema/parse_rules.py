@@ -65,6 +65,8 @@ _TEMPORAL: dict[Kind, Temporal] = {
 }
 _EPOCH_DIGITS = r"^[+]?(?P<whole>-?(?:[0-8][0-9]{18}|[0-9]{1,18}))(?:[.](?P<rest>[0-9]*))?$"
 _EPOCH_SCIENTIFIC = r"^[+-]?[0-9](?:[.][0-9]*)?[eE][+]?(?:0?[0-9]|1[0-8])$"
+_NAN = r"^[+-]?(?i:nan)$"
+"""How data frames write a missing number."""
 MARKERS = frozenset(
     {"?", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "n.a", "null", "none", "nil", "-", "--", "---", "–", "—", ".", "..",
      "missing", "unknown", "not available", "nat", "#value!", "#div/0!", "#ref!", "\\n", ""}
@@ -175,6 +177,7 @@ _NUMBERS = {"boolean": truth, "abbreviated": abbreviated, "duration": durations}
 
 def _epochs(texts: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Numbers as int64, of a fraction the second (or smaller unit) that runs; and which texts are none."""
+    texts = pc.if_else(pc.match_substring_regex(texts, _NAN), pa.scalar(None, pa.string()), texts)
     match = pc.extract_regex(texts, _EPOCH_DIGITS)
     text, rest = pc.struct_field(match, "whole"), pc.struct_field(match, "rest")
     below = pc.and_(pc.starts_with(text, "-"), pc.match_substring_regex(rest, "[1-9]"))

@@ -68,6 +68,11 @@ def _with_units(texts: pa.Array, counts: pa.Array) -> Measure:
     match = pc.extract_regex(texts, _WITH_UNIT)
     has_unit = match.is_valid()
     texts, counts, match = texts.filter(has_unit), counts.filter(has_unit), match.filter(has_unit)
+    signs = pc.replace_substring_regex(texts, r"\P{Sc}", "")
+    currencies = [sign for sign in pc.unique(signs).to_pylist() if sign]
+    if len(currencies) > 1:
+        one, other = (texts[pc.index(signs, sign).as_py()].as_py() for sign in currencies[:2])
+        return Measure(differ=(one, other))
     numbers, written = pc.struct_field(match, "number"), pc.struct_field(match, "unit")
     if not len(texts) or few or pc.any(pc.match_substring_regex(numbers, _ZEROS)).as_py():
         return Measure()

@@ -106,6 +106,7 @@ def test_texts_and_numbers_in_all_units_are_stored_alike(kind, scale):
         return coerce(pa.record_batch({"ts": values}), [column]).batch.to_pydict()["ts"]
 
     assert stored([str(SECOND * scale), "1.7e+09", None]) == [SECOND * scale, SECOND, None]
+    assert stored([str(SECOND), "NaN", "nan"]) == [SECOND, None, None]
     assert stored(["-5.5", "-5.0", "+5.5", "-0.25"]) == stored([-5.5, -5.0, 5.5, -0.25]) == [-6, -5, 5, -1]
     # a later file has them as timestamps
     moments = pa.array([SECOND * 1000 + 250, None], pa.timestamp("ms"))

@@ -43,6 +43,7 @@ def test_measures_are_numbers(values, rule):
     [
         ["36 months", "60 months"], ["12 kg", "30 lb", "7 kg"], ["01A", "02A", "03A"], ["1st", "2nd", "3rd"], ["A1", "B2", "C3"],
         ["10:75", "11:80"], ["3-4", "5-6"], ["12 Main St", "7 Oak Av", "9 Elm Rd"], ["100", "abc", "d e"], ["4x4", "6x6", "8x8"],
+        ["$1.2M", "€300k", "$4M", "€2M"], ["$5 a day", "€6 a day", "$7 a day"],
     ],
 )  # fmt: skip
 def test_text_stays_text(values):
