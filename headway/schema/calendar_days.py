@@ -9,6 +9,7 @@ moment(15_706, "date")                         # '2013-01-01'
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Literal, get_args
 
@@ -77,8 +78,10 @@ def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
 def moment(value: float, unit: Temporal) -> str:
     """The text of a stored date (days), timestamp (microseconds, UTC) or epoch time: '2013-01-01', '2013-01-01 10:00:00'; of
     a midnight only the date. Fractions, as those of a mean, are cut off."""
-    # in its own unit: of garbage the microseconds may be more than an int64 holds
-    text = str(np.datetime64(int(value), _NUMPY[unit])).replace("T", " ")
+    if not math.isfinite(value):
+        return str(value)
+    # in its own unit: of garbage the microseconds may be more than an int64 holds, whose least value is NumPy's no time
+    text = str(np.datetime64(max(int(value), 1 - 2**63), _NUMPY[unit])).replace("T", " ")
     return re.sub(r"( 00:00:00)?\.0+$| 00:00:00$", "", text)
 
 
