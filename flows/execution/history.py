@@ -72,8 +72,9 @@ def find(store: Store, name: str | None, *, pipeline: str) -> dict[str, Any]:
 
 
 def find_with_step(store: Store, step: str, *, pipeline: str) -> dict[str, Any]:
-    """The newest run of a pipeline that came to a step, named by its stage or title: a run that ended before it, as on a
-    usage error, says nothing of it. Where none did, the newest run that came to any step, else the newest.
+    """The newest run of a pipeline that finished a step, named by its stage or title: the record of a run that ended before,
+    as on a usage error, or in the step, has nothing of it. Where none did, the newest run that finished any step, else the
+    newest.
 
     Raises:
         StoreError: there is no run.

@@ -60,11 +60,17 @@ def why(
     spans = window_text(record.get("spans"))
     lines = [f"run {record['run']} of {record['pipeline']}" + f", {spans}" * bool(spans) + f": {record['state']}"]
     lines += _lines(steps) if stage is None else [line for step in steps for line in _whole(step)]
-    if record["run"] != newest["run"]:
-        lines.append(f"  the latest run, {newest['run']} ({newest['state']}), did not come to this stage")
     if "error" in record:
-        lines.append(f"  then it ended: {record['error'].splitlines()[0]}")
+        lines.append(f"  then it ended{_error(record)}")
+    if record["run"] != newest["run"]:
+        lines.append(
+            f"  the latest run, {newest['run']} ({newest['state']}), has not finished this stage{_error(newest)}"
+        )
     return answer(options, value, "\n".join(lines))
+
+
+def _error(record: dict[str, Any]) -> str:
+    return f": {record['error'].splitlines()[0]}" if record.get("error") else ""
 
 
 def _no_step(stage: str, steps: list[Step], record: dict[str, Any]) -> ConfigError:
