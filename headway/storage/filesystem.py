@@ -17,7 +17,7 @@ import functools
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +133,39 @@ def open_file(name: str) -> pa.NativeFile:
         return filesystem.open_input_file(path)
 
 
-def entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Each file and folder below a local folder, with what is known of it; passes over those that are removed meanwhile."""
-    for where, folders, files in os.walk(folder):
+def entries(
+    folder: Path, *, refused: Callable[[OSError], None] = lambda error: None
+) -> Iterator[tuple[Path, os.stat_result]]:
+    """Each file and folder below a local folder, with what is known of it; passes over those that are removed meanwhile.
+
+    Args:
+        refused: is told why a folder cannot be listed, which is passed over too.
+    """
+    for where, folders, files in os.walk(folder, onerror=refused):
         folders.sort()
         for name in sorted([*folders, *files]):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                path = Path(where, name)
-                yield path, path.lstat()
+            path = Path(where, name)
+            try:
+                about = path.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            yield path, about
 
 
 def below(folder: str) -> list[str]:
-    """Every file in a folder and its subfolders, sorted; none when there is no such folder."""
+    """Every file in a folder and its subfolders, sorted; none when there is no such folder.
+
+    Raises:
+        DataError: a folder cannot be listed, whose files would be missing.
+    """
+
+    def refused(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            fix = "let this user read it" if isinstance(error, PermissionError) else "check its disk"
+            raise DataError(f"the folder cannot be listed: {error.strerror}", where=str(error.filename), fix=fix)
+
     if not is_remote(folder):
-        return sorted(str(path) for path, _ in entries(Path(folder)) if path.is_file())
+        return sorted(str(path) for path, _ in entries(Path(folder), refused=refused) if path.is_file())
     filesystem, path = resolve(folder.rstrip("/"))
     scheme = folder.split("://", 1)[0]
     with reading(folder):

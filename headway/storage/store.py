@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,13 @@ from headway.storage.process_identity import abandoned, mark
 
 if TYPE_CHECKING:
     from headway.storage.prefetch import RemoteFiles
+
+
+def _known(path: Path) -> Iterator[os.stat_result]:
+    """What is known of a file or a folder, and of all in it; nothing where it was removed meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        yield path.lstat()
+    yield from (about for _, about in entries(path))
 
 
 class Store:
@@ -186,13 +194,13 @@ class Store:
 
     def size(self, path: Path) -> int:
         """The bytes that discarding a file or a folder frees."""
-        found = [path.lstat()] if path.is_file() else (about for _, about in entries(path))
         # a hard link to a version frees nothing
-        return sum(about.st_size for about in found if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
+        return sum(about.st_size for about in _known(path) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
 
     def changed(self, folder: Path) -> float:
-        """The time of the last write in a folder, in seconds since 1970."""
-        return max(about.st_mtime for about in (folder.lstat(), *(about for _, about in entries(folder))))
+        """The time of the last write in a folder, in seconds since 1970; now, where it was removed meanwhile."""
+        times = [about.st_mtime for about in _known(folder)]
+        return max(times) if times else self.clock()
 
     def discard(self, path: Path) -> None:
         """Remove a file or a folder: by one rename, so that a removal cut off leaves nothing that looks damaged."""

@@ -117,6 +117,13 @@ def test_checkpoints_of_a_training_that_did_not_end_stay_for_two_weeks(store):
     assert found == {fp("a"): "its training is done", fp("c"): "no training went on from it for 14 days"}
 
 
+def test_what_ends_while_garbage_is_looked_for_is_none(store, monkeypatch):
+    children, going = store.children, (store.checkpoints, store.exchanges)
+    monkeypatch.setattr(store, "children", lambda folder: ["gone"] if folder in going else children(folder))
+    assert collect(store, keep_runs=1) == []
+    assert store.size(store.runs_folder / "gone.json") == 0
+
+
 def test_what_a_run_that_died_and_its_worker_told_each_other_goes_after_a_day(store):
     for name in ("old", "new"):
         store.replace(store.exchanges / name / "order-0.json", "{}")

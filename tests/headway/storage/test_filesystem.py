@@ -1,7 +1,12 @@
 """Folders that others change while they are read."""
 
+import errno
+import os
 import shutil
 
+import pytest
+
+from headway.errors import DataError
 from headway.storage.filesystem import below, entries
 
 
@@ -20,3 +25,22 @@ def test_what_is_removed_while_a_folder_is_read_is_passed_over(tmp_path):
     assert found[-1][1] == len("a/1")
     assert below(str(tmp_path)) == [str(tmp_path / "a" / "1")]
     assert list(entries(tmp_path / "none")) == []
+
+
+def test_files_of_a_folder_that_cannot_be_listed_are_not_left_out_in_silence(tmp_path, monkeypatch):
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    listed = os.scandir
+
+    def scandir(folder):
+        if os.fspath(folder) == str(closed):  # root may list it
+            raise PermissionError(errno.EACCES, "Permission denied", str(closed))
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(
+        DataError, match=r"closed: the folder cannot be listed: Permission denied\n  fix: let this user"
+    ):
+        below(str(tmp_path))
+    assert [path.name for path, _ in entries(tmp_path)] == ["a.csv", "closed"]
