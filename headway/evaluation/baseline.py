@@ -118,7 +118,7 @@ def beside(
     if found is None:
         return None
     if found.interval is None:
-        return f"beside the {name} baseline: {found}; too few rows tell which is better"
+        return f"beside the {name} baseline: {found}; the rows are too few to tell which is better"
     low, high = found.interval
     if low > 0:
         return f"the candidate beats the {name} baseline: {found}"
