@@ -54,7 +54,9 @@ class Strips:
         )
 
     def steps(self, row: int, heights: Sequence[float], colour: str, *, fill: bool) -> None:
-        """Add a histogram of bins of equal width; heights are 0 to 1."""
+        """Add a histogram of bins of equal width; heights are 0 to 1; none: nothing."""
+        if not heights:
+            return
         least, most = self._limits
         edges = [least + (most - least) * i / len(heights) for i in range(len(heights) + 1)]
         corners = [(edges[0], _FOOT)]
