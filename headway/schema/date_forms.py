@@ -79,6 +79,8 @@ def pattern_of(form: str) -> str:
             raise ValueError(f"{form!r} needs %G and %V, the year and number of an ISO week, and no other date")
     elif not codes & {"Y", "y"} or not codes & {"m", "b", "B", "q"}:
         raise ValueError(f"{form!r} needs a year (%Y) and a month (%m or %b), or a quarter (%q)")
+    if "q" in codes and codes & {"m", "b", "B", "d"}:
+        raise ValueError(f"{form!r} has %q, a quarter, and a month or day")
     if "I" in codes and "p" not in codes:
         raise ValueError(f"{form!r} has %I, a 12-hour clock, and needs %p")
     return f"^(?:{pattern})$"

@@ -115,7 +115,7 @@ class Parse(Frozen):
     @field_validator("unit")
     @classmethod
     def _no_digits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if odd := next((unit for unit in value if not unit.strip() or unit[0].isdigit()), None):
+        for odd in (unit for unit in value if not unit.strip() or unit.strip()[0].isdigit()):
             raise ValueError(f"{odd!r} is not a unit: it stands behind a number and begins with no digit")
         return tuple(unit.strip() for unit in value)
 

@@ -12,6 +12,7 @@ key and no time ends up on both sides is not taken on trust: `headway.leakage` p
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,7 +27,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.calendar_days import DAY, PER_DAY
-from headway.schema.columns import Column
+from headway.schema.columns import Column, column_yaml
 from headway.tabular.expressions import as_written
 from headway.tabular.hashing import NULL, U64, hash_texts, mix64
 from headway.tabular.list_arrays import decoded, flatten, is_list, is_text
@@ -240,7 +241,10 @@ def stored_value(text: str, column: Column, *, where: str) -> Any:
     Raises:
         ConfigError: it is none of the column's.
     """
-    kind = "a date" if column.temporal == "date" else "a time" if column.temporal else "a number"
+    kind = "date" if column.temporal == "date" else "time" if column.temporal else "number"
+    fix = "write 2013-10-01 or '2013-10-01 12:00:00'" if column.temporal else "write a number"
+    if column.type == "int64" and not column.temporal:
+        fix += f"; if it counts the time since 1970, say so: {column_yaml(column.name, '{parse: epoch_seconds}')}"
     try:
         if column.temporal is not None:
             moment = datetime.datetime.fromisoformat(text)
@@ -250,9 +254,9 @@ def stored_value(text: str, column: Column, *, where: str) -> Any:
         return text.encode() if column.type == "bytes" else float(text)
     except ValueError:
         raise ConfigError(
-            f"{text!r} is not {kind}, and column {column.name!r} holds {kind}s",
+            f"{text!r} is not a {kind}, and column {column.name!r} holds {kind}s",
             where=where,
-            fix="write 2013-10-01 or '2013-10-01 12:00:00'" if column.temporal else "write a number",
+            fix=fix,
         ) from None
 
 
@@ -263,7 +267,10 @@ def _from_value(config: SplitConfig, batch: pa.RecordBatch, begins: Sequence[Any
     _refuse_nulls(config, values)
     codes = np.zeros(batch.num_rows, np.int8)
     for code, begin in enumerate(begins, 1):
-        least = pa.scalar(begin, values.type if pa.types.is_binary(values.type) else pa.float64())
+        if pa.types.is_integer(values.type) and math.isfinite(begin):
+            begin = math.ceil(begin)  # a double holds no nanoseconds since 1970
+        exact = pa.types.is_binary(values.type) or (isinstance(begin, int) and abs(begin) < 2**63)
+        least = pa.scalar(begin, values.type if exact else pa.float64())
         codes[pc.greater_equal(values, least).to_numpy(zero_copy_only=False)] = code
     return codes
 

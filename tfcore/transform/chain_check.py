@@ -59,8 +59,8 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
             f"date_parts needs a date or a time, and column {column.name!r} holds "
             f"{'lists of ' * bool(column.shape)}{_HOLDS[column.type]}",
             where=where,
-            fix="set how its text is parsed: parse: date, parse: timestamp, or a form such as parse: '%d/%m/%Y' (and delete "
-            "the schema file if it was inferred before)",
+            fix="set how it is parsed: parse: date, parse: timestamp, a form such as parse: '%d/%m/%Y', or of numbers that "
+            "count the time since 1970 parse: epoch_seconds (and delete the schema file if it was inferred before)",
         )
     clock = [part for part in op.parts if part in CLOCK]
     if column.temporal == "date" and clock:

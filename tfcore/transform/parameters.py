@@ -238,6 +238,10 @@ def fit_parameters(
             fitted_parts = [_fit_part(column, part, config, stats, bins) for part in dates]
             parts += [part for part, _ in fitted_parts]
             fitted += [fitted_column for _, fitted_column in fitted_parts]
+            if config.frequent is not None:
+                notes.append(
+                    f"column {column.name!r} has no {column.name}__value: it is a date or a time, seen in parts"
+                )
             continue
         fitted_column, note = _fit_column(column, config, stats, bins)
         if note:

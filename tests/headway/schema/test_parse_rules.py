@@ -172,6 +172,8 @@ def test_the_schema_file_keeps_rules():
         ({"parse": "%G-%m"}, "needs %G and %V"),
         ({"parse": {"as": "date", "unit": "kg"}}, "unit goes with number"),
         ({"parse": {"unit": "2kg"}}, "begins with no digit"),
+        ({"parse": {"unit": ["kg", " "]}}, "' ' is not a unit"),
+        ({"parse": "%YQ%q-%m"}, "%q, a quarter, and a month"),
         ({"parse": "%I %d/%m/%Y"}, "%p"),
         ({"parse": "number", "type": "string"}, "type: string"),
         ({"parse": "date", "shape": 3}, "one value per row"),

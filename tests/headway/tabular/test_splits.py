@@ -288,6 +288,15 @@ def test_rows_from_a_value_on_are_eval():
         assigned(config, pa.RecordBatch.from_pydict({"day": pa.array([None, 1])}), begins=begins)
 
 
+def test_integers_beyond_a_double_are_split_exactly():
+    first = 1_700_000_000_000_000_001  # nanoseconds since 1970
+    batch = pa.RecordBatch.from_pydict({"ts": pa.array([first - 1, first, first + 1])})
+    config = SplitConfig(mode="column", column="ts", eval_from="2023-11-14 22:13:20", test_from="2023-11-15")
+    assert assigned(config, batch, begins=[first, first + 1]).codes.tolist() == [0, 1, 2]
+    few = pa.RecordBatch.from_pydict({"ts": pa.array([5, 6, 7])})
+    assert assigned(config, few, begins=[5.5, float("inf")]).codes.tolist() == [0, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("kind", "temporal", "text", "value"),
     [
@@ -304,6 +313,8 @@ def test_a_value_of_the_config_as_the_column_stores_it(kind, temporal, text, val
 def test_a_split_from_a_value_that_cannot_be():
     with pytest.raises(ConfigError, match=r"'soon' is not a date(.|\n)*2013-10-01"):
         stored_value("soon", Column(name="t", type="int64", nullable=True, temporal="date"), where="split")
+    with pytest.raises(ConfigError, match=r"is not a number(.|\n)*holds numbers(.|\n)*parse: epoch_seconds"):
+        stored_value("2013-10-01", Column(name="t", type="int64", nullable=True), where="split")
     for wrong in ({"eval_from": 3}, {"mode": "column", "column": "a", "test_from": 3}):
         with pytest.raises(ConfigError, match="eval_from"):
             load(SplitConfig, wrong, where="split")

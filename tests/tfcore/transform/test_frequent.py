@@ -63,5 +63,15 @@ def test_where_no_value_is_frequent_or_there_are_two_nothing_is_added_and_a_note
     assert any("has no wait__value" in note for note in notes)
 
 
+def test_a_date_has_none_and_a_note_says_so():
+    column = Column(name="day", type="int64", nullable=True, temporal="date")
+    batch = pa.record_batch({"day": [0, 0, 400] * 30, "label": [0, 1] * 45})
+    statistics = SplitStatistics.create([column, LABEL])
+    statistics.update(batch)
+    parameters, notes = fit_parameters([column], {"day": ColumnTransform(frequent=0.05)}, statistics)
+    assert any("has no day__value: it is a date or a time" in note for note in notes)
+    assert "day__value" not in {part.name for part in parameters.parts}
+
+
 def test_a_pipeline_that_does_not_ask_has_the_keys_that_it_had():
     assert "frequent" not in ColumnTransform().model_dump(mode="json")
