@@ -34,7 +34,7 @@ _RECURRING = 0.3
 """The least share of rows whose text stands in several rows, for the text to be a category."""
 _FEW_ROWS = 20
 _LEAST_OF_A_CLASS = 5
-_FREQUENT, _SPIKES_FROM, _SPIKES_BELOW = 0.05, 200, 20_000
+_FREQUENT, _SPIKES_FROM, _SPIKES_BELOW = 0.05, 200, 5_000
 """The share of the rows that makes a number's value a category; the rows below which so many are chance; and those from which
 on hidden layers learn such steps by themselves."""
 _LEVELS, _STANDS_OUT = 10, 3.0

@@ -70,8 +70,8 @@ class ModelConfig(Grown):
     linear_l2: Penalty = Field(default=0.0, description="the same for the weights of the linear part")
     linear_l1: Penalty = Field(
         default=0.0,
-        description="a penalty: linear_l1 times the absolute weights of the linear part's numbers; the least useful "
-        "become 0",
+        description="a penalty: linear_l1 times the absolute weights of the linear part's numbers, and the length of all "
+        "weights of each of its categorical columns; the least useful become 0",
     )
     most_ids: int | None = Field(
         default=None,

@@ -23,6 +23,9 @@ from tfcore.graph.xla import compiling_for_gpu
 MOST_ONE_HOT = 2**28
 """Numbers in the matrix that stands in for an embedding's scatter on a GPU: a GiB of float32."""
 
+_ROUNDED = 1e-4
+"""Lengths of a column's weights below it count as 0."""
+
 _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
 _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
@@ -36,6 +39,31 @@ def rows_from(first: Any) -> Iterator[None]:
         yield
     finally:
         _FIRST_ROW.reset(token)
+
+
+@keras.saving.register_keras_serializable("headway")
+class ColumnLasso(keras.regularizers.Regularizer):
+    """l1 * the sum over columns of the length of the weights of all their ids, + l2 * the squared weights: what columns of
+    noise say becomes 0, all their ids together.
+
+    M. Yuan and Y. Lin, "Model selection and estimation in regression with grouped variables", 2006.
+
+    Args:
+        sizes: ids of each column; the weights are [sum of sizes, outputs].
+    """
+
+    def __init__(self, sizes: Sequence[int], l1: float, l2: float = 0.0):
+        self.sizes, self.l1, self.l2 = tuple(sizes), float(l1), float(l2)
+        self._column = np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
+
+    def __call__(self, x: Any) -> Any:
+        squares = tf.reduce_sum(tf.square(x), axis=1)
+        of_columns = tf.math.unsorted_segment_sum(squares, self._column, len(self.sizes))
+        # a length has no slope at 0
+        return self.l1 * tf.reduce_sum(tf.sqrt(of_columns + _ROUNDED**2)) + self.l2 * tf.reduce_sum(squares)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2}
 
 
 @keras.saving.register_keras_serializable("headway")

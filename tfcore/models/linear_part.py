@@ -10,7 +10,7 @@ from headway.errors import ConfigError
 from tfcore.heads.table import label_head
 from tfcore.models.config import ModelConfig
 from tfcore.models.inputs import Layout, l2, list_embedding
-from tfcore.models.layers import Cross, OffsetEmbedding
+from tfcore.models.layers import ColumnLasso, Cross, OffsetEmbedding
 
 LINEAR_SPEED = 10.0
 """How much faster the linear part of a model learns than its hidden layers, up to 32 inputs."""
@@ -42,8 +42,11 @@ def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
         if config.crosses:
             cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
             ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
+        of_columns = penalty
+        if config.linear_l1:
+            of_columns = ColumnLasso(sizes, config.linear_l1 * speed, config.linear_l2 * speed**2 / 2)
         weights = OffsetEmbedding(
-            sizes, count, seed=seed, initial="zeros", regularizer=penalty, name="wide_categorical"
+            sizes, count, seed=seed, initial="zeros", regularizer=of_columns, name="wide_categorical"
         )(ids)
         parts.append(keras.ops.sum(weights, axis=1))
     elif config.crosses:

@@ -13,7 +13,7 @@ from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, load_weights, save_weights
 from tfcore.models.config import BUILT_IN, ModelConfig
-from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
+from tfcore.models.layers import ColumnLasso, Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
 from tfcore.testing import assert_same_bytes
 from tfcore.train.xla_choice import SCATTERS
 
@@ -119,6 +119,29 @@ def test_one_table_looks_up_what_a_table_for_each_column_would():
     ids = tf.constant([[0, 0], [4, 6]])
     table = (layer(ids), layer.table.numpy())[1]
     assert np.array_equal(layer(ids), [[table[0], table[5]], [table[4], table[11]]])
+
+
+def test_a_penalty_of_columns_keeps_those_that_say_something_and_is_the_same_in_a_saved_model(tmp_path):
+    penalty = ColumnLasso((3, 2, 4), l1=0.5, l2=0.1)
+    table = np.array([[3.0], [4.0], [0.0], [0.0], [0.0], [1.0], [-1.0], [1.0], [-1.0]], np.float32)
+    assert np.isclose(float(penalty(table)), 0.5 * (5 + 0 + 2) + 0.1 * 29, atol=1e-3)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(penalty))
+    assert again.get_config() == penalty.get_config() and float(again(table)) == float(penalty(table))
+    random = np.random.default_rng(0)
+    ids = tf.constant(random.integers(0, 8, (400, 12)), tf.int32)
+    label = tf.constant((random.random(400) < np.where(ids[:, 3] < 4, 0.8, 0.2)).astype(np.float32))
+    lengths = []
+    for l1 in (0.0, 0.05):
+        table = OffsetEmbedding((8,) * 12, 1, seed=0, initial="zeros", regularizer=ColumnLasso((8,) * 12, l1))
+        inputs = keras.Input([12], dtype="int32")
+        model = keras.Model(inputs, keras.ops.sum(table(inputs), axis=(1, 2)))
+        model.compile(keras.optimizers.Adam(0.01), keras.losses.BinaryCrossentropy(from_logits=True))
+        model.fit(ids, label, batch_size=400, epochs=150, verbose=0)
+        lengths.append(np.linalg.norm(table.table.numpy().reshape(12, 8), axis=1))
+    noise = np.delete(np.arange(12), 3)
+    assert lengths[1][3] > 1.0 and lengths[1][noise].max() < 0.05 < lengths[0][noise].min()
+    model.save(tmp_path / "model.keras")
+    assert_same_bytes(model(ids).numpy(), keras.models.load_model(tmp_path / "model.keras")(ids).numpy())
 
 
 @pytest.mark.parametrize(
