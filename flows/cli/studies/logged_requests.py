@@ -49,7 +49,7 @@ def skew(
     if missing:
         fix = "name files of JSON lines, as headway serve --log-rate SHARE writes them; without --requests all of them are read"
         raise ConfigError(
-            f"{listed(missing)} {agree(len(missing), 'does', 'do')} not exist", where="--requests", fix=fix
+            f"{listed(missing)} {agree(len(missing), 'is not a file', 'are not files')}", where="--requests", fix=fix
         )
     loaded = load_pipeline(pipeline, options)
     with reporting(options) as report:

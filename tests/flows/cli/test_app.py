@@ -146,7 +146,7 @@ MISSING = {
         "'gone' is neither",
         "folder of a SavedModel",
     ),
-    ("skew", "--input", "d.csv", "--requests", "gone.jsonl"): ("--requests: gone.jsonl does not exist", "JSON lines"),
+    ("skew", "--input", "d.csv", "--requests", "gone.jsonl"): ("--requests: gone.jsonl is not a file", "JSON lines"),
     ("cat", "gone.tfrecord"): ("gone.tfrecord: there is no shard", "name a .tfrecord file"),
     ("init", "gone.csv", "--folder", "new"): ("gone.csv: there is no such file or folder", "check the path"),
     ("run", "--set", "source.path=gone.csv"): ("no file matches", "check the path"),
