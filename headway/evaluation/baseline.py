@@ -124,7 +124,7 @@ def beside(
         return f"the candidate beats the {name} baseline: {found}"
     if high < 0:
         return f"the {name} baseline beats the candidate: {found}"
-    return f"the {name} baseline is about as good as the candidate: {found}"
+    return f"the candidate and the {name} baseline cannot be told apart: {found}"
 
 
 def _against(
