@@ -128,6 +128,11 @@ def same(one, other):
         assert value.tobytes() == other[name].tobytes(), name
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forked():
+    """They are not: `workers` looks for them among the children of this process."""
+
+
 def workers():
     """The processes that this one has started for a training, by the worker they are."""
     found = {}
