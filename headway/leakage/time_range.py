@@ -4,7 +4,7 @@
     time_text(1357034400000000, "timestamp[us]")  # '2013-01-01 10:00:00'
 
 Times are integers or floats: timestamps are microseconds, dates days, epoch times as they are. Text is read as ISO 8601, and a
-text that is none is counted.
+text that is not a time is counted.
 """
 
 from __future__ import annotations

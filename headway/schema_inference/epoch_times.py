@@ -65,7 +65,7 @@ def says_date(name: str) -> bool:
 
 
 def epoch_rule(name: str, values: pa.ChunkedArray | pa.Array) -> tuple[Parse, str] | None:
-    """The rule of a column of integers or doubles, and a note about it; None where its name or values are no times.
+    """The rule of a column of integers or doubles, and a note about it; None where its name or values are not times.
 
     One value in a hundred may lie outside 1990 to 2040, such as a 0 for a time that is not known. A column of a file without
     names is one of times if many different values are all inside.

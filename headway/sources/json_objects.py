@@ -22,7 +22,7 @@ JsonForm = Literal["array", "objects"]
 _BOM = b"\xef\xbb\xbf"
 _QUOTE, _BACKSLASH, _COMMA, _NEWLINE, _BLANK = b'"\\,\n '
 _PRETTY = re.compile(rb'\s*\{\s*(?:[\r\n]\s*["}]|"[^"\r\n]*"\s*:\s*[\[{]?\s*[\r\n]\s*[^\s{])')
-"""An object whose first line is not all of it, and whose second is no object."""
+"""An object whose first line is not all of it, and whose second is not an object."""
 _ARRAY = re.compile(rb"\s*\[")
 
 

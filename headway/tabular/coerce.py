@@ -221,9 +221,9 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
         if rule.unit or rule.as_ in ("abbreviated", "duration"):
             reason = f"is not a number of {rule.unit[0]}" if rule.unit else f"is not {_NOUN[rule.as_]}"
     else:
-        form = rule.format or "ISO"
-        since = f"is not a number of {rule.as_.removeprefix('epoch_')} since 1970"
-        reason = since if rule.is_epoch else f"is not a {rule.as_} of the form {form}"
+        reason = f"is not a {rule.as_} of the form {rule.format or 'ISO'}"
+        if rule.is_epoch:
+            reason = f"is not a number of {rule.as_.removeprefix('epoch_')} since 1970"
     if wrong is not None:
         codes = raw.indices.to_numpy(zero_copy_only=False) if not raw.indices.null_count else None
         if codes is None:

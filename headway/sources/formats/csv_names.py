@@ -31,7 +31,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def cells_of(line: str, delimiter: str, quote: str) -> list[str]:
-    """The names in a header line, without blanks around them; none where it is no row."""
+    """The names in a header line, without blanks around them; none where it is not a row."""
     try:
         row = next(csv.reader([line.strip("\r\n").lstrip(COMMENT)], delimiter=delimiter, quotechar=quote), [])
     except csv.Error:  # longer than a reader takes
