@@ -18,12 +18,11 @@ from typing import Any
 from flows.config.columns import Columns, resolve, unknown_columns
 from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.dag.run_spec import TRANSFORM
-from headway.schema.columns import Column
+from headway.schema.columns import Column, type_text
 from headway.sources.discovery.spans import files, spans
 from headway.sources.discovery.window import select_window
 
 _ABOUT = re.compile(r"""^column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?: is left out)?:? (.*)$""", re.DOTALL)
-_TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
 _WIDEST = 32
 LEFT_OUT = "left out"
 
@@ -54,7 +53,9 @@ def column_table(
         transform, why = _way(own, column.name in read, configs.get(column.name), pipeline, transforms)
         if column.name in gone:
             transform, why = LEFT_OUT, ""
-        rows.append(_row(column.name, _type(own), transform, [*([why] if why else []), *reasons.pop(column.name, [])]))
+        rows.append(
+            _row(column.name, type_text(own), transform, [*([why] if why else []), *reasons.pop(column.name, [])])
+        )
     ignored = {name: ["role: ignore"] for name, config in configs.items() if config.role == "ignore"}
     stored = set(columns.schema.names())
     for name, why_ in {**ignored, **reasons}.items():
@@ -86,13 +87,6 @@ def about_column(note: str) -> tuple[str, str] | None:
 
 def _row(name: str, kind: str, transform: str, why: Sequence[str]) -> dict[str, str]:
     return {"column": name, "type": kind, "transform": transform, "why": "; ".join(why)}
-
-
-def _type(column: Column) -> str:
-    kind = _TYPES[column.type] if column.temporal is None else "date" if column.temporal == "date" else "time"
-    if column.is_list:
-        return f"list of {kind}s"
-    return f"vector of {column.length} {kind}s" if column.length is not None else kind
 
 
 def _way(

@@ -20,7 +20,7 @@ from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Seen
 from headway.first_pipeline.text_lists import list_config
 from headway.messages import counted, number
-from headway.schema.columns import LABEL, Column, StoredType
+from headway.schema.columns import LABEL, Column, StoredType, type_text
 from headway.schema.parse_rules import Parse
 from headway.schema_inference.identifiers import TIMES, words_of
 from headway.schema_inference.split_columns import names_rows
@@ -40,7 +40,6 @@ on hidden layers learn such steps by themselves."""
 _LEVELS, _STANDS_OUT = 10, 3.0
 """The most values of a scale, whose order says more than each of them; and how many times its equal share a value has."""
 Use = Literal["feature", "label", "left out", "key", "time"]
-_TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
 
 
 @dataclass(frozen=True)
@@ -108,11 +107,13 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
     for column in seen.schema.columns:
         name = column.name
         if name in label:
-            choices.append(Choice(name, _type(column), "label", "the label is made of it"))
+            choices.append(Choice(name, type_text(column), "label", "the label is made of it"))
         elif name in out:
-            choices.append(Choice(name, _type(column), "left out", out[name], "ignore", name in after, name in by_auto))
+            choices.append(
+                Choice(name, type_text(column), "left out", out[name], "ignore", name in after, name in by_auto)
+            )
         elif name in doubts:
-            choices.append(Choice(name, _type(column), "feature", doubts[name], warning=True))
+            choices.append(Choice(name, type_text(column), "feature", doubts[name], warning=True))
         else:
             choices.append(_feature(column, seen, statistics))
     return choices
@@ -161,7 +162,7 @@ def _size(column: Column, seen: Seen) -> tuple[int, int, int] | None:
 
 
 def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
-    name, kind = column.name, _type(column)
+    name, kind = column.name, type_text(column)
     if (spiked := _spikes(column, seen, statistics)) is not None:
         return Choice(name, kind, "feature", spiked, {"frequent": _FREQUENT})
     if column.type != "bytes" or column.shape or name not in seen.rows.schema.names[:-1]:
@@ -220,10 +221,3 @@ def _renames(values: pa.Array, label: pa.Array) -> bool:
     if np.bincount(codes.to_numpy()).min() < _LEAST_OF_A_CLASS:
         return False  # chance
     return own_values(pa.chunked_array([values.dictionary_encode().indices]), codes, 1.0)
-
-
-def _type(column: Column) -> str:
-    kind = _TYPES[column.type] if column.temporal is None else "date" if column.temporal == "date" else "time"
-    if column.is_list:
-        return f"list of {kind}s"
-    return f"vector of {column.length} {kind}s" if column.length is not None else kind

@@ -266,3 +266,14 @@ def no_column(name: str, names: Sequence[str], where: str | None = None) -> Conf
 def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
     """The fix for an unknown name: the most similar known one, or the list of all."""
     return did_you_mean(name, names, f"there is: {some(names, _LISTED)}", cutoff)
+
+
+_TYPES: dict[StoredType, str] = {"int64": "integer", "float32": "number", "bytes": "text"}
+
+
+def type_text(column: Column) -> str:
+    """The type of a column in a person's words: integer, time, list of texts."""
+    kind = _TYPES[column.type] if column.temporal is None else "date" if column.temporal == "date" else "time"
+    if column.is_list:
+        return f"list of {kind}s"
+    return f"vector of {column.length} {kind}s" if column.length is not None else kind
