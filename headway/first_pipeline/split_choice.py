@@ -205,9 +205,9 @@ def _entity(seen: Seen, names: set[str]) -> str | None:
         words = words_of(column.name)
         if column.name not in names or column.shape or column.name not in seen.rows.schema.names[:-1]:
             continue
-        named = {*words} & _ENTITIES or any(word.removesuffix("id") in _ENTITIES for word in words)
-        alone = len(words) == 1 or {*words} & {"id", "no", "number", "code", "key", "name"} or words[-1].endswith("id")
-        if not named or not alone:
+        if not any(word in _ENTITIES or word.removesuffix("id") in _ENTITIES for word in words):
+            continue
+        if len(words) > 1 and not {*words} & {"id", "no", "number", "code", "key", "name"} and words[-1][-2:] != "id":
             continue
         values = seen.values(column.name)
         different = len(pc.unique(values))

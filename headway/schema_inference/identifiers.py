@@ -12,6 +12,7 @@ split of a row. A category is learned by a vocabulary, or by a hash where it has
 from __future__ import annotations
 
 import re
+import unicodedata
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +29,8 @@ MOSTLY = 0.5
 MANY_WORDS = 1000
 """Texts with no more distinct values than this are words, unless their name or all of them say otherwise."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+"""A word by the kinds of its characters: A capital, a letter, 0 digit, _ anything else."""
+_KINDS = {"Lu": "A", "Lt": "A", "L": "a", "M": "a", "Nd": "0"}
 _UNIQUE = frozenset({"id", "ids", "uuid", "guid", "rowid", "rownum", "rownames", "serial", "hash", "key"})
 _ALONE = frozenset({"index", "idx"})
 """Names of rows when nothing else is in the name: a price index is a quantity."""
@@ -51,8 +54,13 @@ _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column's name in lower case: user_id, UserID and userId have user and id."""
-    return [word.lower() for word in _WORD.findall(name)]
+    """The words of a column's name in lower case, in any script: user_id, UserID and userId have user and id.
+
+    None where the name has neither letters nor digits, such as `%`.
+    """
+    categories = [unicodedata.category(character) for character in name]
+    kinds = "".join(_KINDS.get(category) or _KINDS.get(category[0], "_") for category in categories)
+    return [name[found.start() : found.end()].lower() for found in _WORD.finditer(kinds)]
 
 
 def named_as_identifier(name: str) -> bool:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from headway.schema_inference.identifiers import meaning_of, named_as_identifier
+from headway.schema_inference.identifiers import meaning_of, named_as_identifier, words_of
 from headway.schema_inference.text_patterns import recognized
 
 
@@ -103,6 +103,23 @@ def test_a_word_among_many_sizes_means_that_the_size_is_missing():
     kind, rule, note = _found(sizes)
     assert (kind, rule) == ("float32", {"as": "abbreviated", "null": ["Varies with device"]})
     assert "9 of 40 sampled values ('Varies with device') count as null" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("UserID", ["user", "id"]),
+        ("user_id2", ["user", "id", "2"]),
+        ("ид_клиента", ["ид", "клиента"]),
+        ("客户编号2", ["客户编号", "2"]),
+        ("ID клиента", ["id", "клиента"]),
+        ("idéal", ["idéal"]),
+        ("ÄnderungsDatum", ["änderungs", "datum"]),
+        ("%", []),
+    ],
+)
+def test_words_of_a_name_in_any_script(name, words):
+    assert words_of(name) == words
 
 
 def test_names_that_say_identifier():
