@@ -13,8 +13,9 @@ from typing import Any
 
 _LOCAL = ("[local]", "[auto]")
 _ENDED = ("FINISHED", "CANCELED", "FAILED")
-_SECONDS = 10.0
-"""How long a job that was handed over may take to be listed."""
+_ANSWER_SECONDS = 10.0
+_SECONDS = 30.0
+"""How long a job that was handed over may take to be listed, and a busy Flink to answer."""
 
 
 def has_rest(master: object) -> bool:
@@ -30,19 +31,25 @@ def cancel(master: str, name: str) -> bool:
     """
     until = time.monotonic() + _SECONDS
     while True:
-        jobs = [job for job in ask(master, "jobs/overview")["jobs"] if job["name"] == name]
-        for job in jobs:
-            if job["state"] not in _ENDED:
-                ask(master, f"jobs/{job['jid']}?mode=cancel", "PATCH")
-        if jobs or time.monotonic() > until:
-            return bool(jobs)
+        waits = time.monotonic() < until
+        try:
+            jobs = [job for job in ask(master, "jobs/overview")["jobs"] if job["name"] == name]
+            for job in jobs:
+                if job["state"] not in _ENDED:
+                    ask(master, f"jobs/{job['jid']}?mode=cancel", "PATCH")
+            if jobs or not waits:
+                return bool(jobs)
+        except OSError as error:
+            busy = isinstance(getattr(error, "reason", error), TimeoutError)  # not: gone, or it refuses
+            if not (busy and waits):
+                raise
         time.sleep(0.2)
 
 
 def ask(master: str, path: str, method: str = "GET") -> Any:
-    """The answer of Flink's REST interface."""
+    """The answer of Flink's REST interface; an OSError where it does not answer, or refuses."""
     base = master.strip().rstrip("/")
     base = base if "://" in base else f"http://{base}"
     request = urllib.request.Request(f"{base}/{path}", method=method)
-    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+    with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
         return json.loads(answer.read() or b"{}")

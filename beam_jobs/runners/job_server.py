@@ -26,7 +26,7 @@ from pathlib import Path
 from beam_jobs.runners.config import RunnerConfig
 from headway.errors import ConfigError, HeadwayError
 
-_REACH_SECONDS = 10.0
+_REACH_SECONDS = 30.0
 _START_SECONDS = 90.0
 OPENS = [
     f"--add-opens=java.base/java.{package}=ALL-UNNAMED"
@@ -66,7 +66,7 @@ def reach(runner: RunnerConfig) -> Iterator[tuple[RunnerConfig, Log]]:
 
 
 def answers(endpoint: str) -> None:
-    """Raise a ConfigError unless a gRPC server answers at `host:port`; takes seconds at most."""
+    """Raise a ConfigError unless a gRPC server answers at `host:port`, within 30 s."""
     where, fix = "runner.options.job_endpoint", "start the job server, or name where it listens: host:port"
     host, _, port = endpoint.rpartition(":")
     if not host or not port.isdecimal():

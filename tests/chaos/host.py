@@ -19,9 +19,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ import httpx
 
 from flows.orchestration.processes import Daemon, Processes
 from headway.storage.process_identity import alive
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
@@ -43,23 +42,6 @@ def _script(path: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def until(true: Callable[[], Any], seconds: float = TRUE_WITHIN, about: Callable[[], Any] = lambda: None) -> Any:
-    """Wait until `true()` is, and return its value; fails with `about()` after `seconds`. While the server does not answer,
-    as a busy machine's may not for a moment, it is not yet."""
-    deadline, value, away = time.monotonic() + seconds, None, ""
-    while not value:
-        try:
-            value, away = true(), ""
-        except (httpx.TransportError, httpx.HTTPStatusError) as error:
-            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
-                raise
-            away = f"the server does not answer: {error}"
-        if not value:
-            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {away or about()}"
-            time.sleep(0.1)
-    return value
 
 
 class Host:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.host import Host, until
+from tests.chaos.host import Host
+from tests.waiting import until
 
 CLOCK = r"""
 #define _GNU_SOURCE

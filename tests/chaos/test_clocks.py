@@ -10,9 +10,10 @@ import pytest
 
 from flows.execution.history import runs_of
 from headway.storage.store import Store
-from tests.chaos.host import FINAL, until
+from tests.chaos.host import FINAL
 from tests.chaos.machine import Machine, clock_library
 from tests.chaos.training import Training, past_checkpoint
+from tests.waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 EVERY_SECONDS, LOOK_AHEAD_SECONDS = 20, 10

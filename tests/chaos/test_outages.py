@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests.chaos.host import until
 from tests.chaos.training import Training
+from tests.waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 

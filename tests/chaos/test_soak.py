@@ -17,7 +17,8 @@ import time
 import httpx
 import pytest
 
-from tests.chaos.host import TRUE_WITHIN, until
+from tests.chaos.host import TRUE_WITHIN
+from tests.waiting import until
 
 RUNS, SEED, EVERY_SECONDS, WINDOW = int(os.environ.get("HEADWAY_SOAK_RUNS", "50")), 14, 15, 3
 KEPT_RUNS, KEPT_VERSIONS = 5, 5

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from headway.registry.registry import Registry
 from headway.storage.process_identity import alive
 from headway.storage.store import Store
-from tests.chaos.host import Host, read_json, until
+from tests.chaos.host import Host, read_json
+from tests.waiting import until
 
 STEPS, CHECKPOINT_EVERY = 120, 10
 CONFIG = f"""

@@ -1,6 +1,7 @@
 """A flow run that is caught in the middle of its training."""
 
-from tests.chaos.host import FINAL, until
+from tests.chaos.host import FINAL
+from tests.waiting import until
 
 
 def past_checkpoint(host, pipeline, before, run):

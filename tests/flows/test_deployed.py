@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import yaml
 
 from beam_jobs.runners.job_server import free_port
 from flows.observability.events import EVENTS
+from tests.waiting import until
 
 PIPELINE = """
 name: churn
@@ -131,14 +131,6 @@ def _records(server, worker):
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def _until(true, seconds=120, about=lambda: None):
-    deadline = time.monotonic() + seconds
-    while not (value := true()):
-        assert time.monotonic() < deadline, about()
-        time.sleep(0.5)
-    return value
-
-
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.timeout(600)
@@ -181,7 +173,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 
     # a flow run and somebody who types both watch: one retrain comes of it, whose name says what came of that
     watcher = client.create_flow_run_from_deployment(names["watch"].id).id
-    _until(lambda: client.read_flow_run(watcher).state.is_final())
+    until(lambda: client.read_flow_run(watcher).state.is_final())
     assert "2024-02" in client.read_flow_run(watcher).name
     said = typed("watch", folder, "--once", check=0).stdout
     assert "the retrain up to 2024-02 goes on" in said or "nothing new after 2024-02" in said
@@ -194,20 +186,20 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
         return [r for r in client.read_flow_runs(limit=50) if r.deployment_id == names["stage"].id]
 
     # its stages wait for that training to end, and say so; then its holder was killed, and its lease ends
-    _until(
+    until(
         lambda: of_stages() and of_stages()[0].state.name == "WaitingForSlot", about=lambda: (retrains(), of_stages())
     )
     assert of_stages()[0].name == "churn on gpu" and of_stages()[0].work_queue_name == "gpu"
     (run,) = retrains()
     query = {"logs": {"flow_run_id": {"any_": [str(run.id)]}}}
     said = "waiting for a slot of headway-gpu: 1 slot, all taken"
-    _until(lambda: any(said in line["message"] for line in client._client.post("/logs/filter", json=query).json()), 30)
+    until(lambda: any(said in line["message"] for line in client._client.post("/logs/filter", json=query).json()), 30)
     _expire(server, acquired["lease_id"])
-    _until(lambda: all(run.state.is_final() for run in retrains()), about=retrains)
+    until(lambda: all(run.state.is_final() for run in retrains()), about=retrains)
     (run,) = retrains()
     assert run.name == "churn 2024-01 to 2024-02: promoted 1", run.state
     assert (tmp_path / "store" / "serving" / "churn" / "1" / "saved_model.pb").exists()
-    _until(lambda: of_stages()[0].state.is_final())
+    until(lambda: of_stages()[0].state.is_final())
     (stages,) = of_stages()
     assert stages.name == "churn on gpu: train, evaluate, export", stages.state
     assert stages.state.message == "made train, evaluate and export"
@@ -218,7 +210,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 
     # what happened is on the server's feed, and what each flow run did in its worker's log, as records
     named = {"headway.span.complete", "headway.span.ingested", "headway.model.promoted"}
-    _until(lambda: named <= set(_events(client, "churn")), about=lambda: _events(client, "churn"))
+    until(lambda: named <= set(_events(client, "churn")), about=lambda: _events(client, "churn"))
     assert _events(client, "churn")["headway.span.complete"]["span"] == "2024-02"
     assert _events(client, "churn")["headway.model.promoted"]["version"] == 1
     records = [r for name in ("worker", "worker-gpu") for r in _records(server, name) if r["pipeline"] == "churn"]
@@ -231,11 +223,11 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     # a folder that is gone is said, where the run would stay Pending; and a run that fails is told
     shutil.move(folder, tmp_path / "moved")
     gone = client.create_flow_run_from_deployment(names["retrain"].id).id
-    _until(lambda: client.read_flow_run(gone).state.is_final())
+    until(lambda: client.read_flow_run(gone).state.is_final())
     assert client.read_flow_run(gone).name == "churn: failed"
     message = client.read_flow_run(gone).state.message
     assert "no such file" in message and "'headway deploy' of its new folder" in message
-    _until(lambda: any("no such file" in text for text in TOLD), 60)
+    until(lambda: any("no such file" in text for text in TOLD), 60)
 
     assert "removed deployment retrain/churn" in typed("undeploy", "churn", check=0).stdout
     assert not client.read_deployments() and not client.read_automations()
@@ -268,24 +260,24 @@ def test_one_gpu_is_for_one_training_and_stages_end_with_their_flow(server, clie
         return [(run.name, run.state) for run in client.read_flow_runs(limit=20)]
 
     one = start("one")
-    _until(lambda: trainings() == 1, about=about)
+    until(lambda: trainings() == 1, about=about)
     two = start("two")
-    _until(lambda: stages("two") and stages("two").name == "WaitingForSlot", about=about)
+    until(lambda: stages("two") and stages("two").name == "WaitingForSlot", about=about)
     assert trainings() == 1
 
     # the flow is killed: what works for it ends, and the other gets the GPU
     file = Path(server["HOME_OF_SERVER"]) / "flow-runs" / f"{one}.json"
     os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
-    _until(lambda: stages("one").is_final(), 60, about)
+    until(lambda: stages("one").is_final(), 60, about)
     assert stages("one").is_cancelled() and "the flow run that asked for this is Crashed" in stages("one").message
-    _until(lambda: trainings() == 2, about=about)
+    until(lambda: trainings() == 2, about=about)
 
     # the flow is cancelled: so is what works for it, after a checkpoint
     client._client.post(f"/flow_runs/{two}/set_state", json={"state": {"type": "CANCELLING", "name": "Cancelling"}})
-    _until(lambda: client.read_flow_run(two).state.is_final(), 60, about)
+    until(lambda: client.read_flow_run(two).state.is_final(), 60, about)
     assert client.read_flow_run(two).state.is_cancelled() and stages("two").is_cancelled()
     assert len([*(tmp_path / "store" / "checkpoints").glob("*/*/checkpoint.json")]) >= 2
-    _until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 30)
+    until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 30)
     assert not [*(tmp_path / "store" / "exchange").glob("two-*")]
 
 
@@ -325,7 +317,7 @@ def test_every_event_of_headway_comes_to_the_servers_feed(server, client, projec
     done = subprocess.run(command, env=server, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     expected = set(EVENTS) - {"headway.span.complete"}
-    _until(lambda: expected <= set(_events(client, "events")), about=lambda: (sorted(_events(client, "events")), done))
+    until(lambda: expected <= set(_events(client, "events")), about=lambda: (sorted(_events(client, "events")), done))
     found = _events(client, "events")
     assert set(found) == expected
     assert all(found[name]["message"].startswith("events: ") and found[name]["pipeline"] == "events" for name in found)

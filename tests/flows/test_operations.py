@@ -27,6 +27,7 @@ import pytest
 
 from beam_jobs.runners.job_server import free_port
 from tests.flows.churn import PIPELINE
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -192,14 +193,6 @@ class Place:
         return self.ask(f"/deployments/{id}/create_flow_run", {"state": {"type": "SCHEDULED"}})["id"]
 
 
-def until(true, seconds=180, about=lambda: None):
-    deadline = time.monotonic() + seconds
-    while not (value := true()):
-        assert time.monotonic() < deadline, about()
-        time.sleep(0.5)
-    return value
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, land):
     place = Place(tmp_path_factory.mktemp("machine"), land)
@@ -260,7 +253,7 @@ def test_runs_that_fail_with_secrets_in_hand_are_told_without_them(place, land):
             found if all(run["state"]["type"] in ("FAILED", "CRASHED", "COMPLETED") for run in found.values()) else None
         )
 
-    found = until(ended, about=lambda: {name: place.ask(f"/flow_runs/{run}")["state"] for name, run in started.items()})
+    found = until(ended, 180, lambda: {name: place.ask(f"/flow_runs/{run}")["state"] for name, run in started.items()})
     messages = {name: run["state"]["message"] for name, run in found.items()}
     assert {run["state"]["type"] for run in found.values()} == {"FAILED"}, messages
     for name in ("leak-metric", "leak-model"):
@@ -384,7 +377,7 @@ def test_results_are_never_pickles_and_nobody_else_reads_the_servers_files(place
 def test_a_store_and_a_server_come_back_from_their_backup(place):
     headway = place.headway("deploy ~/churn --schedule '0 5 2 * *'").stdout  # so that nothing runs meanwhile
     assert "changed the schedule of retrain/churn" in headway
-    until(lambda: all(run["state"]["type"] not in ("RUNNING", "PENDING") for run in place.runs("churn")))
+    until(lambda: all(run["state"]["type"] not in ("RUNNING", "PENDING") for run in place.runs("churn")), 180)
     place.type("\n".join([place.shell(), *lines_of("Backup")]))
     assert "every byte is as written" in place.headway("verify ~/churn --set store=$HOME/backup/churn").stdout
     before = {

@@ -23,6 +23,7 @@ from flows.observability.events import events_of_record
 from flows.progress.summary import sentence
 from flows.retrain import ended
 from headway.storage.process_identity import alive
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
 PREFECT = Path(sys.executable).with_name("prefect")
@@ -106,13 +107,6 @@ class Server:
         """The flow run's process, once it has one."""
         file = self.home / "flow-runs" / f"{run}.json"
         return json.loads(file.read_text())["pid"] if file.exists() else None
-
-
-def _until(true, seconds=180, about=lambda: None):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, about()
-        time.sleep(0.3)
 
 
 @pytest.fixture(scope="module")
@@ -229,9 +223,9 @@ def _endless(project):
 def test_a_cancelled_run_stops_cleanly(prefect, project):
     trains, recorded = _endless(project)
     run = prefect.start(pipeline=str(project))
-    _until(trains, about=lambda: prefect.state(run))
+    until(trains, 180, lambda: prefect.state(run))
     prefect(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
-    _until(lambda: prefect.state(run)["type"] == "CANCELLED", about=lambda: prefect.state(run))
+    until(lambda: prefect.state(run)["type"] == "CANCELLED", 180, lambda: prefect.state(run))
     assert recorded() == "cancelled"
 
 
@@ -239,7 +233,7 @@ def test_a_cancelled_run_stops_cleanly(prefect, project):
 def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, project):
     trains, recorded = _endless(project)
     run = prefect.start(pipeline=str(project))
-    _until(trains, about=lambda: prefect.state(run))
+    until(trains, 180, lambda: prefect.state(run))
     engine = prefect.engine(run)
     os.kill(prefect.pid("worker"), signal.SIGKILL)
     told = _up(prefect.folder, "start", "--port", prefect.port).stdout
@@ -248,7 +242,7 @@ def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, proje
 
     # no worker hears of this one: the flow run itself looks
     prefect(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}})
-    _until(lambda: not alive(engine))
+    until(lambda: not alive(engine), 180)
     assert prefect.state(run)["type"] == "CANCELLED" and recorded() == "cancelled"
     assert not (project / "store" / "models").exists()
 
@@ -258,18 +252,18 @@ def test_a_worker_that_dies_with_its_run_and_one_that_is_stopped(prefect, projec
     trains, recorded = _endless(project)
     # killed with its run while that was Pending: nobody is left to say so but the watch
     run, worker = prefect.start(pipeline=str(project)), prefect.pid("worker")
-    _until(lambda: prefect.engine(run))
+    until(lambda: prefect.engine(run), 180)
     for pid in (worker, prefect.engine(run)):
         os.kill(pid, signal.SIGKILL)
-    _until(lambda: prefect.state(run)["type"] == "CRASHED", 60, lambda: prefect.state(run))
+    until(lambda: prefect.state(run)["type"] == "CRASHED", 60, lambda: prefect.state(run))
     assert prefect.state(run)["message"] == "its process is gone"
     _up(prefect.folder, "start", "--port", prefect.port)
 
     # its place in the deployment's concurrency limit is free; a worker that is stopped lets its run save first
     run, worker = prefect.start(pipeline=str(project)), prefect.pid("worker")
-    _until(trains, about=lambda: prefect.state(run))
+    until(trains, 180, lambda: prefect.state(run))
     os.kill(worker, signal.SIGTERM)
-    _until(lambda: not alive(worker), 60)
+    until(lambda: not alive(worker), 60)
     assert prefect.state(run)["type"] == "CANCELLED" and recorded() == "cancelled"
 
 

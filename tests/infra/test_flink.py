@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
+from tests.waiting import until
+
 pytestmark = [pytest.mark.slow, pytest.mark.flink, pytest.mark.filterwarnings("ignore")]
 
 SCRIPT = Path(__file__).with_name("same_bytes.py")
@@ -83,13 +85,13 @@ def test_a_runner_by_the_name_of_flink_brings_its_own_job_server(jars, january, 
 def test_a_ctrl_c_cancels_the_job_on_a_cluster_of_its_own(jars, january, long, tmp_path):
     with flink.session(jars) as rest, flink.cluster(master=rest) as runner:
         with _ingesting(tmp_path, long, runner) as process:
-            assert [*flink.jobs(rest).values()] == ["RUNNING"]
+            assert [*until(lambda: flink.jobs(rest)).values()] == ["RUNNING"]
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=60)
         assert process.returncode == 130, output
         _nothing_is_left(tmp_path)
         # ranges end by themselves, so that the job may have come to its end before it could be cancelled
-        _soon(lambda: not {"RUNNING", "CANCELLING"} & {*flink.jobs(rest).values()})
+        until(lambda: not {"RUNNING", "CANCELLING"} & {*flink.jobs(rest).values()}, about=lambda: flink.jobs(rest))
 
         # a job that gets no worker has nobody to look for the stop: Flink itself has to cancel it
         with socket.create_server(("localhost", 0)) as mute:
@@ -97,11 +99,11 @@ def test_a_ctrl_c_cancels_the_job_on_a_cluster_of_its_own(jars, january, long, t
             stuck = runner.model_copy(update={"options": runner.options | where})
             flink.project(tmp_path / "again" / "flights", january, stuck)
             process = _ingest(tmp_path / "again")
-            _soon(lambda: "RUNNING" in flink.jobs(rest).values(), 90)
+            until(lambda: "RUNNING" in flink.jobs(rest).values())
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=60)
         assert process.returncode == 130, output
-        _soon(lambda: "CANCELED" in flink.jobs(rest).values())
+        until(lambda: "CANCELED" in flink.jobs(rest).values(), about=lambda: flink.jobs(rest))
         assert "CANCELLED" in _states(runner)
 
 
@@ -138,13 +140,6 @@ def test_a_job_server_that_dies_is_an_error(jars, long, tmp_path):
         _nothing_is_left(tmp_path)
 
 
-def _soon(true, seconds=30):
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.1)
-
-
 def _ingest(folder):
     command = [sys.executable, "-P", "-m", "flows.cli", "ingest", str(folder / "flights" / "flink.yaml")]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -156,10 +151,10 @@ def _ingesting(folder, data, runner):
     flink.project(folder / "flights", data, runner)
     process = _ingest(folder)
     try:
-        until = time.monotonic() + 120
+        deadline = time.monotonic() + 120
         while not [*_ranges(folder)]:
             assert process.poll() is None, process.stdout.read()
-            assert time.monotonic() < until, "no range was written in two minutes"
+            assert time.monotonic() < deadline, "no range was written in two minutes"
             time.sleep(0.05)
         yield process
     finally:

@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -13,6 +12,7 @@ import pytest
 
 from beam_jobs.runners.job_server import free_port
 from headway.storage.process_identity import alive
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "infra" / "one_host.py"
@@ -72,14 +72,7 @@ def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
 
         database.stop()
         database.start()
-        until = time.monotonic() + 60
-        while True:
-            try:
-                assert ask("/deployments/name/retrain/flights")["name"] == "flights"
-                break
-            except httpx.HTTPError:
-                assert time.monotonic() < until
-                time.sleep(0.5)
+        assert until(lambda: ask("/deployments/name/retrain/flights")["name"]) == "flights"
     finally:
         done = _type(tmp_path, "down", "--remove")
     assert done.returncode == 0 and "worker-2" in done.stdout and "postgres" in done.stdout, done.stdout + done.stderr
