@@ -69,15 +69,18 @@ class EvaluateSteps(TrainSteps):
         return tuple(sorted({*sliced, *self._clusters().stored, *stored, *item}))
 
     def _clusters(self) -> ClusterSources:
-        """Where rows that belong together may be found out; nowhere with a group column, or in a plan that cannot know."""
+        """What rows are drawn together by: what the split keeps together; else where it may be found out, which is nowhere with
+        a group column, or in a plan that cannot know."""
+        unit = " and ".join(self.pipeline.split.key) or None
         if self.columns.of_role("group") is not None or self.statistics.result is None:
-            return ClusterSources()
+            return ClusterSources(unit=unit)
         stored = [c for c in self.columns.read if c.name in self.columns.stored and not c.shape and c.name not in OWN]
         times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")
         repeated = repeating(self.statistics.result["columns"].get("train", []))
         keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]
         parts = self.parts["eval"]
         return ClusterSources(
+            unit=unit,
             columns=tuple(sorted(keys)[:MOST_KEYS]),
             time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
             by_day=bool(times) and times[0].role == "time",

@@ -63,13 +63,13 @@ class Difference:
         """The one-sided p value of "the true difference is at least `bound`": small when it is clearly below."""
         if self.difference is None or self.standard_error is None:
             return None
-        return _tail(self.difference - bound, self.standard_error, self.freedom)
+        return tail(self.difference - bound, self.standard_error, self.freedom)
 
     def probability_above(self, bound: float) -> float | None:
         """The one-sided p value of "the true difference is at most `bound`": small when it is clearly above."""
         if self.difference is None or self.standard_error is None:
             return None
-        return _tail(bound - self.difference, self.standard_error, self.freedom)
+        return tail(bound - self.difference, self.standard_error, self.freedom)
 
 
 def quantile(probability: float, freedom: float) -> float:
@@ -82,7 +82,9 @@ def quantile(probability: float, freedom: float) -> float:
     return math.copysign(math.sqrt(freedom * math.expm1(min(exponent, 700.0))), z)
 
 
-def _tail(distance: float, error: float, freedom: float) -> float:
+def tail(distance: float, error: float, freedom: float) -> float:
+    """The chance of a value below `distance`, with this standard error, where 0 is expected; from 4 degrees on it is not too
+    small."""
     if error == 0:
         return 0.0 if distance < 0 else 1.0
     z = distance / error
@@ -191,7 +193,7 @@ def resampled(
     """Each metric of each model under the same `samples` draws of the rows; [metrics][models] of [samples], empty where
     there is one unit to draw or none."""
     rows = models[0]
-    codes, units = (None, len(rows)) if rows.groups is None else resampling_units(rows.groups)
+    codes, units = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
     if units < 2:
         return [[np.zeros(0) for _ in models] for _ in metrics]
     replicate = [[metric.replicated(model) for model in models] for metric in metrics]
@@ -213,9 +215,9 @@ def resampled(
 
 def effective_groups(rows: Rows) -> float:
     """As how many groups of equal weight the groups count; infinite where rows are drawn one by one."""
-    if rows.groups is None or not rows.total > 0:
+    if rows.drawn is None or not rows.total > 0:
         return math.inf
-    codes, units = resampling_units(rows.groups)
+    codes, units = resampling_units(rows.drawn)
     weight = np.bincount(codes, rows.weight, units)
     return float(rows.total**2 / (weight**2).sum())
 

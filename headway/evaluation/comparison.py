@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired_means
-from headway.evaluation.clusters import ClusterSources, find
+from headway.evaluation.clusters import NOWHERE, ClusterSources, drawn_together
 from headway.evaluation.further_labels import prefixed
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
@@ -126,7 +126,7 @@ class Comparison:
     left_out: tuple[dict[str, Any], ...] = field(default=())
     confidence: float
     clusters: str | None = None
-    """What rows are drawn by, where nobody declared it."""
+    """What rows are drawn by, where it is not one by one."""
     seeds: tuple[int, int] = (1, 1)
     """How many trainings of the candidate and of the champion the metrics are means of."""
 
@@ -218,7 +218,7 @@ def compare(
     label: LabelFacts | None = None,
     slices: Sequence[str] = (),
     group: str | None = None,
-    clusters: ClusterSources | None = None,
+    clusters: ClusterSources = NOWHERE,
     repeats: tuple[Sequence[pa.Table], Sequence[pa.Table]] = ((), ()),
     seed: int = 0,
     monitor: Monitor,
@@ -230,15 +230,13 @@ def compare(
             of the metrics are compared.
         metrics: by name.
         tolerances: by metric; these are compared.
-        group: the column whose equal values are drawn together; without one, what `clusters` shows.
+        group: the column whose equal values are a group, and drawn together.
+        clusters: what rows are drawn by beside, or may be.
         label: of the train rows; with it a tolerance can be a share of the gain over the constant.
     """
     with_columns = any(metric.reads_columns for metric in metrics.values())
     rows, theirs = rows_of(candidate, task, group, columns=with_columns), rows_of(champion, task).prediction
-    drawn = None
-    if group is None and clusters is not None:
-        drawn = find(clusters, candidate, rows, theirs, metrics.get("loss"))
-        rows = rows if drawn is None else replace(rows, groups=drawn.codes, memo={})
+    rows, drawn = drawn_together(clusters, candidate, rows, theirs, metrics.get("loss"), group=group)
     compared = [metrics[name] for name in tolerances]
     margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
     more, their_more = ([rows_of(table, task).prediction for table in side] for side in repeats)
@@ -293,7 +291,7 @@ def compare(
         slices=tuple(_holm(tested, config)),
         left_out=tuple(left_out),
         confidence=config.confidence,
-        clusters=None if drawn is None else drawn.sentence,
+        clusters=drawn,
         seeds=(1 + len(more), 1 + len(their_more)),
     )
 

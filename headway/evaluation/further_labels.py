@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.config import Frozen
+from headway.evaluation.metrics import UNIT
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
@@ -57,7 +58,9 @@ def part_of(table: pa.Table, name: str) -> pa.Table | None:
         return None
     label = table.column(label_column(name))
     weight = table.column("weight") if "weight" in table.column_names else pa.chunked_array([np.ones(len(table))])
-    columns = {column: table.column(column) for column in table.column_names if SEPARATOR not in column}
+    columns = {
+        column: table.column(column) for column in table.column_names if SEPARATOR not in column or column == UNIT
+    }
     zero = pa.scalar(0, label.type)
     return pa.table(
         columns

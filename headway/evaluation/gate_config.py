@@ -354,9 +354,7 @@ class GateRequest(Frozen):
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the candidate predicts")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
-    clusters: ClusterSources = Field(
-        default=ClusterSources(), description="what rows may be alike by, where group is not set"
-    )
+    clusters: ClusterSources = Field(default=ClusterSources(), description="what rows are drawn by, or may be alike by")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     item: str | None = Field(default=None, description="the column that names the item of a row")
     retrieval: bool = Field(default=False, description="judge by the ranks among all items of the index too")

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from headway.errors import DataError
 from headway.metrics.base import Metric, Rows
-from headway.metrics.ranking import RANKED, GroupMetric, ItemCoverage, codes_of
+from headway.metrics.ranking import NO_GROUP, RANKED, GroupMetric, ItemCoverage, codes_of
 from headway.metrics.retrieval import retrieval_metrics
 from headway.metrics.user_metric import MetricSpec
 from headway.tasks.base import Task
@@ -74,7 +74,8 @@ def metrics_of(
 def rows_of(
     table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool | Sequence[str] = False
 ) -> Rows:
-    """The rows of a predictions table (a weight is one where there is no such column).
+    """The rows of a predictions table (a weight is one where there is no such column), with the units that the split kept
+    together.
 
     Args:
         group: the column whose equal values are a group.
@@ -98,4 +99,23 @@ def rows_of(
     groups = None if group is None else codes_of(table.column(group))
     names = [name for name in table.column_names if name not in OWN] if columns is True else columns or ()
     others = {name: table.column(name).cast(pa.string()).to_numpy() for name in names} if columns else None
-    return task_of(task).rows(table.column("label").to_numpy(), values, weight, groups=groups, columns=others)
+    units = _units(table, groups)
+    label = table.column("label").to_numpy()
+    return task_of(task).rows(label, values, weight, groups=groups, columns=others, units=units)
+
+
+def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """What the split kept together, [rows]; None where that is each row by itself, or where it cuts through groups."""
+    if UNIT not in table.column_names:
+        return None
+    units = table.column(UNIT).fill_null(NO_GROUP).to_numpy()
+    shared = units != NO_GROUP
+    values, codes = np.unique(units[shared], return_inverse=True)
+    if len(values) == len(codes):
+        return None
+    if groups is None:
+        return units
+    grouped = groups[shared] != NO_GROUP
+    both = np.unique(groups[shared][grouped] * len(values) + codes.reshape(-1)[grouped])  # each group in one unit
+    nested = shared[groups != NO_GROUP].all() and len(both) == len(np.unique(groups[groups != NO_GROUP]))
+    return units if nested else None

@@ -27,7 +27,7 @@ def uncompared(metric: Metric, rows: Rows) -> str | None:
     weighty = rows.weight > 0
     if (count := int(weighty.sum())) < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
-    if rows.groups is not None and resampling_units(rows.groups[weighty])[1] < LEAST_GROUPS:
+    if rows.drawn is not None and resampling_units(rows.drawn[weighty])[1] < LEAST_GROUPS:
         return f"under {LEAST_GROUPS} groups"
     if metric.unit == "classes" and _rarer(rows, weighty) < CLASS_ROWS:
         return f"under {CLASS_ROWS} rows of one class"
@@ -39,7 +39,7 @@ def uncompared(metric: Metric, rows: Rows) -> str | None:
 def units(metric: Metric, rows: Rows) -> int:
     """How many rows, or groups, the metric's spread rests on; of auc twice the rows of the rarer class."""
     weighty = rows.weight > 0
-    count = int(weighty.sum()) if rows.groups is None else resampling_units(rows.groups[weighty])[1]
+    count = int(weighty.sum()) if rows.drawn is None else resampling_units(rows.drawn[weighty])[1]
     if metric.unit == "classes":
         count = min(count, 2 * _rarer(rows, weighty))
     if metric.unit == "groups":

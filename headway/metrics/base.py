@@ -41,9 +41,11 @@ class Rows:
     weight: Floats
     """[rows]"""
     groups: NDArray[np.int64] | None = None
-    """[rows]: equal for the rows of a group."""
+    """[rows]: equal for the rows of a group, whose order is judged."""
     columns: Mapping[str, NDArray[Any]] | None = None
     """Other columns, for metrics of the user's own; each [rows]."""
+    units: NDArray[np.int64] | None = None
+    """[rows]: equal for rows that are resampled together, whole groups among them; None: the groups, if there are any."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What several metrics of the same rows need, computed once."""
 
@@ -56,6 +58,11 @@ class Rows:
         return float(self.weight.sum())
 
     @property
+    def drawn(self) -> NDArray[np.int64] | None:
+        """What is resampled together, [rows]; None: rows are drawn one by one."""
+        return self.groups if self.units is None else self.units
+
+    @property
     def known(self) -> bool:
         """Whether every prediction is a number."""
         return not np.isnan(self.prediction).any()
@@ -64,12 +71,13 @@ class Rows:
         """Return some of the rows: indices, a slice or a mask."""
         columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
         groups = None if self.groups is None else self.groups[rows]
-        return Rows(self.label[rows], self.prediction[rows], self.weight[rows], groups, columns)
+        units = None if self.units is None else self.units[rows]
+        return Rows(self.label[rows], self.prediction[rows], self.weight[rows], groups, columns, units)
 
     def predicted(self, prediction: Floats) -> Rows:
         """The same rows with the predictions of another model, without the columns that this one's brought."""
         columns = self.columns and {name: values for name, values in self.columns.items() if name not in OF_THE_MODEL}
-        return Rows(self.label, prediction, self.weight, self.groups, columns)
+        return Rows(self.label, prediction, self.weight, self.groups, columns, self.units)
 
 
 class Draws:

@@ -108,6 +108,7 @@ class Task:
         *,
         groups: NDArray[np.int64] | None = None,
         columns: Mapping[str, NDArray[Any]] | None = None,
+        units: NDArray[np.int64] | None = None,
     ) -> Rows:
         """The arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN.
 
@@ -129,7 +130,7 @@ class Task:
             prediction = np.where(known, prediction, np.nan)
         if self.probabilities:
             _check_probabilities(prediction)
-        return Rows(label, prediction, weight, groups, columns)
+        return Rows(label, prediction, weight, groups, columns, units)
 
     def check_label(self, label: Floats, prediction: Floats) -> None:
         """DataError for a label that the task does not have."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant_predictions
 from headway.evaluation.bootstrap import Difference, paired, single
-from headway.evaluation.clusters import ClusterSources, find
+from headway.evaluation.clusters import ClusterSources, drawn_together
 from headway.evaluation.margins import allowed
 from headway.evaluation.sample_size import uncompared
 from headway.messages import number, signed
@@ -39,7 +39,7 @@ def worth(
     *,
     table: pa.Table,
     label: LabelFacts | None,
-    clusters: ClusterSources | None,
+    clusters: ClusterSources,
     samples: int,
     seed: int,
     check: Callable[[], None] = lambda: None,
@@ -47,15 +47,14 @@ def worth(
     """What a model is worth on these rows, by each metric that can be compared on them.
 
     Args:
-        rows: with its predictions; of groups if there are any.
+        rows: with its predictions; of groups or units if there are any.
         table: of the rows' predictions, with the columns of `clusters`.
         label: of the train rows.
     """
     loss = next((metric for metric in metrics if metric.name == "loss"), None)
     known = None if label is None else constant_predictions(task, label, loss, len(rows)) if loss else None
-    if rows.groups is None and clusters is not None and known is not None:
-        drawn = find(clusters, table, rows, known, loss)
-        rows = rows if drawn is None else replace(rows, groups=drawn.codes, memo={})
+    if known is not None:
+        rows, _ = drawn_together(clusters, table, rows, known, loss)
     found: Worth = {}
     for metric in metrics:
         against = None if label is None or metric.of_the_mean else constant_predictions(task, label, metric, len(rows))

@@ -13,13 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.evaluation.baseline import constant
+from headway.evaluation.baseline import constant, constant_predictions
 from headway.evaluation.checks.champion_decay import Worth, worth
+from headway.evaluation.clusters import drawn_together
 from headway.evaluation.further_labels import named, part_of, split_name
 from headway.evaluation.gate_checks import check_same_rows, read_predictions
 from headway.evaluation.gate_config import Champion, GateRequest, Repeat
 from headway.evaluation.metrics import measured, metrics_of, rows_of
-from headway.metrics.base import Metric, Rows
+from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
 
@@ -65,6 +66,13 @@ class ScoredModels:
     def rows(self, table: pa.Table) -> Rows:
         reads_columns = any(metric.reads_columns for metric in self.judging.values())
         return rows_of(table, self.task, self.request.group, columns=reads_columns)
+
+    def candidate_rows(self, others: Floats | None) -> Rows:
+        """The candidate's rows, drawn as they have to be beside other predictions of them; None: beside the constant's."""
+        rows, loss = self.rows(self.candidate), self.judging.get("loss")
+        if others is None and loss is not None and self.request.label is not None:
+            others = constant_predictions(self.task, self.request.label, loss, len(rows))
+        return drawn_together(self.request.clusters, self.candidate, rows, others, loss)[0]
 
     def judged(self, name: str) -> tuple[Rows, Metric]:
         """A metric by its name, a further label's among them, and the candidate's rows that it is of."""

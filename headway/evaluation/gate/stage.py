@@ -44,7 +44,7 @@ from headway.metrics.base import Metric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 
-VERSION = 7
+VERSION = 8
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -140,9 +140,10 @@ class _Decision:
         models, theirs = self.models, self.models.table(self.request.baselines[name])
         if unusable(models.candidate, models.task) or unusable(theirs, models.task):
             return None
+        predicted = models.rows(theirs).prediction
         return beside(
-            models.rows(models.candidate),
-            models.rows(theirs).prediction,
+            models.candidate_rows(predicted),
+            predicted,
             models.judging[self.primary],
             name=name,
             confidence=self.config.confidence,
@@ -170,7 +171,7 @@ class _Decision:
         beaten = beats(
             self.models.task,
             self.request.label or LabelFacts(),
-            self.models.rows(self.models.candidate),
+            self.models.candidate_rows(others.get("others")),
             metrics=metrics,
             confidence=self.config.confidence,
             samples=self.config.bootstrap,

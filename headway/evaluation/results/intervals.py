@@ -35,7 +35,7 @@ def intervals(
     None where a metric has no value or no spread, and on too few rows (`headway.evaluation.sample_size`). Rows of one group
     are drawn together.
     """
-    codes, units = (None, len(rows)) if rows.groups is None else resampling_units(rows.groups)
+    codes, units = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
     effective = effective_groups(rows)
     found: dict[str, Interval | None] = {}
     for metric in metrics:

@@ -33,9 +33,7 @@ class MeasureRequest(Frozen):
     slice_min_rows: int = Field(default=100, ge=1, description="slices with fewer rows are left out")
     searched: tuple[str, ...] = Field(default=(), description="where the worst slices are looked for")
     group: str | None = Field(default=None, description="column whose equal values belong together")
-    clusters: ClusterSources = Field(
-        default=ClusterSources(), description="what rows may be alike by, where group is not set"
-    )
+    clusters: ClusterSources = Field(default=ClusterSources(), description="what rows are drawn by, or may be alike by")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     item: str | None = Field(default=None, description="the column that names the item of a row")
     labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the model predicts")

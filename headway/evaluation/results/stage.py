@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant
-from headway.evaluation.clusters import find
+from headway.evaluation.clusters import drawn_together
 from headway.evaluation.further_labels import FurtherLabel, named, part_of
 from headway.evaluation.gate_checks import check_same_rows, read_predictions
 from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
@@ -32,7 +31,7 @@ from headway.monitor import Monitor
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
-VERSION = 4
+VERSION = 5
 METRICS = "metrics.json"
 CHAMPION = "champion"
 """Of the other models the one that is measured as the candidate is: with intervals, on every slice."""
@@ -103,10 +102,8 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
     baselines, champion = _baselines(request, task, metrics, table, rows, monitor, of)
-    clusters = None
-    if request.group is None and "loss" in task.metric_names:
-        clusters = find(request.clusters, table, rows, None, task.metric("loss"))
-        rows = rows if clusters is None else replace(rows, groups=clusters.codes, memo={})
+    loss = task.metric("loss") if "loss" in task.metric_names else None
+    rows, drawn_by = drawn_together(request.clusters, table, rows, None, loss, group=request.group)
     models = {"": rows} | ({} if champion is None else {CHAMPION: rows.predicted(champion)})
     decided = None
     if request.threshold is not None and task.name == "binary":
@@ -118,7 +115,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
         "metrics": measured(metrics, rows),
         "intervals": _intervals(request, rows, metrics),
         "confidence": request.confidence,
-        "drawn_by": _drawn_by(request, clusters.sentence if clusters else None),
+        "drawn_by": drawn_by,
         "compared": [name for name in ("ndcg", *task.tolerances) if name in {metric.name for metric in metrics}],
         "baselines": baselines,
         "champion": None if champion is None else {"intervals": _intervals(request, models[CHAMPION], metrics)},
@@ -145,10 +142,6 @@ def _rows(request: MeasureRequest, task: Task, table: pa.Table, metrics: Sequenc
         ranks = [name for name in RETRIEVAL_COLUMNS if name in table.column_names]
         read = (*slice_columns(request.slices), *(name for name in (request.group, request.item) if name), *ranks)
     return rows_of(table, task, request.group, columns=read)
-
-
-def _drawn_by(request: MeasureRequest, clusters: str | None) -> str | None:
-    return f"rows of one {request.group} are drawn together" if request.group else clusters
 
 
 def _intervals(request: MeasureRequest, rows: Rows, metrics: Sequence[Metric]) -> dict[str, Interval | None]:

@@ -150,7 +150,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
     chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
     if fixed is not None:
         return Decided(threshold, _flagged(rows, np.full(len(rows), threshold)), chosen_on, metrics)
-    codes, units = (np.arange(len(rows)), len(rows)) if rows.groups is None else resampling_units(rows.groups)
+    codes, units = (np.arange(len(rows)), len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
     fold = (np.argsort(np.argsort(np.random.Philox(key=seed).random_raw(units), kind="stable")) % FOLDS)[codes]
     found = [choose(rule, rows.at(fold != number)) for number in range(FOLDS)]
     known = [each for each in found if each is not None]

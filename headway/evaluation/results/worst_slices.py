@@ -4,8 +4,10 @@
     found["tried"], found["slices"][0]       # 214, {"slice": "carrier", "value": "EV", "rows": 1203, "loss": 0.61, ...}
 
 A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of two
-means, as in Chung et al., "Slice Finder", 2019; rows of one group count together). Looked at are values of columns of few values,
-quantile bins of numbers, and pairs of the columns that tell most. The p values are corrected for everything that was looked at
+means by Student's t, as in Chung et al., "Slice Finder", 2019). Rows that are drawn together are one unit: a slice, and what is
+left beside it, need five, and the smaller of the two has as many degrees of freedom as units, less one. Looked at are values of
+columns of few values, quantile bins of numbers, and pairs of the columns that tell most.
+The p values are corrected for everything that was looked at
 (Holm, 1979), so that the chance of naming any slice that is not worse is what `confidence` leaves. A pair is named only where it
 is worse, beyond chance, than both slices that it is in. A high loss may also mean that the slice is hard: beside it stand the
 mean prediction and the mean label, which should agree whatever the slice.
@@ -16,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import resampling_units
+from headway.evaluation.bootstrap import resampling_units, tail
+from headway.evaluation.sample_size import LEAST_GROUPS
 from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 
@@ -74,7 +76,9 @@ class _Means:
     others: Floats
     """The mean loss of all other rows."""
     score: Floats
-    """loss - others, in standard errors; NaN where all losses are equal."""
+    """loss - others, in standard errors; NaN where all losses are equal, or units are too few."""
+    freedom: Floats
+    """Degrees of freedom of the score."""
 
 
 def worst(
@@ -124,11 +128,11 @@ def worst(
         of = measure(cut)
         tested = np.flatnonzero((of.rows >= min_rows) & np.isfinite(of.score))
         found += [(cut, int(value), of) for value in tested if _is_new(cut, int(value), of, means)]
-    scores = np.array([of.score[value] for _, value, of in found])
-    order = np.argsort(-scores, kind="stable")
-    normal, adjusted, highest = NormalDist(), np.ones(len(found)), 0.0
+    chances = np.array([tail(-float(of.score[value]), 1.0, float(of.freedom[value])) for _, value, of in found])
+    order = np.argsort(chances, kind="stable")
+    adjusted, highest = np.ones(len(found)), 0.0
     for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * normal.cdf(-float(scores[place]))))
+        highest = max(highest, min(1.0, (len(order) - rank) * float(chances[place])))
         adjusted[place] = highest
     sure = [
         i for i, (cut, value, of) in enumerate(found) if adjusted[i] < 1 - confidence and _worse(cut, value, of, means)
@@ -144,47 +148,62 @@ class _Measure:
 
     def __init__(self, rows: Rows, losses: Floats):
         self._weight, self._losses = rows.weight, losses
-        self._squares = rows.weight**2
-        self._groups = None if rows.groups is None else resampling_units(rows.groups)
+        self._units = None if rows.drawn is None else resampling_units(rows.drawn)
 
     def __call__(self, cut: _Cut) -> _Means:
         codes, width = cut.codes, len(cut.values)
-
-        def total(values: Floats) -> Floats:
-            return np.asarray(np.bincount(codes, values, width), np.float64)
-
-        weight, mass = total(self._weight), total(self._weight * self._losses)
+        values = self._weight, self._weight * self._losses
+        weight, mass = (np.asarray(np.bincount(codes, each, width), np.float64) for each in values)
         with np.errstate(invalid="ignore", divide="ignore"):
             inside = mass / weight
             outside = (mass.sum() - mass) / (weight.sum() - weight)
-            if self._groups is None:
-                first, second = total(self._squares * self._losses), total(self._squares * self._losses**2)
-                squares = total(self._squares)
-                own = second - 2 * inside * first + inside**2 * squares
-                rest = [each.sum() - each for each in (second, first, squares)]
-                others = rest[0] - 2 * outside * rest[1] + outside**2 * rest[2]
-                variance = own / weight**2 + others / (weight.sum() - weight) ** 2
-            else:
-                variance = self._of_groups(cut, inside, outside, weight)
-            score = (inside - outside) / np.sqrt(np.maximum(variance, 0.0))
-        return _Means(np.bincount(codes, minlength=width), inside, outside, score)
+            spread = self._of_rows if self._units is None else self._of_units
+            variance, sides = spread(cut, inside, outside, weight)
+            counts, heaviest = sides  # [inside or outside, slices]
+            totals = np.stack([weight, weight.sum() - weight])
+            units = (totals**2 / heaviest).min(0)  # of unequal weight they count as fewer
+            score = (inside - outside) / np.sqrt(np.maximum(variance, 0.0) * units / (units - 1))
+        enough = (counts.min(0) >= LEAST_GROUPS) & (units > 1)
+        rows = np.bincount(codes, minlength=width)
+        return _Means(rows, inside, outside, np.where(enough, score, np.nan), np.where(enough, units - 1, 1.0))
 
-    def _of_groups(self, cut: _Cut, inside: Floats, outside: Floats, weight: Floats) -> Floats:
-        """The variance where the rows of one group count together."""
-        assert self._groups is not None
-        group, groups = self._groups
-        whole = [np.bincount(group, values, groups) for values in (self._weight, self._weight * self._losses)]
-        variance = np.full(len(cut.values), np.nan)
+    def _of_rows(
+        self, cut: _Cut, inside: Floats, outside: Floats, weight: Floats
+    ) -> tuple[Floats, tuple[Floats, Floats]]:
+        """(the variance of inside - outside; of each side how many units it has, and the sum of their squared weights)"""
+
+        def total(values: Floats) -> Floats:
+            return np.asarray(np.bincount(cut.codes, values, len(cut.values)), np.float64)
+
+        square = self._weight**2
+        parts = total(square * self._losses**2), total(square * self._losses), total(square)
+        second, first, squares = parts
+        own = second - 2 * inside * first + inside**2 * squares
+        second, first, rest = (each.sum() - each for each in parts)
+        others = second - 2 * outside * first + outside**2 * rest
+        weighty = total((self._weight > 0).astype(np.float64))
+        sides = np.stack([weighty, weighty.sum() - weighty]), np.stack([squares, rest])
+        return own / weight**2 + others / (weight.sum() - weight) ** 2, sides
+
+    def _of_units(
+        self, cut: _Cut, inside: Floats, outside: Floats, weight: Floats
+    ) -> tuple[Floats, tuple[Floats, Floats]]:
+        """The same where rows of one unit count together."""
+        assert self._units is not None
+        unit, units = self._units
+        values = self._weight, self._weight * self._losses
+        whole = [np.bincount(unit, each, units) for each in values]
+        variance, (counts, heaviest) = np.full(len(cut.values), np.nan), np.zeros((2, 2, len(cut.values)))
         for value in range(len(cut.values)):
             at = np.flatnonzero(cut.codes == value)
-            part = [
-                np.bincount(group[at], values[at], groups) for values in (self._weight, self._weight * self._losses)
-            ]
-            moved = (part[1] - inside[value] * part[0]) / weight[value]
-            rest = (whole[1] - part[1]) - outside[value] * (whole[0] - part[0])
-            moved -= rest / (weight.sum() - weight[value])
+            own = [np.bincount(unit[at], each[at], units) for each in values]
+            rest = [every - part for every, part in zip(whole, own, strict=True)]
+            moved = (own[1] - inside[value] * own[0]) / weight[value]
+            moved -= (rest[1] - outside[value] * rest[0]) / (weight.sum() - weight[value])
             variance[value] = float(moved @ moved)
-        return variance
+            counts[:, value] = [np.count_nonzero(side[0] > 0) for side in (own, rest)]
+            heaviest[:, value] = [float(side[0] @ side[0]) for side in (own, rest)]
+        return variance, (counts, heaviest)
 
 
 def _losses(rows: Rows, loss: Metric | None) -> Floats | None:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from headway.evaluation.checks.champion_decay import decayed, worth
-from headway.evaluation.clusters import ClusterSources
+from headway.evaluation.clusters import NOWHERE, ClusterSources
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 
@@ -34,7 +34,7 @@ def kept(seed, *, shift=0.0, signal=1.0, intercept=-1.5, rows=4000, days=None, d
         [JUDGING[name] for name in TOLERANCES],
         table=table,
         label=LabelFacts(counts=(int(1e6 * (1 - share)), int(1e6 * share))) if known else None,
-        clusters=ClusterSources(time=("day", "date"), by_day=True) if days else None,
+        clusters=ClusterSources(time=("day", "date"), by_day=True) if days else NOWHERE,
         samples=80,
         seed=seed,
     )

@@ -103,7 +103,7 @@ def test_rows_that_are_alike_are_drawn_together_and_the_result_says_so(measured)
     plain, found = measured(), measured(clusters=ClusterSources(columns=("user",)))
     named = measured(group="user")
     assert plain["drawn_by"] is None and "the losses of rows of one are alike" in found["drawn_by"]
-    assert named["drawn_by"] == "rows of one user are drawn together"
+    assert named["drawn_by"] == "rows of one user are drawn together (150 of them)"
 
     def width(result):
         low, high = result["intervals"]["loss"]
