@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from charset_normalizer import from_bytes
 
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
+from headway.first_pipeline.text_encoding import encoding_of
 from headway.messages import some
 from headway.sources.config import CONVERT, FORMATS, NAMED, Format, SourceConfig, by_ending
 from headway.sources.discovery.formats_table import open_source
@@ -35,8 +35,6 @@ _HEAD_BYTES = 1 << 16
 _TEXTS = {".txt", ".tsv", ".tab", ".dat", ".data", ".psv"}
 _ENDING = re.compile(r"\.[a-z]+$")
 _PACKED = re.compile(r"(?i)\.(gz|bz2|xz|zst|zip)$")
-_ENCODINGS = ("cp1252", "cp1251", "cp1253", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "euc_kr")
-"""What text that is not UTF-8 may be written in, one or two for each script; Latin-1 is a part of cp1252."""
 _DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]))?)?(?!\d)"
 )
@@ -234,7 +232,7 @@ def _described(path: str, file: str) -> dict[str, Any]:
     source: dict[str, Any] = {"format": format, "path": path}
     if format == "csv":
         data = _head(file)
-        encoding = _encoding(data)
+        encoding = encoding_of(data)
         if form := csv_form(data.decode(encoding or "utf-8", "replace")) | ({"encoding": encoding} if encoding else {}):
             source["csv"] = form
     return source
@@ -265,19 +263,6 @@ def _head(path: str) -> bytes:
     data = data.removeprefix(BOM)
     cut = data.rfind(b"\n") + 1
     return data[:cut] if len(data) >= _HEAD_BYTES - len(BOM) and cut else data
-
-
-def _encoding(data: bytes) -> str | None:
-    """The encoding of text that is not UTF-8; None for UTF-8."""
-    text = data.decode("utf-8", "replace").rstrip("\ufffd")  # it may be cut off within a letter
-    wrong = text.count("\ufffd")
-    if not wrong or sum(letter > "\x7f" for letter in text) >= 2 * wrong:  # else single bad values
-        return None
-    runs = re.findall(rb"[\x80-\xff]+", data)
-    if sum(map(len, runs)) < 2 * len(runs):  # single letters, or signs, among those of ASCII
-        return "cp1252"
-    best = from_bytes(data, cp_isolation=[*_ENCODINGS], enable_fallback=False).best()
-    return "cp1252" if best is None else best.encoding
 
 
 def _is_hidden(inside: str) -> bool:

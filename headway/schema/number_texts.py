@@ -60,7 +60,7 @@ def number_pattern(kind: str) -> str:
 
 
 def plain(texts: pa.Array, kind: str) -> pa.Array:
-    if not pc.any(_may_be_number(texts)).as_py():  # the whole pattern takes milliseconds to compile, for each column
+    if not pc.any(may_be_number(texts)).as_py():  # the whole pattern takes milliseconds to compile, for each column
         return texts
     match = pc.extract_regex(texts, number_pattern(kind))
     if match.null_count == len(match):
@@ -81,7 +81,7 @@ def plain(texts: pa.Array, kind: str) -> pa.Array:
     return pc.if_else(fits, numbers, texts)
 
 
-def _may_be_number(texts: pa.Array) -> pa.Array:
+def may_be_number(texts: pa.Array) -> pa.Array:
     """Whether a text has a digit and no word: a currency has at most three letters."""
     return pc.and_(pc.match_substring_regex(texts, "[0-9]"), pc.invert(pc.match_substring_regex(texts, "[A-Za-z]{4}")))
 

@@ -110,7 +110,12 @@ def infer(
                 notes.append(f"column {name!r}: {recognized_as.note}")
         elif _may_be_parsed(config, element, shape):
             recognized_as = recognized(
-                values, plain=not typed, dates=name not in needed, digits=name not in configs, named=says_date(name)
+                values,
+                plain=not typed,
+                dates=name not in needed,
+                digits=name not in configs,
+                named=says_date(name),
+                decimal=sample.decimal,
             )
             if recognized_as.note is not None and (recognized_as.parse is not None or kind == "bytes"):
                 note = f"column {name!r}: {recognized_as.note}"

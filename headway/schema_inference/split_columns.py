@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 
 from headway.errors import ConfigError
 from headway.schema.columns import Column
+from headway.schema.decimal_signs import sign_of
 from headway.schema.pbtxt import split_column
 from headway.schema_inference.column_types import stored_type
 from headway.schema_inference.identifiers import FEW_ROWS, meaning_of
 from headway.sources.sample import Sample
 from headway.tabular.list_arrays import decoded, is_list, is_text, value_type
 
-_LONG = 64
+_FIRST, _LONG = 1000, 64
 """Identifiers are shorter than this; what is longer is a text, an image."""
 
 
@@ -66,7 +67,9 @@ def _is_code(values: pa.ChunkedArray) -> bool:
         return False
     try:
         texts = values.cast(pa.string())
-        return not pc.any(pc.match_substring_regex(texts, r"\s")).as_py() and not _is_time(texts)
+        if pc.any(pc.match_substring_regex(texts, r"\s")).as_py() or _is_time(texts):
+            return False
+        return sign_of(pc.unique(texts.slice(0, _FIRST))) is None  # 12,549 measures something
     except pa.ArrowInvalid:  # not UTF-8
         return False
 

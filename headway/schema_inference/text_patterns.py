@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 
 from headway.schema.columns import Column, StoredType
 from headway.schema.date_forms import ISO_DATE, ISO_TIME, pattern_of
+from headway.schema.decimal_signs import DecimalSign, sign_of
 from headway.schema.number_texts import number_pattern, without_units
 from headway.schema.parse_rules import MARKERS, Parse, parsed, without_markers
 from headway.schema_inference.measures import measure_of
@@ -75,6 +77,7 @@ def recognized(
     dates: bool = True,
     digits: bool = True,
     named: bool = False,
+    decimal: DecimalSign | None = None,
 ) -> Recognized:
     """The type and parse rule of a column's text, if it holds numbers or dates, and a note for the user.
 
@@ -85,6 +88,8 @@ def recognized(
         digits: whether digits may be a date (20130131) or a month (201301); what the pipeline says of a column is of the
             number.
         named: whether the column's name says that it holds dates, so that few different digits are enough.
+        decimal: the decimal sign of the other numbers of the file, for texts that read both ways, such as 1,234; "either" where
+            none shows it and the comma is likelier: it is read as one, and in doubt; None: it is read as thousands, in doubt.
     """
     texts = _texts(values)
     if texts is None:
@@ -109,15 +114,18 @@ def recognized(
     if plain and dates and digits and (digits_form := _digits_form(trimmed, least)) is not None:
         rule = _rule("date").model_copy(update={"format": digits_form, "null": null})
         return Recognized("int64", rule, _joined(_note(distinct, rule, "say 'type: int' to keep the number"), missing))
-    if (plain or null) and (
-        numeric := _numbers(distinct, many, rows, _rule("number", null), decorated=False)
-    ) is not None:
+    order, open_signs = _styles(trimmed, decimal)
+    if (
+        (plain or null)
+        and not (order[0] == "decimal_comma" and pc.any(pc.match_substring(trimmed, ".")).as_py())
+        and (numeric := _numbers(distinct, many, rows, _rule("number", null), decorated=False)) is not None
+    ):
         kind, unfit = numeric
         if not null:  # nothing to parse
             return Recognized(kind, None, unfit)
         rule = _rule("number", null)
         return Recognized(kind, rule, _joined(f"read as numbers: {missing}", unfit))
-    for style in ("number", "decimal_comma"):
+    for style in order:
         rule = _rule(style, null)
         numeric = _numbers(distinct, many, rows, rule, decorated=True)
         if numeric is not None:
@@ -125,13 +133,16 @@ def recognized(
             if both := _units_differ(distinct, rule):
                 note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
                 return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike", doubt=True)
-            either = _either_way(distinct, rule)
+            either = _either_way(distinct, rule) if open_signs else None
             note = _joined(_note(distinct, rule), missing, either, unfit) or ""
             return Recognized(kind, rule, note, doubt=either is not None)
     measure = measure_of(distinct, many)
-    for rule in (rule.model_copy(update={"null": null}) for rule in measure.rules):
+    if measure.rules and measure.rules[0].unit:
+        order, open_signs = _styles(without_units(trimmed, measure.rules[0].unit), decimal)
+    rules = sorted(measure.rules, key=lambda rule: rule.as_ == order[-1])
+    for rule in (rule.model_copy(update={"null": null}) for rule in rules):
         if (numeric := _numbers(distinct, many, rows, rule, decorated=True)) is not None:
-            either = _either_way(without_units(trimmed, rule.unit), rule) if rule.unit else None
+            either = _either_way(without_units(trimmed, rule.unit), rule) if rule.unit and open_signs else None
             read = _joined(_note(distinct, rule), missing, either, numeric[1]) or ""
             return Recognized("float32", rule, read, doubt=either is not None)
     if measure.differ:
@@ -153,6 +164,18 @@ def recognized(
         return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}", doubt=True)
     nearly = _nearly(distinct, many, rows) if plain else None
     return Recognized(None, None, nearly, doubt=nearly is not None)
+
+
+def _styles(
+    trimmed: pa.Array, decimal: DecimalSign | None
+) -> tuple[Sequence[Literal["number", "decimal_comma"]], bool]:
+    """(the rules for numbers in the order of trying, whether neither the values nor the file tell which is meant)."""
+    own = sign_of(trimmed)
+    sign = decimal if own == "either" else own
+    return (
+        ("decimal_comma", "number") if sign in (",", "either") else ("number", "decimal_comma"),
+        own == "either" and sign not in (",", "."),
+    )
 
 
 def _word_for_missing(distinct: pa.Array, many: pa.Array) -> str | None:
@@ -283,11 +306,10 @@ def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
 
 def _either_way(distinct: pa.Array, rule: Parse) -> str | None:
     """A note on a comma that may separate thousands or decimals, such as 1,234, or a point, such as 1.234 €; else None."""
-    if rule.as_ != "number":
-        return None
-    other_rule = (
-        f"{{as: decimal_comma, unit: {json.dumps(rule.unit, ensure_ascii=False)}}}" if rule.unit else "decimal_comma"
-    )
+    style = "decimal_comma" if rule.as_ == "number" else "number"
+    other_rule = f"{{as: {style}, unit: {json.dumps(rule.unit, ensure_ascii=False)}}}" if rule.unit else style
+    if rule.as_ == "decimal_comma":
+        return f"if the comma separates thousands, say parse: {other_rule}"
     if pc.all(pc.match_substring_regex(distinct, _POINT_AND_THREE)).as_py():
         return f"if the point separates thousands, say parse: {other_rule}"
     if not pc.any(pc.match_substring(distinct, ",")).as_py():

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from headway.schema.decimal_signs import DecimalSign
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -19,6 +21,8 @@ class Sample:
     """By column that was made numbers: which sampled values are not numbers, and are null here."""
     several: Mapping[str, str] = field(default_factory=dict)
     """By column of one value per row: how many sampled rows had several values."""
+    decimal: DecimalSign | None = None
+    """What the numbers in text that show it have as decimal sign; None: the format does not write numbers as text."""
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
         """The sample with renamed columns, {old: new}."""
@@ -27,4 +31,4 @@ class Sample:
             return {names.get(name, name): sentence for name, sentence in sentences.items()}
 
         table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
-        return Sample(table, self.notes, keys(self.conflicts), keys(self.misfits), keys(self.several))
+        return Sample(table, self.notes, keys(self.conflicts), keys(self.misfits), keys(self.several), self.decimal)

@@ -21,6 +21,7 @@ import pyarrow.csv as pacsv
 
 from headway.errors import DataError
 from headway.messages import counted
+from headway.schema.decimal_signs import DecimalSign, in_groups, sign_of_table
 from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
 from headway.sources.config import CsvConfig
 from headway.sources.formats.csv_lines import clean_lines
@@ -237,12 +238,16 @@ class CsvSource:
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
-        merged = dataclasses.replace(merged, table=whole, notes=(_NOT_UTF8,) if other else ())
-        return as_numbers(merged, whole.column_names)
+        decimal: DecimalSign | None = sign_of_table(whole.columns)
+        if decimal == "either" and self._config.delimiter != ";":
+            decimal = None  # the semicolon separates values where the comma is the decimal sign
+        merged = dataclasses.replace(merged, table=whole, notes=(_NOT_UTF8,) if other else (), decimal=decimal)
+        thousands = {name for name in whole.column_names if decimal == "," and in_groups(whole.column(name))}
+        return as_numbers(merged, [name for name in whole.column_names if name not in thousands])
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
         """A sample in the types that pyarrow finds, except digits that a number would change, which stay text: those
-        beyond int64, which pyarrow would round to doubles, and those that begin with 0."""
+        beyond int64, which pyarrow would round to doubles, those that begin with 0, and those in groups of three."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
         around = re.escape(self._config.delimiter + self._config.quote).encode()
@@ -251,11 +256,17 @@ class CsvSource:
             doubtful = {name: _LARGE_INTEGER for name in names if _beyond_int64(table.column(name))}
             if re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
                 doubtful |= {name: _ZEROS for name in names if pa.types.is_integer(table.schema.field(name).type)}
-            if doubtful:
-                as_text = dict.fromkeys(doubtful, pa.string())
+            grouped: list[str] = []
+            if self._config.delimiter != "," and re.search(rb"\.[0-9]{3}[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
+                grouped = [name for name in names if pa.types.is_floating(table.schema.field(name).type)]
+            if doubtful or grouped:
+                as_text = dict.fromkeys([*doubtful, *grouped], pa.string())
                 text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece))
                 for name, pattern in doubtful.items():
                     if pc.any(pc.match_substring_regex(text.column(name), pattern)).as_py():
+                        table = table.set_column(names.index(name), name, text.column(name))
+                for name in grouped:
+                    if in_groups(text.column(name)):
                         table = table.set_column(names.index(name), name, text.column(name))
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None

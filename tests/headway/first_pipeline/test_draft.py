@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -14,6 +15,7 @@ from headway.errors import ConfigError, DataError
 from headway.first_pipeline.draft import WORDS_MODEL, draft_of, look_at
 from headway.first_pipeline.found_files import found_source, spans_of
 from headway.first_pipeline.label_choice import label_of, likely_labels, sole_label
+from headway.first_pipeline.look import typed
 from headway.first_pipeline.yaml_text import pipeline_text
 
 R = np.random.default_rng(5)
@@ -316,6 +318,38 @@ def test_columns_with_names_in_any_script_or_without_a_letter_are_chosen_like_ot
         assert uses(draft) == dict(zip(names, ["feature", "feature", "label"], strict=True))
 
 
+def decimal_comma(values, digits):
+    return [f"{value:.{digits}f}".replace(".", ",") for value in values]
+
+
+def test_numbers_of_one_file_have_one_decimal_sign(drafted, tmp_path):
+    thousands = [f"{value:,}".replace(",", ".") for value in R.integers(100, 50_000, ROWS).tolist()]
+    draft = drafted(
+        {
+            "length": decimal_comma(R.normal(60, 9, ROWS), 2),
+            "share": decimal_comma(R.random(ROWS), 3),
+            "ratio": decimal_comma(1 + 8 * R.random(ROWS), 3),
+            "price": thousands,
+            "y": R.integers(0, 2, ROWS),
+        },
+        delimiter=";",
+    )
+    look = look_at(found_source(str(tmp_path / "table.csv")))[1]
+    seen = typed(look, label_of("y", look.names))
+    ranges = {name: pc.max(seen.values(name)).as_py() for name in ("length", "share", "ratio", "price")}
+    assert 60 < ranges["length"] < 120 and ranges["share"] < 1 and 1 < ranges["ratio"] < 9
+    assert seen.values("price").to_pylist() == [int(text.replace(".", "")) for text in thousands]
+    assert not draft.doubts
+
+
+def test_a_comma_before_three_digits_is_a_doubt_where_nothing_in_the_file_tells(drafted):
+    columns = {"x": decimal_comma(1 + 8 * R.random(ROWS), 3), "y": R.integers(0, 2, ROWS)}
+    (semicolons,) = drafted(columns, delimiter=";").doubts
+    assert "if the comma separates thousands, say parse: number" in semicolons
+    (commas,) = drafted(columns).doubts
+    assert "if the comma is the decimal point, say parse: decimal_comma" in commas
+
+
 def test_persons_numbered_with_a_point_stay_together(drafted):
     draft = drafted(table(individual=[f"{i // 4}.0" for i in range(ROWS)]))
     assert draft.split.config == {"key": "individual", "eval": 0.3}
@@ -357,7 +391,22 @@ def test_shares_of_rare_classes_are_not_rounded_away(drafted):
 
 
 @pytest.mark.parametrize(
-    ("city", "encoding"), [("Köln", "cp1252"), ("Москва", "cp1251"), ("東京", "cp932"), ("10 €", "cp1252")]
+    ("city", "encoding"),
+    [
+        ("Köln", "cp1252"),
+        ("Grüße", "cp1252"),  # two letters side by side
+        ("Łódź", "cp1250"),
+        ("Москва", "cp1251"),
+        ("Москва-Ж", "cp1251"),
+        ("Αθήνα", "cp1253"),
+        ("Омск", "koi8_r"),
+        ("東京", "cp932"),
+        ("トウキョウ", "cp932"),  # its second bytes are ASCII
+        ("城市-北京-上海", "gb18030"),
+        ("城市-臺北-高雄", "big5"),
+        ("서울", "euc_kr"),
+        ("10 €", "cp1252"),
+    ],
 )
 def test_the_encoding_of_a_table_is_found(tmp_path, city, encoding):
     text = f"x,{city},y\n" + "".join(f"{i},{city},{i % 2}\n" for i in range(50))

@@ -25,6 +25,7 @@ RANDOM = np.random.default_rng(0)
         ("n", np.arange(ROWS) * 3 + 7, True),  # rising, and never twice
         ("code", [f"a{i:x}" for i in RANDOM.permutation(ROWS)], True),
         ("order_id", RANDOM.integers(0, 2000, ROWS), True),  # a few times twice
+        ("amount", [f"{i / 1000:.3f}".replace(".", ",") for i in RANDOM.permutation(ROWS)], False),  # a number in text
         ("store_id", np.arange(ROWS) % 20, False),
         ("cents", RANDOM.integers(0, 10**9, ROWS), False),
         ("distance", RANDOM.normal(size=ROWS), False),
