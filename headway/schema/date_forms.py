@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.schema.calendar_days import DAY, Integers, days_of, parts_of, valid
+from headway.schema.calendar_days import DAY, PER_DAY, Integers, Temporal, days_of, parts_of, valid
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _FULL = (
@@ -138,6 +138,22 @@ def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, 
             times = times - _offsets(zone)
     wrong = ~good & texts.is_valid().to_numpy(zero_copy_only=False)
     return pa.array(times, mask=~good), wrong
+
+
+def iso_times(texts: pa.Array, unit: Temporal) -> pa.Array:
+    """ISO 8601 texts as int64 in a unit; null where a text is none. A time without a zone is UTC; a date has no time."""
+    return in_unit(dates(texts, None, clock=unit != "date")[0], "date" if unit == "date" else "timestamp", unit)
+
+
+def in_unit(values: pa.Array, unit: Temporal, wanted: Temporal | None) -> pa.Array:
+    """Dates or times, int64, in the unit of a column whose first files wrote them in another way, such as as epoch seconds."""
+    if wanted is None or wanted == unit:
+        return values
+    have, want = PER_DAY[unit], PER_DAY[wanted]
+    if want >= have:
+        return pc.multiply(values, want // have)
+    known = pc.fill_null(values, 0).to_numpy(zero_copy_only=False) // (have // want)  # Arrow's division does not floor
+    return pa.array(known, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _of_week(year: Integers, week: Integers, weekday: Integers) -> tuple[Integers, NDArray[np.bool_]]:

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.schema.calendar_days import PER_DAY, Temporal
+from headway.schema.calendar_days import UNITS, Temporal
 from headway.schema.columns import Column, column_yaml, suggest
+from headway.schema.date_forms import in_unit, iso_times
 from headway.schema.parse_rules import Parse, parsed
 from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, join, slots, split_text, value_type
 from headway.tabular.quarantine import SCHEMA, rejected
@@ -206,7 +207,8 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         return _to_bytes(raw, column), None, ""
     raw = decoded(raw)
     if is_text(raw.type):
-        return _from_text(_valid(raw), column)
+        texts = _valid(raw)
+        return _from_text(texts, column) if column.temporal is None else _time_from_text(texts, column, column.temporal)
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), None, ""
     return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)
@@ -302,6 +304,17 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
     return array, _not(fits), "is not an integer that fits int64"
 
 
+def _time_from_text(raw: pa.Array, column: Column, unit: Temporal) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    """Text of a column whose first files hold dates or times: what they count, or ISO 8601."""
+    array, wrong, _ = _from_text(raw, column)
+    why = f"is no whole number of {UNITS[unit]} since 1970-01-01 and no ISO {'date' if unit == 'date' else 'time'}"
+    if wrong is None:
+        return array, None, why
+    array = pc.if_else(pa.array(wrong), iso_times(pc.utf8_trim_whitespace(raw), unit), array)
+    wrong &= array.is_null().to_numpy(zero_copy_only=False)
+    return array, wrong if wrong.any() else None, why
+
+
 def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
     """Where `fits` is known to be false: null input stays null, and is not wrong."""
     wrong = pc.invert(pc.fill_null(fits, True)).to_numpy(zero_copy_only=False)
@@ -343,10 +356,10 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         return raw.cast(pa.int64()), None, ""
     if pa.types.is_timestamp(kind):
         times = raw.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-        return _in_unit(times, "timestamp", column.temporal), None, ""
+        return in_unit(times, "timestamp", column.temporal), None, ""
     if pa.types.is_date(kind):
         days = raw.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
-        return _in_unit(days, "date", column.temporal), None, ""
+        return in_unit(days, "date", column.temporal), None, ""
     if pa.types.is_time(kind):
         return raw.cast(pa.time64("us"), safe=False).cast(pa.int64()), None, ""
     if pa.types.is_duration(kind):
@@ -368,17 +381,6 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
     except pa.ArrowInvalid:  # value by value: as doubles the large ones that do fit would lose digits
         array = pa.array([_whole(value) for value in raw.to_pylist()], pa.int64())
         return array, _not(pc.or_(array.is_valid(), raw.is_null())), why
-
-
-def _in_unit(values: pa.Array, unit: Temporal, wanted: Temporal | None) -> pa.Array:
-    """Dates or times in the unit of a column whose first files wrote them in another way, such as as epoch seconds."""
-    if wanted is None or wanted == unit:
-        return values
-    have, want = PER_DAY[unit], PER_DAY[wanted]
-    if want >= have:
-        return pc.multiply(values, want // have)
-    known = pc.fill_null(values, 0).to_numpy(zero_copy_only=False) // (have // want)  # Arrow's division does not floor
-    return pa.array(known, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _whole(value: Any) -> int | None:

@@ -98,7 +98,8 @@ class Answers:
         model = self._model(name, version)
         value = {
             "model_spec": {"name": name, "signature_name": "", "version": str(model.version)},
-            "metadata": {"signature_def": {"signature_def": model.signature_def}},
+            "metadata": {"signature_def": {"signature_def": model.signature_def}}
+            | ({"times": model.times} if model.times else {}),
         }
         return _json(json.dumps(value, indent=1).encode())
 

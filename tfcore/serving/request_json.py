@@ -6,7 +6,7 @@
 
 Beyond what TensorFlow Serving takes, a JSON null or a missing key is a null wherever the signature can say so: in a nullable
 float column of `serving_default`, in every nullable column of a signature with companions. A list column may have rows of
-different lengths where it has a companion.
+different lengths where it has a companion. A date or time may be a text, ISO 8601: "2013-01-31T10:00:00+01:00".
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.messages import agree, counted
+from headway.schema.calendar_days import ISO, UNITS, Temporal
 from headway.schema.columns import Column, suggest
+from headway.schema.date_forms import iso_times
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.signatures import NULLABLE, Signature, Tensor
 from tfcore.serving.refusals import RequestError
@@ -188,6 +191,8 @@ class SignatureReader:
                 values = [ABSENT] * rows
             missing = np.fromiter((value is None or value is ABSENT for value in values), np.bool_, rows)
             told = self._companion(tensor.name + PRESENT, cells, rows, place)
+            if column is not None and column.temporal and not column.shape:
+                values = _times(values, missing, column.temporal, where)
             if missing.any():
                 self._allow_nulls(tensor, column, values, missing, told, where)
             fill: Any = math.nan if tensor.name + PRESENT not in self._companions else None
@@ -238,7 +243,7 @@ class SignatureReader:
         if tensor.default == ():
             return
         if column is None or not column.nullable:
-            raise RequestError(said, where=where(row), fix=f"send {_fits(tensor)}")
+            raise RequestError(said, where=where(row), fix=f"send {_fits(tensor, column)}")
         if tensor.name + PRESENT in self._companions:
             wrong = np.zeros(len(values), np.bool_) if told is None else told[0] & ~told[1] & missing
             if wrong.any():
@@ -247,7 +252,7 @@ class SignatureReader:
                 fix = f"send its value, or {PRESENT} false"
                 raise RequestError(f"{said}, but its {PRESENT} is true", where=where(row), fix=fix)
         elif tensor.dtype != "float32" or column.is_list:
-            fix = f'send {_fits(tensor)}, or ask for "signature_name": "{NULLABLE}", which takes nulls'
+            fix = f'send {_fits(tensor, column)}, or ask for "signature_name": "{NULLABLE}", which takes nulls'
             raise RequestError(f"{said}, and {self.name} has no nulls in this column", where=where(row), fix=fix)
 
 
@@ -281,6 +286,31 @@ def _converted(
     array = np.full((len(values), width), empty, inner.dtype)
     array[np.arange(width) < lengths[:, None]] = inner
     return array, None if wanted is not None else lengths
+
+
+def _times(values: list[Any], missing: NDArray[np.bool_], unit: Temporal, where: Place) -> list[Any]:
+    """The values of a date or time with ISO texts as what the column counts."""
+    if {*map(type, values)} <= {int, type(None), type(ABSENT)}:
+        return values
+    other = [row for row, value in enumerate(values) if not missing[row] and not _is_whole(value)]
+    texts = [value if isinstance(value := values[row], str) and value.isascii() else None for row in other]
+    values = values.copy()
+    for row, made in zip(other, iso_times(pa.array(texts, pa.string()), unit).to_pylist(), strict=True):
+        if made is None:
+            kind = "date" if unit == "date" else "time"
+            fix = f"send {time_text(unit)}"
+            raise RequestError(f"is {_said(values[row])}, not a {kind}", where=where(row), fix=fix)
+        values[row] = made
+    return values
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def time_text(unit: Temporal) -> str:
+    """What a date or time is in a request."""
+    return f"a whole number of {UNITS[unit]} since 1970-01-01 (UTC), or an ISO text such as {ISO[unit]!r}"
 
 
 def _odd(values: Sequence[Any], tensor: Tensor) -> bool:
@@ -373,8 +403,10 @@ def _one(value: Any, tensor: Tensor, where: Place, row: int) -> Any:
     raise RequestError(f"is {_said(value)}, not {_WORDS[tensor.dtype]}", where=where(row), fix=fix)
 
 
-def _fits(tensor: Tensor) -> str:
+def _fits(tensor: Tensor, column: Column | None = None) -> str:
     """Describe the values that this input accepts."""
+    if column is not None and column.temporal and not column.shape:
+        return time_text(column.temporal)
     if len(tensor.shape) == 1 or not tensor.shape:
         return _WORDS[tensor.dtype]
     n = tensor.shape[1]

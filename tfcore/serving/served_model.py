@@ -23,10 +23,10 @@ from headway.process import owned
 from headway.process_tuning import uncollected
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.predictor import WIDE
-from tfcore.export.signatures import Signature, Tensor
+from tfcore.export.signatures import DEFAULT, Signature, Tensor
 from tfcore.runtime.tf_import import startup
 from tfcore.serving.refusals import RequestError
-from tfcore.serving.request_json import SignatureReader
+from tfcore.serving.request_json import SignatureReader, time_text
 
 with startup():
     import tensorflow as tf
@@ -102,6 +102,13 @@ class ServedModel:
                         self.call(name, arrays)
                     except tf.errors.OpError as error:
                         raise StoreError(f"{name} fails: {_reason(error)}", where=str(self.path)) from None
+
+    @functools.cached_property
+    def times(self) -> dict[str, str]:
+        """What a request sends for each date and time, by its input."""
+        units = {column.name: column.temporal for column in self.metadata.columns if not column.shape}
+        inputs = self.signatures[DEFAULT].inputs
+        return {tensor.name: time_text(unit) for tensor in inputs if (unit := units.get(tensor.column or ""))}
 
     @functools.cached_property
     def signature_def(self) -> dict[str, Any]:

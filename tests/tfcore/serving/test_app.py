@@ -197,6 +197,7 @@ def test_status_and_metadata_are_tensorflow_servings(served_once):
     assert signature["inputs"]["taste"]["dtype"] == "DT_FLOAT"
     sizes = [dim["size"] for dim in signature["inputs"]["taste"]["tensor_shape"]["dim"]]
     assert sizes == ["-1", "3"]
+    assert "times" not in found["metadata"]  # it has none
 
 
 MISTAKES = [

@@ -55,6 +55,49 @@ def test_columns_and_rows_of_the_same_values_become_the_same_arrays(name):
         assert array.tolist() == by_column.arrays[key].tolist()
 
 
+TIMES = (
+    Column(name="day", type="int64", nullable=False, temporal="date"),
+    Column(name="at", type="int64", nullable=True, temporal="timestamp"),
+    Column(name="since", type="int64", nullable=True, temporal="epoch_milliseconds"),
+)
+
+
+def times(**row):
+    signatures = describe(TIMES, "binary")
+    sent = SignatureReader("serving_nullable", signatures["serving_nullable"], TIMES).of_instances([row])
+    return [sent.arrays[column.name][0] for column in TIMES]
+
+
+def test_dates_and_times_may_be_iso_texts():
+    numbers = times(day=15736, at=1359626400000000, since=1359626400000)
+    assert numbers == [15736, 1359626400000000, 1359626400000]
+    assert times(day="2013-01-31", at="2013-01-31T11:00:00+01:00", since="2013-01-31 10:00") == numbers
+    assert times(day=15736.0, at="2013-01-31T10:00Z", since="2013-01-31T10:00:00.000") == numbers
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"day": "31.01.2013"},
+            "instances[0].day: is '31.01.2013', not a date; send a whole number of days since 1970-01-01",
+        ),
+        ({"day": "2013-01-31T10:00:00"}, "or an ISO text such as '2013-01-31'"),
+        ({"day": "15736"}, "a whole number of days"),
+        ({"day": "2013-02-30"}, "a whole number of days"),
+        ({"day": 1.5}, "a whole number of days"),
+        ({"day": True}, "is true, not a date; send a whole number of days"),
+        ({"day": None}, "is null; send a whole number of days since 1970-01-01"),
+        ({"day": 1, "at": "soon\ud800"}, "a whole number of microseconds since 1970-01-01 (UTC)"),
+        ({"day": 1, "since": "now"}, "a whole number of milliseconds since 1970-01-01 (UTC)"),
+    ],
+)
+def test_an_error_about_a_time_names_its_unit(row, said):
+    with pytest.raises(RequestError) as error:
+        times(**row)
+    assert said in answered(error.value)
+
+
 @pytest.mark.parametrize("nothing", [{}, {DELAY: None}, {DELAY: math.nan}])
 def test_a_null_float_is_nan_where_there_are_no_companions(nothing):
     row = {key: value for key, value in ROW.items() if key != DELAY} | nothing
