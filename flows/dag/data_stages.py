@@ -28,6 +28,7 @@ from headway.tasks.user_task import load_task
 from headway.user_code import files as user_files
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
+from headway.validation.torn_units import SampledRows, sample_of
 from tfcore.runtime.tf_import import startup
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
@@ -206,10 +207,19 @@ class DataSteps:
                 champion=self._champion_facts(),
                 split=self.pipeline.split,
                 proof=proven.path,
+                rows=self._sampled_rows(),
             )
 
         self.validated = self._call(VALIDATE, "validate", key, request)
         return self.validated
+
+    def _sampled_rows(self) -> SampledRows | None:
+        """Rows by which units are found that have rows on both sides; by time they may."""
+        if self.pipeline.split.mode == "time" or self.pipeline.split.eval_from is not None:
+            return None
+        return sample_of(
+            {split: [(out.path, out.get(), part) for out, part in self._of(split)] for split in self.parts}
+        )
 
     def _reference(self) -> dict[str, Any] | None:
         """Return the reference for drift: the statistics of the champion's train split.

@@ -1,4 +1,4 @@
-"""The split that fits: by time, by an entity whose rows come again, or by the hash of a row.
+"""The split that fits: by time, by a unit whose rows come again, or by the hash of a row.
 
 choice = choose_split(look, seen, label, facts, choices)
 choice.config, choice.text                   # {"eval": 0.3}, "30% of the rows, by a hash of each row"
@@ -7,7 +7,7 @@ choice.config, choice.text                   # {"eval": 0.3}, "30% of the rows, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.found_files import SPLIT_WORDS
 from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Look, Seen
+from headway.first_pipeline.unit_choice import choose_key
 from headway.leakage.time_range import time_text
-from headway.messages import agree, counted
+from headway.messages import agree
 from headway.schema.calendar_days import PER_DAY, parts_of
 from headway.schema.columns import Column
 from headway.schema_inference.identifiers import words_of
@@ -38,11 +39,6 @@ LEAST_SPANS = 3
 LEAST_EVAL = 20
 """Rows below which the gate compares nothing."""
 _LEAST_TIMES = 20
-_LEAST_ENTITIES, _ROWS_OF_AN_ENTITY = 50, 2.0
-_ENTITIES = frozenset(
-    {"user", "customer", "client", "member", "patient", "subject", "person", "passenger", "household", "account", "driver",
-     "student", "employee", "visitor", "device", "session", "participant", "respondent", "individual", "cust", "player", "donor"}
-)  # fmt: skip
 _BIRTHS = frozenset({"birth", "born", "dob", "birthday", "birthdate"})
 _TIME_WORDS = ("timestamp", "datetime", "date", "time", "day", "created", "event", "ds")
 _SALTS = 50
@@ -63,7 +59,7 @@ class SplitChoice:
 def choose_split(
     look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
 ) -> SplitChoice:
-    """The split that fits the data: the one that stands ready, whole spans, a time, an entity, else the row."""
+    """The split that fits the data: the one that stands ready, whole spans, a time, a unit, else the row."""
     if look.config.has_splits:
         return _ready(look)
     if len(look.spans) >= LEAST_SPANS:
@@ -77,15 +73,11 @@ def choose_split(
     for name in _times(columns.values(), seen):
         if (chosen := _by_time(columns[name], free, seen, facts)) is not None:
             return chosen
-    entities = {choice.column for choice in choices if choice.use in ("feature", "left out")}
-    if (entity := _entity(seen, entities)) is not None:
-        values = seen.values(entity)
-        many = len(pc.unique(values))
-        why = f"{many:,} of them, in {counted(len(values), 'row')}: none is in two splits"
-        choice = next(choice for choice in choices if choice.column == entity)
-        key = Choice(entity, choice.type, "key", why)
-        return SplitChoice(f"by {entity}: {why}", {"key": entity} | _share(len(values)), {entity: key})
-    return _by_row(look, seen, label, facts)
+    key = choose_key(seen, facts, choices)
+    if key is not None and key.columns:
+        return SplitChoice(key.text, {"key": key.config} | _share(len(seen.label)), key.choices)
+    chosen = _by_row(look, seen, label, facts)
+    return chosen if key is None else replace(chosen, columns=key.choices)
 
 
 def _ready(look: Look) -> SplitChoice:
@@ -196,28 +188,6 @@ def _parts(values: Any, column: Column) -> list[str]:
     if column.temporal != "date" and len(np.unique(parts_of(values, column.temporal, "hour"))) > 1:
         parts.append("hour")
     return parts
-
-
-def _entity(seen: Seen, names: set[str]) -> str | None:
-    """The column that names whose row it is, where most of them have several rows."""
-    best: tuple[int, str] | None = None
-    for column in seen.schema.columns:
-        words = words_of(column.name)
-        if column.name not in names or column.shape or column.name not in seen.rows.schema.names[:-1]:
-            continue
-        if not any(word in _ENTITIES or word.removesuffix("id") in _ENTITIES for word in words):
-            continue
-        if len(words) > 1 and not {*words} & {"id", "no", "number", "code", "key", "name"} and words[-1][-2:] != "id":
-            continue
-        values = seen.values(column.name)
-        different = len(pc.unique(values))
-        if different < _LEAST_ENTITIES or len(values) < _ROWS_OF_AN_ENTITY * different or values.null_count:
-            continue
-        if column.type == "float32" and not pc.all(pc.equal(values, pc.floor(values))).as_py():
-            continue  # no number of a person, as data frames write it beside missing ones
-        if best is None or different > best[0]:
-            best = different, column.name
-    return best[1] if best else None
 
 
 def _by_row(look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts) -> SplitChoice:

@@ -31,10 +31,11 @@ from headway.validation.label_checks import is_class, label_kind, labels
 from headway.validation.leakage_hints import constant, duplicates, leakage, strengths
 from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
+from headway.validation.torn_units import SampledRows, torn_units
 from headway.validation.value_checks import columns
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
-VERSION = 7
+VERSION = 8
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
@@ -82,6 +83,8 @@ class ValidateRequest(Frozen):
     """How rows were split; None: the splits are not held against each other."""
     proof: Path | None = None
     """Output of the stage that proves the splits; None: nothing is said of keys and times."""
+    rows: SampledRows | None = None
+    """Rows of train and eval; None: no unit is looked for, as where eval is later than train."""
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -100,6 +103,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
         *_champion(request, splits),
     ]
     raised += _serving(request, splits)
+    raised += _units(request, splits)
     proof = _proof(request)
     report = Report()
     if request.split is not None:
@@ -209,6 +213,13 @@ def _content(
     yield from duplicates(train, _features(request, train))
     if train_label is not None:
         yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
+
+
+def _units(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    train = splits.get("train")
+    label = None if train is None else train.columns.get(LABEL)
+    if request.rows is not None and train is not None and label is not None and label.present:
+        yield from torn_units(request.rows, train, label_kind(request.task, label))
 
 
 def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:

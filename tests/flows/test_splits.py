@@ -1,7 +1,9 @@
 """The proof of the splits as it is typed: what is shown, what stops a run."""
 
 import json
+import shutil
 
+import numpy as np
 import pytest
 
 PIPELINE = """
@@ -50,3 +52,40 @@ def test_unknown_columns_are_reported_with_their_setting_and_the_nearest_name(ty
     for setting, value, name in (("split.key", "costumer", "customer"), ("split.unique", "ordr", "order")):
         said = typed("validate", small, "--set", f"{setting}={value}", check=2).stderr
         assert setting in said and f"{value!r}" in said and f"did you mean {name!r}" in said
+
+
+PATIENTS = """
+name: patients
+source: {format: csv, path: visits.csv}
+label: ill
+"""
+
+
+@pytest.mark.slow
+def test_validate_names_a_unit_that_a_split_by_row_tears_apart_and_the_line_that_keeps_it_together(typed, tmp_path):
+    r = np.random.default_rng(3)
+    of = r.permutation(np.repeat(np.arange(300), 10))
+    about = [values[of] for values in (r.permutation(9000)[:300], r.integers(20, 90, 300), r.integers(0, 4, 300))]
+    ill = (1.5 * r.normal(size=300)[of] + r.normal(size=len(of)) > 0).astype(int)
+    rows = np.column_stack([*about, r.integers(0, 99, len(of)), ill])
+    text = "\n".join(["mrn,age,site,dose,ill", *(",".join(map(str, row)) for row in rows.tolist())])
+    (tmp_path / "visits.csv").write_text(text + "\n")
+    (tmp_path / "pipeline.yaml").write_text(PATIENTS)
+
+    def torn():
+        [path] = [*tmp_path.glob("store/stages/validate/*/validation.json")]
+        found = json.loads(path.read_text())["anomalies"]
+        shutil.rmtree(tmp_path / "store")
+        return [anomaly for anomaly in found if anomaly["kind"] == "torn unit"]
+
+    typed("validate", tmp_path, check=0)
+    [finding] = torn()
+    assert finding["severity"] == "warning" and finding["column"] == "mrn"
+    assert (
+        "rows of one mrn are in train and in eval (100% of the eval rows, in 3,000 sampled rows)" in finding["message"]
+    )
+    assert finding["fix"].startswith("split by it: split: {key: mrn}; ")
+    typed("validate", tmp_path, "--set", "split.key=mrn", check=0)
+    assert torn() == []
+    typed("validate", tmp_path, "--set", "split={mode: column, column: age, eval_from: 70}", check=0)
+    assert torn() == []  # by time, or by another order, they may

@@ -1,0 +1,78 @@
+"""init splits by the unit that the data show; a column that may be a category stays one, and a person is told."""
+
+import csv
+
+import numpy as np
+import pytest
+import yaml
+
+from headway.first_pipeline.draft import draft_of, look_at
+from headway.first_pipeline.found_files import found_source
+from headway.first_pipeline.label_choice import label_of
+from headway.first_pipeline.yaml_text import pipeline_text
+
+MACHINES, ROWS = 200, 10
+
+
+@pytest.fixture
+def drafted(tmp_path):
+    def draft(columns):
+        with (tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+        source, look = look_at(found_source(str(tmp_path / "t.csv")))
+        return draft_of(source, look, label_of("y", look.names))
+
+    return draft
+
+
+def machines(**named):
+    r = np.random.default_rng(7)
+    of = r.permutation(np.repeat(np.arange(MACHINES), ROWS))
+    about = {
+        "age": r.integers(0, 90, MACHINES),
+        "site": np.array(list("abcdefgh"))[r.integers(0, 8, MACHINES)],
+        "power": r.integers(10, 99, MACHINES) * 10,
+        "line": r.integers(0, 3, MACHINES),
+    }
+    load = r.normal(size=len(of)).round(3)
+    y = (1.5 * r.normal(size=MACHINES)[of] + load + r.normal(size=len(of)) > 0).astype(int)
+    return {n: v[of] for n, v in named.items()} | {n: v[of] for n, v in about.items()} | {"load": load, "y": y}
+
+
+def choice(draft, column):
+    return next(choice for choice in draft.choices if choice.column == column)
+
+
+NUMBERS = np.random.default_rng(1).permutation(9000)[:MACHINES]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("machine_id", NUMBERS), ("mrn", np.char.add("M", NUMBERS.astype(str))), ("x7", NUMBERS)]
+)
+def test_a_unit_is_the_key_under_any_name(drafted, name, values):
+    draft = drafted(machines(**{name: values}))
+    assert draft.split.config == {"key": name} and choice(draft, name).use == "key"
+    assert f"by {name}: 200 of them, in 2,000 rows: 'age', 'site', 'power' and 1 more are the same" in draft.split.text
+    assert not draft.doubts
+
+
+def test_a_set_of_columns_is_the_key_and_learned_from_all_the_same(drafted):
+    draft = drafted(machines())
+    key = draft.split.config["key"]
+    assert len(key) > 1 and {*key} <= {"age", "site", "power", "line"}
+    assert all(choice(draft, name).is_learned for name in key)
+    written = yaml.safe_load(pipeline_text(draft, path="t.csv"))
+    assert {*written["columns"]} == {"*", *key} and written["split"] == {"key": key}
+    assert all(written["columns"][name]["role"] == ["key", "feature"] for name in key)
+    if "age" in key:  # the integers of a key would be names
+        assert written["columns"]["age"]["transform"] == "standardize"
+
+
+def test_numbers_that_may_be_a_category_stay_a_feature_and_are_a_doubt(drafted):
+    columns = machines(x7=NUMBERS)
+    draft = drafted({name: columns[name] for name in ("x7", "load", "y")})
+    assert "key" not in draft.split.config and choice(draft, "x7").use == "feature"
+    assert "x7 may name what several rows belong to: the labels of one x7 are alike" in draft.doubts[0]
+    assert draft.doubts[0].endswith("If new rows will be of others: split: {key: x7}")
