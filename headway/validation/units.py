@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.evaluation.clusters import alike
-from headway.messages import number, some
+from headway.messages import agree, number, some
 from headway.schema.columns import LABEL
 from headway.schema_inference.identifiers import TIMES, words_of
 from headway.tabular.list_arrays import decoded, is_text, value_type
@@ -91,11 +91,12 @@ class Unit:
     @property
     def why(self) -> str:
         """What shows it, as a sentence without a full stop."""
-        same = (
-            f"{some(self.constant, 3, repr)} {'is' if len(self.constant) == 1 else 'are'} the same in all rows of one "
-        )
-        agree = f"the labels of its rows agree (correlation {number(round(self.correlation, 3))})"
-        return f"{same}{self.name}, and {agree}" if self.constant else agree.replace("its rows", f"one {self.name}")
+        labels = f"the labels of {'its rows' if self.constant else f'one {self.name}'} are alike (correlation "
+        labels += f"{number(round(self.correlation, 3))})"
+        if not self.constant:
+            return labels
+        same = f"{some(self.constant, 3, repr)} {agree(len(self.constant), 'is', 'are')} the same in all rows of one"
+        return f"{same} {self.name}, and {labels}"
 
 
 @dataclass(frozen=True)
