@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from flows.comparison.compared import Compared
 from flows.comparison.outcome import UNCLEAR, capital, outcome_of, primary_of, rows_of_both
 from flows.progress.evaluation_tables import interval_text
@@ -16,6 +14,7 @@ from flows.report.figures.strips import Strips
 from flows.report.view import Chart, Part, Table
 from headway.messages import number, signed
 from headway.metrics.base import Rows
+from headway.metrics.classification import decided
 from headway.tasks.table import task_of
 
 _MOST_SLICES = 40
@@ -136,7 +135,7 @@ def _decisions(comparison: Compared) -> Iterator[Table]:
     same, task = comparison.same, comparison.a.facts["task"]
     if same is None or task not in ("binary", "multiclass") or not all(rows.known for rows in same.rows):
         return
-    right = [_decided(rows) == rows.label for rows in same.rows]
+    right = [decided(rows.prediction) == rows.label for rows in same.rows]
     cells = {
         "both": right[0] & right[1],
         f"only {comparison.a.label}": right[0] & ~right[1],
@@ -148,10 +147,6 @@ def _decisions(comparison: Compared) -> Iterator[Table]:
     ]
     how = "A probability of 0.5 or more counts as class 1." if task == "binary" else "The likeliest class counts."
     yield Table("Rows whose class they get right", rows, how)
-
-
-def _decided(rows: Rows) -> Any:
-    return rows.prediction >= 0.5 if rows.prediction.ndim == 1 else np.argmax(rows.prediction, axis=1)
 
 
 # --- slices

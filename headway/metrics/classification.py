@@ -28,16 +28,16 @@ def log_loss(label: Floats, prediction: Floats) -> Floats:
 
 
 def correct(label: Floats, prediction: Floats) -> Floats:
-    """1.0 where the more likely class (probability over 0.5; of equals the first) is the label, NaN where a prediction
-    is not a number. [rows]"""
+    """1.0 where the decided class is the label, NaN where a prediction is not a number. [rows]"""
     unknown = np.isnan(prediction)
     right = (decided(prediction) == label).astype(np.float64)
     return np.where(unknown.any(1) if prediction.ndim == 2 else unknown, np.nan, right) if unknown.any() else right
 
 
 def decided(prediction: Floats) -> NDArray[Any]:
-    """The more likely class of each row. [rows]"""
-    return prediction.argmax(1) if prediction.ndim == 2 else prediction > 0.5
+    """The more likely class of each row; of two at 0.5 the positive one, as a threshold of 0.5 has it everywhere (the signature
+    classify, a chosen threshold, scikit-learn's curves), of more the first. [rows]"""
+    return prediction.argmax(1) if prediction.ndim == 2 else prediction >= 0.5
 
 
 def squared_distance(label: Floats, prediction: Floats) -> Floats:
@@ -248,7 +248,7 @@ def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
 
 def _outcomes(rows: Rows) -> Floats:
     """Whether each row is a true positive, a false positive, a false negative at 0.5. [rows, 3]"""
-    flagged, positive = rows.prediction > 0.5, rows.label > 0.5
+    flagged, positive = decided(rows.prediction), rows.label > 0.5
     counts = np.stack([flagged & positive, flagged & ~positive, ~flagged & positive], axis=1).astype(np.float64)
     counts[np.isnan(rows.prediction)] = np.nan
     return counts

@@ -171,7 +171,7 @@ FLAGGED = MomentMetric("flagged", lambda rows: rows.prediction[:, None], higher_
 
 def _cost(costs: Costs) -> MomentMetric:
     def lost(rows: Rows) -> Floats:
-        flagged, positive = rows.prediction > 0.5, rows.label > 0.5
+        flagged, positive = rows.prediction >= 0.5, rows.label > 0.5
         return (costs.false_positive * (flagged & ~positive) + costs.false_negative * (~flagged & positive))[:, None]
 
     return MomentMetric("cost", lost, within=(0.0, np.inf))

@@ -76,7 +76,7 @@ def test_binary_metrics_follow_their_definitions(rows):
     clip = lambda p: min(max(p, 1e-7), 1 - 1e-7)  # noqa: E731
     loss = -sum(w * math.log(clip(p if y else 1 - p)) for y, p, w in rows) / total
     assert found["loss"] == pytest.approx(loss, rel=1e-9)
-    assert found["accuracy"] == pytest.approx(sum(w * ((p > 0.5) == bool(y)) for y, p, w in rows) / total)
+    assert found["accuracy"] == pytest.approx(sum(w * ((p >= 0.5) == bool(y)) for y, p, w in rows) / total)
     assert found["label_mean"] == pytest.approx(sum(w * y for y, _, w in rows) / total)
     assert found["prediction_mean"] == pytest.approx(sum(w * p for _, p, w in rows) / total)
     if found["label_mean"]:

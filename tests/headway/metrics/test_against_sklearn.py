@@ -29,7 +29,7 @@ def binary(seed, rows=500, ties=True):
 def test_binary(sk, seed, weighted):
     label, score, weight = binary(seed, ties=seed % 2 == 0)
     weight = weight if weighted else None
-    chosen = score > 0.5
+    chosen = score >= 0.5
     assert measure("binary", label, score, weight) == pytest.approx(
         {
             "loss": sk.log_loss(label, score, sample_weight=weight),

@@ -7,6 +7,7 @@ import pytest
 import sklearn.metrics as sk
 
 from headway.metrics import tables
+from headway.metrics.classification import decided
 from headway.tasks.table import task_of
 
 TASKS = ("binary", "multiclass", "regression", "count", "quantiles(0.1, 0.5, 0.9)")
@@ -66,7 +67,7 @@ def test_a_long_curve_is_kept_in_few_exact_points_that_hold_its_area():
 def test_decisions_are_scikit_learns(task, weighted):
     rows = scored(task, weighted=weighted)
     width = 2 if task == "binary" else 4
-    chosen = rows.prediction > 0.5 if task == "binary" else rows.prediction.argmax(1)
+    chosen = rows.prediction >= 0.5 if task == "binary" else rows.prediction.argmax(1)
     found = tables.CONFUSION.on(rows)
     matrix = np.zeros((width, width))
     matrix[found["label"], found["predicted"]] = found["weight"]
@@ -145,3 +146,7 @@ def test_a_confusion_of_many_classes_keeps_its_heaviest_pairs():
     rows = task_of("multiclass").rows(r.integers(0, 50, 3000), r.dirichlet(np.ones(50), 3000))
     found = tables.CONFUSION.on(rows)
     assert len(found["label"]) == tables.MOST_PAIRS and min(found["rows"]) > 0
+
+
+def test_a_probability_of_a_half_is_decided_as_the_signature_classify_decides():
+    assert decided(np.array([0.5, np.nextafter(0.5, 0)])).tolist() == [True, False]
