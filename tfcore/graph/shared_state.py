@@ -8,7 +8,7 @@
     print(other_state.restore(path))                  # restored 12 of 13 variables; not found: model/output/bias
 
 A graph function sees what another one writes only where both reach the same variable or table. A tensor, an array or a
-number that Python hands to both is a copy in each graph; an iterator of Python's is asked once, while it is traced. Those
+number that Python hands to both is fixed when each is traced; an iterator of Python's is asked once, while it is traced. Those
 are refused here with what to use instead, and `captured_values` finds the ones that a traced function has anyway.
 
 A dataset can be held: each function goes through it from its start. So can `iter(dataset)`: one pass for all functions,

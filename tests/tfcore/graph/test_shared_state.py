@@ -74,6 +74,18 @@ def test_two_functions_see_each_other_s_writes_and_hold_nothing_by_value():
     assert captured_values(train.trace(), state) == captured_values(evaluate.trace(), state) == []
 
 
+@pytest.mark.parametrize(("values", "kind"), [(128, "Const"), (129, "Placeholder")])
+def test_a_tensor_that_is_closed_over_is_copied_up_to_128_values_and_captured_by_reference_beyond(values, kind):
+    tensor = tf.zeros([values])
+    first, second = (tf.function(lambda: tensor + 1.0, autograph=False) for _ in range(2))
+    for function in (first, second):
+        graph = function.get_concrete_function().graph
+        assert [captured is tensor for captured, _ in graph.captures] == [True]
+        assert graph.captures[0][1].op.type == kind
+    tensor = tf.ones([values])
+    assert float(first()[0]) == 1.0  # another tensor of the name is not seen
+
+
 def test_what_is_held_by_value_is_found():
     frozen, large = tf.constant([1.0, 2.0]), np.zeros(4096, np.float32)
     concrete = tf.function(lambda x: x @ frozen[:, None] + tf.reduce_sum(large)).get_concrete_function(X["x"])
