@@ -55,8 +55,9 @@ def collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, 
     return {
         "span": request.span,
         "rows_per_record": request.records.rows,
-        "feature_spec": feature_spec(request.columns(), request.records.rows),
+        "feature_spec": feature_spec(request.record_columns(), request.records.rows),
         "columns": [column.model_dump(mode="json") for column in columns],
+        **({"unit": True} if request.unit else {}),
         "splits": splits,
         "counts": counts,
     }

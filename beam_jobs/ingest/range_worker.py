@@ -24,13 +24,14 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.range_job import Tick
 from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
+from headway.leakage.keys import unit_codes
 from headway.process_tuning import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
 from headway.records.grouping import Group, Rows, grouper, one_batch
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
-from headway.schema.columns import FURTHER, LABEL, Column
+from headway.schema.columns import FURTHER, LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range
 from headway.sources.config import NAMED
 from headway.sources.discovery.formats_table import open_source
@@ -120,7 +121,7 @@ class RangeWork(RangeRows):
         self._filtered = 0
         self._request, self._folder = request, folder
         self._where = parse(request.source.where) if request.source.where is not None else None
-        self._columns = request.columns()
+        self._columns, self._record_columns = request.columns(), request.record_columns()
         self._classic = request.records.rows == 1
         self._words: Dictionaries | None = None
         """Of the last batch of a wide table: those of the next one are often the same."""
@@ -165,8 +166,10 @@ class RangeWork(RangeRows):
             split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
         self._notes.add(batch, chunk.batch.schema, split)
         with _counted(at):
-            further = {FURTHER + name: config.compute(batch) for name, config in self._request.labels.items()}
-        self._write(batch, further, label, split.codes)
+            more = {FURTHER + name: config.compute(batch) for name, config in self._request.labels.items()}
+        if self._request.unit:
+            more[UNIT] = unit_codes(batch, self._request.split.key, split.columns)
+        self._write(batch, more, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         """The rows for which `where` holds. It reads columns in the types of the file, but text meant as a number is
@@ -224,16 +227,17 @@ class RangeWork(RangeRows):
         return batch, label, at, missing
 
     def _write(
-        self, batch: pa.RecordBatch, further: Mapping[str, pa.Array], label: pa.Array, codes: NDArray[np.int8]
+        self, batch: pa.RecordBatch, more: Mapping[str, pa.Array], label: pa.Array, codes: NDArray[np.int8]
     ) -> None:
         names = self._request.split.names()
         rows = [(name, np.flatnonzero(codes == code)) for code, name in enumerate(names)]
         rows = [(name, places) for name, places in rows if len(places)]
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
         encoded = {column.name for column in self._columns if column.encoding == "dictionary"}
-        arrays |= {name: value.dictionary_encode() if name in encoded else value for name, value in further.items()}
-        chosen = [*(arrays[column.name] for column in self._columns[:-1]), label]
-        stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
+        arrays |= {name: value.dictionary_encode() if name in encoded else value for name, value in more.items()}
+        arrays[LABEL] = label
+        stored_names = [column.name for column in self._record_columns]
+        stored = pa.RecordBatch.from_arrays([arrays[name] for name in stored_names], names=stored_names)
         if len(self._columns) >= WIDE and not self._classic:
             parts = [None if len(places) == stored.num_rows else places for _, places in rows]
             stacks = Stack.parts(stored, parts, self._words)
@@ -246,7 +250,9 @@ class RangeWork(RangeRows):
 
     def _split(self, name: str) -> _Split:
         if name not in self._splits:
-            self._splits[name] = _Split(self._folder / name, self._columns, self._request.records.rows)
+            self._splits[name] = _Split(
+                self._folder / name, self._columns, self._record_columns, self._request.records.rows
+            )
         return self._splits[name]
 
     def finish(self) -> dict[str, Any]:
@@ -293,9 +299,12 @@ def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
 class _Split:
     """Writes the rows of one split: its statistics, and its shard."""
 
-    def __init__(self, folder: Path, columns: tuple[Column, ...], rows_per_record: int):
+    def __init__(
+        self, folder: Path, columns: tuple[Column, ...], record_columns: tuple[Column, ...], rows_per_record: int
+    ):
         folder.mkdir()
-        self._folder, self._columns, self._classic = folder, columns, rows_per_record == 1
+        self._folder, self._columns, self._classic = folder, record_columns, rows_per_record == 1
+        self._counted = len(columns)
         self._spill = folder / "spill"
         self._statistics = SplitStatistics.create(columns, spill=self._spill)
         self._grouper = grouper(rows_per_record, columns)
@@ -312,7 +321,7 @@ class _Split:
         if not self._waiting:
             return
         batch, self._waiting = one_batch(self._waiting), []
-        self._statistics.update(batch)
+        self._statistics.update(batch.leading(self._counted) if isinstance(batch, Stack) else batch)
         if self._classic:
             self._shard.write_many(encode_classic(batch, self._columns))
         else:

@@ -17,7 +17,7 @@ from pydantic import Field
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
-from headway.schema.columns import FURTHER, LABEL, Column, column_yaml, no_column
+from headway.schema.columns import FURTHER, LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import split_name
@@ -27,6 +27,9 @@ from headway.tabular.splits import SplitConfig, split_code
 
 VERSION = 11
 """Raised by whoever changes a byte of what ingest writes for the same request."""
+
+UNIT_VERSION = 1
+"""The same of the unit's code, which only records of a split with a key have."""
 
 
 class IngestRequest(Frozen):
@@ -52,6 +55,15 @@ class IngestRequest(Frozen):
         stored = frozenset(self.stored)
         further = (config.stored(self.read, FURTHER + name) for name, config in self.labels.items())
         return (*(column for column in self.read if column.name in stored), *further, self.label.stored(self.read))
+
+    @property
+    def unit(self) -> bool:
+        """Whether records say which rows `split.key` keeps together; a stored group that is the key says it already."""
+        return bool(self.split.key) and self.split.key != (named_for(self.columns(), "group"),)
+
+    def record_columns(self) -> tuple[Column, ...]:
+        """`columns`, and the unit's where records have one."""
+        return (*self.columns(), UNIT_COLUMN) if self.unit else self.columns()
 
     def row_columns(self) -> tuple[Column, ...]:
         """The columns that a split without a key hashes; none with another split."""
@@ -112,6 +124,7 @@ class IngestRequest(Frozen):
             "split": self.split.at_ingest() | self.split.noted() | ({"files": splits} if splits else {}),
             "records": self.records.model_dump(mode="json"),
             **({"hashed": hashed} if hashed else {}),
+            **({"unit": UNIT_VERSION} if self.unit else {}),
             # in the order in which they are stored
             **({"labels": [[n, c.model_dump(mode="json")] for n, c in self.labels.items()]} if self.labels else {}),
         }

@@ -11,6 +11,7 @@ from flows.dag.step import Output, Step
 from flows.dag.warm_start import Parent, parent_of
 from headway.storage.fingerprint import fingerprint
 from headway.user_code import files as user_files
+from tfcore.train.request import Latest
 from tfcore.train.settings.auto import Facts, described, resolve
 from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
 from tfcore.train.settings.retrieval import VERSION as RETRIEVAL_VERSION
@@ -119,6 +120,12 @@ class TrainSteps(DataSteps):
         trial = self.run_spec.trial
         if trial is not None:
             key["trial"] = trial.model_dump(mode="json")
+        latest = Latest.of(self.pipeline.split)
+        if trial is not None or training.early_stopping is not None:
+            # what a holdout is drawn by that the examples do not say
+            group = self.columns.of_role("group")
+            drawn = {"latest": latest.model_dump() if latest else None, "group": group.name if group else None}
+            key |= {"holdout": drawn} if latest or group else {}
         parent, note = parent_of(self.run_spec, key, evaluation=tuple(self.parts["eval"]), split=self._split_digest())
         self.run_result.notes += [note] if note and note not in self.run_result.notes else []
         self.parents[seed] = parent
@@ -136,6 +143,7 @@ class TrainSteps(DataSteps):
                 "loss": self.run_spec.loaded.loss_file,
                 "checkpoints": self.run_spec.store.checkpoints / name,
                 "trial": trial,
+                "latest": latest,
                 "warm_start": parent.request(self.run_spec) if parent is not None else None,
                 # a study's trials are compared in its table, and nobody turns their knobs
                 "summaries": None if trial else self.run_spec.store.summaries / self.pipeline.name / name,

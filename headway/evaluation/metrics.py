@@ -22,14 +22,12 @@ from headway.metrics.base import Metric, Rows
 from headway.metrics.ranking import NO_GROUP, RANKED, GroupMetric, ItemCoverage, codes_of
 from headway.metrics.retrieval import retrieval_metrics
 from headway.metrics.user_metric import MetricSpec
+from headway.schema.columns import UNIT as UNIT
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
 ROW_LOSS = "row_loss"
 """The loss of each row, where it does not follow from the prediction: of a task of the user's own."""
-UNIT = "/unit"
-"""int64 code of what the split keeps together, its key's values (a slash is refused in names of the data's columns): rows of
-one code are drawn together. Null: the row belongs to no other. Not there: rows were split one by one."""
 OWN = ("row", "label", "prediction", "weight", ROW_LOSS, UNIT)
 """Columns of a predictions table that are not the data's."""
 

@@ -35,6 +35,9 @@ LABEL = "label"
 """The name that the label is stored under."""
 FURTHER = "label."
 """What the names begin with under which further labels are stored."""
+UNIT = "/unit"
+"""int64 code of what the split keeps together, its key's values (a slash is refused in names of the data's columns): rows of
+one code are drawn together. Null: the row belongs to no other. Not there: rows were split one by one."""
 ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
 """Config words to stored types."""
@@ -194,6 +197,10 @@ class Column(Frozen):
         """The Arrow type of the stored column, without dictionaries."""
         element = ARROW[self.type]
         return element if not self.shape else pa.list_(element, self.length) if self.length else pa.list_(element)
+
+
+UNIT_COLUMN = Column(name="unit", type="int64", nullable=True, role="key").model_copy(update={"name": UNIT})
+"""How records hold it; it is none of their `columns`, so that nothing learns from it."""
 
 
 class Schema(Frozen):

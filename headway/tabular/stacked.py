@@ -153,6 +153,21 @@ class Stack:
         places = pa.array(rows)
         return self._each(len(rows), lambda block: block.take(rows, axis=1), lambda array: array.take(places))
 
+    def leading(self, count: int) -> Stack:
+        """The first `count` columns, by reference."""
+        if count == self.num_columns:
+            return self
+        kept = {kind: [i for i in places if i < count] for kind, places in self.places.items()}
+        places = {kind: rows for kind, rows in kept.items() if rows}
+        values = {kind: self.values[kind][: len(rows)] for kind, rows in places.items()}
+        masks = {kind: self.present[kind] for kind in places}
+        present = {kind: None if mask is None else mask[: len(places[kind])] for kind, mask in masks.items()}
+        words = self.words
+        if len(words.arrays) > (codes := len(places.get(CODES, ()))):
+            words = Dictionaries(words.arrays[:codes])
+        others = {i: array for i, array in self.others.items() if i < count}
+        return Stack(self.names[:count], self.num_rows, places, values, present, words, others)
+
     def _each(self, n: int, of_block: Callable[[NDArray[Any]], NDArray[Any]], of_array: Callable[[Any], Any]) -> Stack:
         values = {kind: of_block(block) for kind, block in self.values.items()}
         present = {kind: None if mask is None else of_block(mask) for kind, mask in self.present.items()}

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from headway.records.encode import encode
 from headway.records.grouping import pieces, record_parts
-from headway.schema.columns import Column
+from headway.schema.columns import UNIT, Column
 from tfcore.data.shards import Shards
 
 ROWS_PER_RECORD = 4096
@@ -35,15 +35,23 @@ class InMemoryShards(Shards):
 def hold(
     table: pa.Table, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
 ) -> InMemoryShards:
-    """Cut a table of stored columns into `shards` of equal length and records of `rows_per_record` rows (2 or more).
-    With a group column neither cuts a group, so lengths are as equal as the groups allow."""
+    """Cut a table of stored columns, with `UNIT_COLUMN` or without it, into `shards` of equal length and records of
+    `rows_per_record` rows (2 or more). With a group column neither cuts a group, so lengths are as equal as groups allow."""
     records, rows = [], []
     for piece in pieces(table, columns, shards):
         parts = record_parts(piece, columns, rows_per_record)
         records.append(tuple(encode(part.combine_chunks().to_batches()[0], columns) for part in parts))
         rows.append(tuple(part.num_rows for part in parts))
     names = tuple(f"memory, part {number}" for number in range(len(records)))
-    return InMemoryShards(names, tuple(rows), tuple(columns), max(2, rows_per_record), records=tuple(records))
+    stored = tuple(column for column in columns if column.name != UNIT)
+    return InMemoryShards(
+        names,
+        tuple(rows),
+        stored,
+        max(2, rows_per_record),
+        unit=len(stored) < len(columns),
+        records=tuple(records),
+    )
 
 
 class HeldRecords:

@@ -276,7 +276,7 @@ def evaluation_dataset(
     of `raw`, which `raw.unpack(batch)` gives as raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list
     column the values are padded to the longest list there is, and raw/<name>/length says how many count.
     """
-    reader = Reader(shards, [c.name for c in shards.columns])
+    reader = Reader(shards, [c.name for c in shards.columns] + ([] if raw is None else raw.names))
     holdout_rows = None if holdout is None else HoldoutRows(holdout, shards)
     longest = {c.name: _longest(shards, c) for c in shards.columns if raw is not None and c.name in raw.lists}
 

@@ -53,7 +53,7 @@ class Reader:
 
     def __init__(self, shards: Shards, names: Sequence[str], own: NDArray[np.bool_] | None = None):
         self._shards, self._own = shards, own
-        self._decoder = Decoder(shards.columns, shards.rows_per_record, names)
+        self._decoder = Decoder(shards.record_columns, shards.rows_per_record, names)
         self._paths = tf.constant(shards.paths, tf.string)
         self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
         self.grouped = self._decoder.grouped

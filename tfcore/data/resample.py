@@ -55,7 +55,7 @@ class Resample:
         for shard, rows in enumerate(shards.rows):
             counts, copies = np.asarray(rows, np.int64), self.copies(shard, epoch)
             if holdout is not None:
-                copies = copies * holdout.keeps(shard, len(copies), shards.runs_of(shard))
+                copies = copies * holdout.keeps(shard, len(copies))
             ends = np.concatenate([[0], np.cumsum(copies)])[np.cumsum(counts)] if len(counts) else counts
             by_shard.append(np.diff(ends, prepend=0))
         return by_shard
@@ -70,7 +70,7 @@ class Resample:
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
             if holdout is not None:
-                rates = rates * holdout.keeps(shard, len(classes), shards.runs_of(shard))
+                rates = rates * holdout.keeps(shard, len(classes))
             total += float(rates.sum())
         return round(total)
 
@@ -80,7 +80,7 @@ class Resampling:
 
     def __init__(self, resample: Resample, shards: Shards, holdout: Holdout | None):
         self._resample = resample
-        self._holdout_rows = HoldoutRows(holdout or Holdout(0.0, inside=False), shards)
+        self._holdout_rows = HoldoutRows(holdout, shards)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
         """Repeat or drop rows of record `number` of a shard for the epoch (vectors: of several classic records)."""

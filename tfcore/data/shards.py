@@ -1,16 +1,17 @@
-"""Lists the shard files of a split, with the rows of each record, and chooses the holdout.
+"""Lists the shard files of a split, with the rows of each record, and says which rows are the holdout.
 
     shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
     shards.total                                          # rows
-    kept_rows(shards, Holdout(0.1, inside=False))           # of each record, by shard
+    kept_rows(shards, Holdout.of(held_out))               # of each record, by shard; held_out is a mask of each shard
 
-A holdout is decided by NumPy, which counts, and again in the graph, which picks; both hash a row's place in its shard.
+Which rows are held out stands in a bit of each row: NumPy counts with it, and the graph picks with it.
+`tfcore.train.holdout` draws them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,11 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records.spec import unpacked
-from headway.schema.columns import Column
+from headway.schema.columns import UNIT_COLUMN, Column
 from headway.storage.prefetch import Stager
 from headway.tabular.hashing import U64, mix64
-from tfcore.augment.draws import mix64 as hash_of
 
-_HOLDOUT_BITS = 20
+_PLACE_BITS = 20
 
 Batch = dict[str, tf.Tensor]
 
@@ -43,6 +43,10 @@ class Shards:
     """Brings the files as they are read; None: they are here."""
     runs: tuple[NDArray[np.int64], ...] | None = field(default=None, compare=False)
     """Rows of each group, by shard, one behind the other: no holdout cuts one. None: nobody asked for groups."""
+    unit: bool = False
+    """Whether records say which rows the split keeps together, as `UNIT_COLUMN`."""
+    spans: tuple[int, ...] | None = field(default=None, compare=False)
+    """The place of each shard's span in the window; None: all are of one."""
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Shards:
@@ -51,73 +55,78 @@ class Shards:
         Raises:
             DataError: the spans were ingested with different columns.
         """
-        paths, rows = [], []
+        paths, rows, spans = [], [], []
         first = parts[0][1]
-        for folder, result, split in parts:
+        for span, (folder, result, split) in enumerate(parts):
             if result["columns"] != first["columns"] or result["rows_per_record"] != first["rows_per_record"]:
                 raise DataError(f"{result['span']} holds other columns than {first['span']}", where=str(folder))
             for shard in result["splits"][split]["shards"]:
                 paths.append(str(folder / shard["file"]))
                 rows.append(tuple(unpacked(shard["rows"])))
+                spans.append(span)
         columns = tuple(Column.model_validate(column) for column in first["columns"])
-        return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"], stager)
+        unit = all(result.get("unit") for _, result, _ in parts)  # older outputs say nothing of it
+        return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"], stager, unit=unit, spans=tuple(spans))
 
     def ahead(self, *orders: Iterable[int]) -> None:
         """Announce the order in which the shards will be read; by default their own."""
         if self.stager is not None:
             self.stager.ahead(self.paths[i] for order in orders or [range(len(self.paths))] for i in order)
 
-    def runs_of(self, shard: int) -> NDArray[np.int64] | None:
-        return None if self.runs is None else self.runs[shard]
+    @property
+    def record_columns(self) -> tuple[Column, ...]:
+        """What records hold: the columns, and the unit."""
+        return (*self.columns, UNIT_COLUMN) if self.unit else self.columns
 
     @property
     def total(self) -> int:
         return sum(sum(rows) for rows in self.rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Holdout:
-    """A share of the train rows that early stopping measures on, chosen by a hash of a row's place in its shard (with
-    groups, of the place of its group's first row)."""
+    """Which rows take part: the held-out ones, on which early stopping measures, or all others."""
 
-    share: float
-    inside: bool
-    """True: only the held_out rows. False: all others."""
+    bits: tuple[NDArray[np.uint8], ...]
+    """By shard, a bit of each row: whether it is held out; `np.packbits` with the first row in the lowest bit."""
+    inside: bool = False
+    """True: only the held-out rows. False: all others."""
+
+    @classmethod
+    def of(cls, held_out: Iterable[NDArray[np.bool_]], *, inside: bool = False) -> Holdout:
+        """Make a holdout of a mask of each shard's rows."""
+        return cls(tuple(np.packbits(mask, bitorder="little") for mask in held_out), inside)
+
+    @classmethod
+    def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Holdout:
+        """Hold out single rows by a hash of their place in their shard."""
+        limit = round(share * (1 << _PLACE_BITS))
+        counts = [sum(rows) for rows in shards.rows]
+        hashes = (mix64(np.arange(rows, dtype=U64), shard + 1) for shard, rows in enumerate(counts))
+        return cls.of((each >> U64(64 - _PLACE_BITS) < limit for each in hashes), inside=inside)
 
     @property
-    def limit(self) -> int:
-        return round(self.share * (1 << _HOLDOUT_BITS))
+    def inverse(self) -> Holdout:
+        """The other rows."""
+        return replace(self, inside=not self.inside)
 
-    def keeps(self, shard: int, rows: int, runs: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """Which rows of a shard stay; bool [rows]. `HoldoutRows` does the same in the graph.
-
-        Args:
-            runs: rows of each group, all of which stay or go.
-        """
-        if runs is not None:
-            return np.repeat(self._of(shard, np.cumsum(runs) - runs), runs)
-        return self._of(shard, np.arange(rows))
-
-    def _of(self, shard: int, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-        hashes = mix64(places.astype(U64), shard + 1)
-        return ((hashes >> U64(64 - _HOLDOUT_BITS)) < self.limit) == self.inside
+    def keeps(self, shard: int, rows: int) -> NDArray[np.bool_]:
+        """Which rows of a shard stay; bool [rows]. `HoldoutRows` does the same in the graph."""
+        return np.unpackbits(self.bits[shard], count=rows, bitorder="little").view(np.bool_) == self.inside
 
 
 class HoldoutRows:
-    """`Holdout` in the graph."""
+    """`Holdout` in the graph; without one every row stays."""
 
-    def __init__(self, holdout: Holdout, shards: Shards):
-        self._holdout = holdout
+    def __init__(self, holdout: Holdout | None, shards: Shards):
         starts = [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
         # the first row of every record within its shard, and where each shard's records begin in that list
         self._first = tf.constant(np.concatenate(starts) if starts else np.zeros(0), tf.int64)
         self._begin = tf.constant(np.cumsum([0] + [len(s) for s in starts])[:-1], tf.int64)
-        self._groups: tuple[tf.Tensor, tf.Tensor] | None = None
-        if shards.runs is not None:
-            # groups and shards counted through, so that a row's group is one search
-            first_rows = np.cumsum([0] + [sum(rows) for rows in shards.rows])[:-1]
-            runs = np.concatenate([*shards.runs, np.zeros(0, np.int64)])
-            self._groups = tf.constant(first_rows, tf.int64), tf.constant(np.cumsum(runs) - runs, tf.int64)
+        self._inside = None if holdout is None else holdout.inside
+        if holdout is not None:
+            self._bits = tf.constant(np.concatenate([*holdout.bits, np.zeros(0, np.uint8)]))
+            self._bytes = tf.constant(np.cumsum([0] + [len(bits) for bits in holdout.bits])[:-1], tf.int64)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
         """The rows of record `number` of a shard that stay; of several classic records when both are vectors."""
@@ -129,14 +138,11 @@ class HoldoutRows:
         """(place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
         first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = first if number.shape.rank else tf.range(first, first + count)
-        hashed = places
-        if self._groups is not None:
-            rows, groups = self._groups
-            before = tf.gather(rows, shard)
-            hashed = tf.gather(groups, tf.searchsorted(groups, before + places, side="right") - 1) - before
-        hashes = hash_of(tf.cast(hashed, tf.uint64), tf.cast(shard + 1, tf.uint64))
-        low = tf.cast(tf.bitwise.right_shift(hashes, tf.constant(64 - _HOLDOUT_BITS, tf.uint64)), tf.int64)
-        return places, tf.equal(low < self._holdout.limit, self._holdout.inside)
+        if self._inside is None:
+            return places, tf.ones_like(places, tf.bool)
+        eight = tf.gather(self._bits, tf.gather(self._bytes, shard) + places // 8)
+        bit = tf.bitwise.right_shift(tf.cast(eight, tf.int32), tf.cast(places % 8, tf.int32)) & 1
+        return places, tf.equal(tf.cast(bit, tf.bool), self._inside)
 
 
 def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[np.int64]]:
@@ -145,7 +151,7 @@ def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[np.int64]
     for shard, rows in enumerate(shards.rows):
         counts = np.asarray(rows, np.int64)
         if holdout is not None:
-            mask = holdout.keeps(shard, int(counts.sum()), shards.runs_of(shard))
+            mask = holdout.keeps(shard, int(counts.sum()))
             ends = np.cumsum(mask)[np.cumsum(counts) - 1] if len(counts) else counts
             counts = np.diff(ends, prepend=0)
         by_shard.append(counts)

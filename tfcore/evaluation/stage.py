@@ -3,8 +3,9 @@
     predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
 
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
-prediction (a probability, probabilities, or the number; float64), row_loss (of a task of the user's own), and the columns that
-are asked for: numbers as they are stored, texts as UTF-8. Beside a training's model `out/predictions-linear.parquet` has those of
+prediction (a probability, probabilities, or the number; float64), row_loss (of a task of the user's own), the columns that
+are asked for (numbers as they are stored, texts as UTF-8), and /unit where the records have it: int64, what the split keeps
+together, null where a row has no key. Beside a training's model `out/predictions-linear.parquet` has those of
 the linear baseline that it left, the same columns; with `item`, `-popularity` and `-item_mean` are those of
 `tfcore.evaluation.item_baselines`. With `ranks` the predictions of two towers have the columns
 of `tfcore.evaluation.whole_index`.
@@ -33,7 +34,7 @@ from headway.evaluation.further_labels import label_column, prediction_column
 from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.monitor import Monitor
-from headway.schema.columns import suggest
+from headway.schema.columns import UNIT, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
@@ -236,12 +237,13 @@ def _write(
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
         transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
-    raw = PackedColumns(shards.columns, tuple(dict.fromkeys([*scorer.raw, *request.columns])))
+    kept = (*request.columns, UNIT) if shards.unit else request.columns
+    raw = PackedColumns(shards.record_columns, tuple(dict.fromkeys([*scorer.raw, *kept])))
     dataset = evaluation_dataset(
         shards, transform, labeler(shards, request.transform), batch=min(request.batch_size, shards.total), raw=raw
     )
     first: list[NDArray[np.float32]] = []
-    rows = kept = 0
+    rows = first_rows = 0
     linear, items = _linear(request), _items(request, shards.stager)
     index = _index(request, scorer, shards.stager)
     with _Files(out) as files:
@@ -251,7 +253,7 @@ def _write(
             scores = scorer(batch)
             # only the last batch is padded, and only at its end
             valid = int(np.count_nonzero(batch["valid"]))
-            table = _table(request.transform.label, batch, scores, request.columns, rows, valid)
+            table = _table(request.transform.label, batch, scores, kept, rows, valid)
             ranks = {} if index is None else index(batch, table)
             files.write(PREDICTIONS, _with(table, ranks))
             others = {} if items is None else items.predictions(table.column(request.item).combine_chunks())
@@ -261,9 +263,9 @@ def _write(
             place = table.schema.get_field_index(PREDICTION)
             for name, predicted in others.items():
                 files.write(_file(name), table.set_column(place, PREDICTION, _predictions(predicted)))
-            if kept < EXPECTED_ROWS:
-                first.append(scores.predictions[: min(valid, EXPECTED_ROWS - kept)])
-                kept += len(first[-1])
+            if first_rows < EXPECTED_ROWS:
+                first.append(scores.predictions[: min(valid, EXPECTED_ROWS - first_rows)])
+                first_rows += len(first[-1])
             rows += valid
             monitor.progress(rows, shards.total, "rows")
         files.flush()

@@ -22,6 +22,7 @@ import tensorflow as tf
 from headway.config import load
 from headway.errors import ConfigError
 from headway.monitor import Monitor
+from headway.schema.columns import UNIT, UNIT_COLUMN
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
@@ -36,7 +37,7 @@ from tfcore.models.inputs import inputs_of
 from tfcore.models.towers.item_index import ItemIndex
 from tfcore.models.user_model import Builder, check_own_training
 from tfcore.train.launch import chosen
-from tfcore.train.request import TrainRequest
+from tfcore.train.request import Latest, TrainRequest
 from tfcore.train.result import facts, history
 from tfcore.train.session import TrainingSession
 from tfcore.train.settings.auto import Facts, described, resolve
@@ -105,8 +106,11 @@ def fit(
     if isinstance(model, keras.Model) and settings.precision != "float32":
         problem = f"a model that is made already cannot be trained in {settings.precision}"
         raise ConfigError(problem, where="training.precision", fix="give a function that makes it")
-    request = TrainRequest(transform=parameters, model=config, training=settings, seed=seed)
-    session = _session(request, Feed.from_arrow(ingested.splits[TRAIN], ingested.stored.columns), builder, monitor)
+    latest = None if given is None else Latest.of(given)
+    request = TrainRequest(transform=parameters, model=config, training=settings, seed=seed, latest=latest)
+    train, stored = ingested.splits[TRAIN], ingested.stored.columns
+    stored += (UNIT_COLUMN,) if UNIT in train.column_names else ()
+    session = _session(request, Feed.from_arrow(train, stored), builder, monitor)
     session.run()
     trained = Trained(
         _in_float32(session, builder),

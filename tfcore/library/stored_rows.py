@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from headway.config import load
 from headway.errors import ConfigError, DataError
+from headway.leakage.keys import unit_codes
 from headway.messages import agree, counted
-from headway.schema.columns import Column, named_for
+from headway.schema.columns import UNIT, Column, named_for
 from headway.schema_inference.column_types import infer
 from headway.schema_inference.split_columns import chosen, row_columns
 from headway.sources.base import Chunk
@@ -85,6 +86,7 @@ class StoredRows:
     stored: Stored
     configs: Mapping[str, ColumnConfig]
     splits: Mapping[str, pa.Table]
+    """With `UNIT` where a key splits them."""
     statistics: Mapping[str, SplitStatistics]
     rejected: pa.Table
     """file, row (from 1; of rows in memory from 0), column, value and reason of each row that does not fit."""
@@ -158,6 +160,7 @@ class _Work:
     def __init__(self, read: Sequence[Column], label: LabelConfig, split: SplitConfig | None, hashed: Sequence[Column]):
         self._read, self._label = tuple(read), label
         self._assign = RowSplit(split, read, hashed) if split is not None else None
+        self._key = split.key if split is not None and split.key != (named_for(read, "group"),) else ()
         columns = (*(column for column in read if is_stored(column)), label.stored(self._read))
         self.stored = Stored(self._read, columns, label)
         self.rejected: list[pa.Table] = []
@@ -184,7 +187,10 @@ class _Work:
         codes: NDArray[np.int8] = np.zeros(batch.num_rows, np.int8)
         if self._assign is not None and batch.num_rows:
             codes = self._assign.assigned(batch, chunk.batch, rows).codes
+        units = unit_codes(batch, self._key) if self._key else None
         batch = self.stored.batch(batch, label)
+        if units is not None:
+            batch = batch.append_column(UNIT, units)
         for code in np.unique(codes).tolist():
             self._parts.setdefault(SPLITS[code], []).append(batch.filter(pa.array(codes == code)))
 

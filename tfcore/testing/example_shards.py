@@ -17,7 +17,7 @@ from headway.records.encode import encode
 from headway.records.grouping import pieces, record_parts
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
-from headway.schema.columns import Column, named_for
+from headway.schema.columns import UNIT, Column, named_for
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.examples import Examples
 from tfcore.transform.config import ColumnTransform
@@ -56,7 +56,8 @@ def write_examples(
     shards: int = 2,
     span: str = "all",
 ) -> Written:
-    """Write the tables of stored columns (the label's column is "label") as shards into `folder`.
+    """Write the tables of stored columns (the label's column is "label") as shards into `folder`; with `UNIT_COLUMN` among
+    them the records say which rows go together.
 
     Args:
         shards: how many each split is cut into, of equal length but for a group column, of which no group is cut.
@@ -65,8 +66,9 @@ def write_examples(
     facts: dict[str, Any] = {}
     whole = rows_per_record > 1 and named_for(columns, "group") is not None
     statistics = {}
+    stored = [column for column in columns if column.name != UNIT]
     for split, table in splits.items():
-        statistics[split] = SplitStatistics.create(columns)
+        statistics[split] = SplitStatistics.create(stored)
         written = []
         for number, piece in enumerate(pieces(table, columns, shards)):
             name = f"{split}-{number:05d}-of-{shards:05d}.tfrecord"
@@ -82,10 +84,11 @@ def write_examples(
     result = {
         "span": span,
         "rows_per_record": rows_per_record,
-        "columns": [column.model_dump(mode="json") for column in columns],
+        "columns": [column.model_dump(mode="json") for column in stored],
         "splits": facts,
+        **({"unit": True} if len(stored) < len(columns) else {}),
     }
-    return Written(folder, result, tuple(columns), statistics)
+    return Written(folder, result, tuple(stored), statistics)
 
 
 def _write(shard: ShardWriter, batch: pa.RecordBatch, columns: Sequence[Column], rows_per_record: int) -> None:

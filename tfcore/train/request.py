@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from headway.config import Frozen
+from headway.tabular.splits import SplitConfig
 from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
@@ -22,6 +23,17 @@ VERSION = 5
 
 LOOKS = 20
 """At the holdout of a trial, over its whole training."""
+
+
+class Latest(Frozen):
+    """The split is by time: the holdout is the latest of the train rows."""
+
+    column: str | None = Field(description="the latest by its values; None, or not stored: the last of the window")
+
+    @classmethod
+    def of(cls, split: SplitConfig) -> Latest | None:
+        """None: the split is not by time."""
+        return cls(column=split.column) if split.mode == "time" or split.eval_from is not None else None
 
 
 class TrialConfig(Frozen):
@@ -64,4 +76,5 @@ class TrainRequest(Frozen):
     summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
     trial: TrialConfig | None = Field(default=None, description="a trial of a study; None: an ordinary training")
     warm_start: WarmStart | None = Field(default=None, description="the model to begin with; None: initial weights")
+    latest: Latest | None = Field(default=None, description="the split is by time; None: it is not")
     control: Path | None = Field(default=None, description="a file that may change knobs while training runs")

@@ -194,6 +194,7 @@ class TrainingSession:
             stager=stager,
             placement=self.placement,
             holdout=request.trial.holdout if request.trial else None,
+            latest=request.latest,
         )
 
     def _learner(self, builder: Builder | None) -> Learner:

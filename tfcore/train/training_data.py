@@ -51,7 +51,9 @@ from tfcore.heads.table import label_head, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.linear import LinearModel, cheap
 from tfcore.models.towers.item_index import collect
-from tfcore.train.group_discovery import group_runs
+from tfcore.train.group_discovery import GroupRuns, group_runs
+from tfcore.train.holdout import Drawn, draw
+from tfcore.train.request import Latest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.sampling import class_rates
 from tfcore.train.xla_choice import repays_compiling
@@ -82,7 +84,8 @@ class TrainingData:
         class_weights: [classes], multiplied into the rows' weights, of the holdout too.
         stager: brings the shards as they are read; None: they are here.
         placement: where the rows are trained on.
-        holdout: the holdout's share of the train rows; None: that of early stopping, if there is any.
+        holdout: the holdout's share of the train rows, which need one; None: that of early stopping, if there is any.
+        latest: the split is by time, and so the holdout.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class TrainingData:
         stager: Stager | None = None,
         placement: Placement | None = None,
         holdout: float | None = None,
+        latest: Latest | None = None,
     ):
         self._placement = placement or Placement(Choice("cpu"))
         if feed is None and not examples:
@@ -108,11 +112,11 @@ class TrainingData:
         self.images = Tolerant(training.max_refused_images)
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
-        early = training.early_stopping
+        early, needed = training.early_stopping, holdout is not None
         if holdout is None and early is not None:
             holdout = early.holdout
-        self._outside = None if holdout is None else Holdout(holdout, inside=False)
-        self._inside = None if holdout is None else Holdout(holdout, inside=True)
+        self._outside: Holdout | None = None
+        self._inside: Holdout | None = None
         self._holdout: tf.data.Dataset | None = None
         self._held_out: list[Batch] | None = None
         self._kept: Batch | None = None
@@ -134,11 +138,16 @@ class TrainingData:
         """Of an epoch; live data has none."""
         self.notes: tuple[str, ...] = ()
         """What there is to say of the rows."""
+        self._discovered: GroupRuns | None = None
         self._groups: GroupOrder | None = None
         if self._live is not None:
             _check_live(training)
             return
         self._resample = self._sampled(training, seed)
+        if training.ranking is not None:
+            self._find_groups()
+        if holdout is not None and self._shards.total:
+            self._hold_out(draw(self._shards, holdout, group=self._group, latest=latest), needed=needed)
         if training.ranking is not None:
             self._whole_groups(training.batch_size)
         ranking, task = training.ranking, parameters.label.task
@@ -168,18 +177,30 @@ class TrainingData:
         classes = classes_of(self._shards, self._labeler)
         return Resample(self.rates, classes, seed=seed, inverse=config.correct == "weights")
 
-    def _whole_groups(self, batch: int) -> None:
-        """Set up batches of whole groups: find the groups in the shards, then plan how they fill batches."""
+    def _hold_out(self, drawn: Drawn, *, needed: bool) -> None:
+        if drawn.holdout is None:
+            if needed:
+                fix = "a key, group or column with more values in the train rows"
+                raise DataError(f"there is no holdout to judge by: {drawn.problem}", where="split", fix=fix)
+            self.notes = (*self.notes, f"without a holdout nothing stops the training early: {drawn.problem}")
+            return
+        self._inside, self._outside = drawn.holdout, drawn.holdout.inverse
+
+    def _find_groups(self) -> None:
         assert self._group is not None
-        discovered = group_runs(self._shards, self._group)
-        self._shards, self.notes = discovered.shards, discovered.notes
+        self._discovered = group_runs(self._shards, self._group)
+        self._shards, self.notes = self._discovered.shards, self._discovered.notes
+
+    def _whole_groups(self, batch: int) -> None:
+        """Plan how whole groups fill batches."""
+        assert self._group is not None and self._discovered is not None
         plan = training_plan(
             self._shards, self._seed, self._outside, self._resample, window=self.window_rows, cycle=self._cycle
         )
         self._groups = GroupOrder(
             self._group, plan, self._shards, batch=batch, holdout=self._outside, resample=self._resample
         )
-        discovered.check_sizes(self._groups.most(), batch)
+        self._discovered.check_sizes(self._groups.most(), batch)
 
     @property
     def _cycle(self) -> int:
@@ -309,6 +330,10 @@ class TrainingData:
         if not self._placement.several:
             return {}
         return {"reads": "all shards" if self._own(model) is None else "own shards"}
+
+    @property
+    def has_holdout(self) -> bool:
+        return self._inside is not None
 
     def holdout(self) -> Iterable[Batch]:
         """The held_out rows in their order, in batches of one shape."""

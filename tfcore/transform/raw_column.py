@@ -55,7 +55,7 @@ class PackedColumns:
         stored = {column.name: column for column in columns}
         chosen = [stored[name] for name in names]
         self.lists = [column.name for column in chosen if column.is_list]
-        self._names = list(names)
+        self.names = list(names)
         self._alone = [column.name for column in chosen if column.shape]
         self._together: dict[str, list[str]] = {}
         """The names of scalar columns by dtype."""
@@ -75,9 +75,9 @@ class PackedColumns:
             else:
                 packed[f"raw/{name}"] = column.padded(longest[name], tf.zeros([], column.values.dtype))
                 packed[f"raw/{name}/length"] = column.lengths
-        if self._names:
-            rows = columns[self._names[0]].rows()
-            there = [tf.ones([rows], tf.bool) if (c := columns[n]).present is None else c.present for n in self._names]
+        if self.names:
+            rows = columns[self.names[0]].rows()
+            there = [tf.ones([rows], tf.bool) if (c := columns[n]).present is None else c.present for n in self.names]
             packed["packed/present"] = tf.stack(there, 1)
         return packed
 
@@ -88,9 +88,9 @@ class PackedColumns:
             for dtype, names in self._together.items():
                 values = tf.unstack(batch[f"packed/{dtype}"], len(names), 1)
                 found |= {f"raw/{name}": value for name, value in zip(names, values, strict=True)}
-            if self._names:
-                present = tf.unstack(batch["packed/present"], len(self._names), 1)
-                found |= {f"raw/{name}/present": value for name, value in zip(self._names, present, strict=True)}
+            if self.names:
+                present = tf.unstack(batch["packed/present"], len(self.names), 1)
+                found |= {f"raw/{name}/present": value for name, value in zip(self.names, present, strict=True)}
         return found
 
 

@@ -106,7 +106,7 @@ def test_every_row_comes_once_an_epoch_and_batches_carry_over(tmp_path, per_reco
     assert batches[:244].tolist() != sorted(batches[:244].tolist())
 
 
-HELD_OUT = Holdout(0.2, inside=False)
+HELD_OUT = 0.2
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,7 @@ HELD_OUT = Holdout(0.2, inside=False)
 def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, holdout, starts):
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
     transform, labeler = Transform(parameters), Labeler(parameters.label)
+    rows = None if holdout is None else Holdout.by_place(shards, holdout)
 
     def batches(start, stacks, seed=4, stack=2):
         dataset = training_dataset(
@@ -132,7 +133,7 @@ def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, h
             batch=7,
             stack=stack,
             start_step=start,
-            holdout=holdout,
+            holdout=rows,
             window_rows=40,
             cycle=3,
         )
@@ -190,7 +191,7 @@ def test_a_holdout_and_the_rest_are_apart_and_together_everything(tmp_path, per_
     shards, parameters = _write(tmp_path, [200, 333], per_record)
     labeler, found = Labeler(parameters.label), {}
     for inside in (True, False):
-        holdout = Holdout(0.25, inside=inside)
+        holdout = Holdout.by_place(shards, 0.25, inside=inside)
         dataset = evaluation_dataset(shards, Transform(parameters), labeler, batch=64, holdout=holdout)
         rows = [b["numeric"].numpy()[b["valid"].numpy(), 0] for b in safe(dataset, shards)]
         found[inside] = np.concatenate(rows).astype(int).tolist()

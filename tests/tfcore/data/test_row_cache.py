@@ -42,7 +42,7 @@ def _batches(stacks):
 @pytest.mark.parametrize(
     ("holdout", "starts"),
     # at the beginning, in the first epoch, in a later one; a holdout moves where these are
-    [(None, (0, 5, 36)), (Holdout(0.2, inside=False), (36,))],
+    [(None, (0, 5, 36)), (0.2, (36,))],
     ids=["all", "held_out"],
 )
 @pytest.mark.parametrize("per_record", [16, 1])
@@ -51,7 +51,8 @@ def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, holdout, starts, a
     """And whoever puts them together, from wherever they begin."""
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
     augment = Augment(AugmentConfig(noise=0.5, mixup=0.4), parameters, seed=3) if augmented else None
-    options = {"holdout": holdout, "augment": augment}
+    rows = None if holdout is None else Holdout.by_place(shards, holdout)
+    options = {"holdout": rows, "augment": augment}
     spec, stacks = _stacks(shards, parameters, 0, start_step=starts[0], count=58, **options)
     read = _batches(stacks)
     for start in starts:

@@ -134,7 +134,7 @@ def stacks(examples, own=None, share=None, count=40, start=0):
         stack=STACK,
         start_step=start,
         window_rows=700,
-        holdout=Holdout(0.1, inside=False),
+        holdout=Holdout.by_place(shards, 0.1),
         own=None if own is None else own(shards),
     )
     dataset = dataset if share is None else dataset.map(share)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from headway.errors import ConfigError, DataError, StoreError
 from headway.metrics.classification import auc
 from headway.monitor import Monitor
-from headway.schema.columns import Column
+from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.evaluation.stage import kept_column, predict
 from tfcore.export.metadata import describe_model
@@ -97,6 +97,25 @@ def binary(tmp_path_factory):
 @pytest.fixture(scope="module", params=["multiclass", "regression"])
 def other(tmp_path_factory, request):
     return World(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.mark.parametrize("rows_per_record", [512, 1])
+def test_predictions_have_the_unit_of_the_split_where_records_have_it(binary, tmp_path, rows_per_record):
+    """Of a trained model and of a SavedModel, which takes no such column; a row without a key has none."""
+    units = pa.array([None if i % 13 == 0 else i % 40 for i in range(ROWS)], pa.int64())
+    splits = {"eval": binary.rows.append_column(UNIT, units)}
+    columns = (*binary.examples.columns, UNIT_COLUMN)
+    examples = write_examples(tmp_path / "examples", splits, columns, rows_per_record=rows_per_record)
+    for number, model in enumerate([None, SavedModel(path=binary.saved)]):
+        request = binary.request(model, columns=("hour",)).model_copy(update={"examples": (examples.part("eval"),)})
+        plain = predict(binary.request(model, columns=("hour",)), tmp_path / f"plain{number}", Monitor())
+        result = predict(request, tmp_path / str(number), Monitor())
+        written = pq.read_table(tmp_path / str(number) / result["predictions"])
+        assert written.column_names == ["row", "label", "weight", "prediction", "hour", UNIT]
+        assert written[UNIT].combine_chunks() == units and result["metrics"] == plain["metrics"]
+        if number == 0:
+            before = pq.read_table(tmp_path / "plain0" / plain["predictions"])
+            assert written.drop_columns([UNIT])["prediction"] == before["prediction"]
 
 
 def test_every_row_is_predicted_once_in_order_with_its_slices_and_group(binary, tmp_path):

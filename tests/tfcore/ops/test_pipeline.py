@@ -74,7 +74,7 @@ def bits(batches):
     ]  # fmt: skip
 
 
-HELD_OUT = Holdout(0.2, inside=False)
+HELD_OUT = 0.2
 
 
 # in the first epoch, and over its end; a holdout moves where these are
@@ -82,6 +82,7 @@ HELD_OUT = Holdout(0.2, inside=False)
 def test_training_sees_the_same_batches_from_any_step_on(both, written, holdout, starts):
     examples, shards = written
     parameters = examples.fit()
+    rows = None if holdout is None else Holdout.by_place(shards, holdout)
 
     def stacks(start):
         dataset = training_dataset(
@@ -92,7 +93,7 @@ def test_training_sees_the_same_batches_from_any_step_on(both, written, holdout,
             batch=20,
             stack=2,
             start_step=start,
-            holdout=holdout,
+            holdout=rows,
             window_rows=150,
             cycle=3,
         )
@@ -114,9 +115,10 @@ def test_a_sample_has_the_same_rows_from_any_step_on(both, written, holdout, sta
     for one, other in zip(by_op, by_twin, strict=True):
         np.testing.assert_array_equal(one, other)
     resample = Resample([0.3, 1.4], by_op, seed=5)
+    held_out = None if holdout is None else Holdout.by_place(shards, holdout)
 
     def stacks(start, count):
-        options = {"seed": 3, "batch": 20, "stack": 2, "window_rows": 150, "cycle": 3, "holdout": holdout}
+        options = {"seed": 3, "batch": 20, "stack": 2, "window_rows": 150, "cycle": 3, "holdout": held_out}
         dataset = training_dataset(
             shards, Transform(parameters), labeler, start_step=start, resample=resample, **options
         )

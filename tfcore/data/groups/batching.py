@@ -131,7 +131,7 @@ class GroupOrder:
                 copies = self._resample.most(shard) if epoch is None else self._resample.copies(shard, epoch)
                 sizes = np.add.reduceat(copies, firsts)
             if self._holdout is not None and rows:
-                sizes = sizes * self._holdout.keeps(shard, rows, runs)[firsts]
+                sizes = sizes * self._holdout.keeps(shard, rows)[firsts]
             by_shard.append(sizes)
         return np.concatenate(by_shard)
 

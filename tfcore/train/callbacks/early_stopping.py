@@ -69,6 +69,8 @@ class EarlyStopping(Callback):
         self._best = [tf.Variable(v.value, trainable=False) for v in session.model.variables]
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
+        if not session.data.has_holdout:
+            return []
         return [PeriodicAction(self.every_steps, lambda step: self._look(session), at_end=True)]
 
     def _look(self, session: TrainingSession) -> bool:
