@@ -99,6 +99,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/pipeline.py
 	$(PYTHON) bench/predict.py
 	$(PYTHON) bench/serve.py
+	$(PYTHON) bench/hostile.py
 	$(PYTHON) bench/incremental.py
 	$(PYTHON) bench/classic.py
 	$(PYTHON) bench/stats.py

@@ -23,6 +23,8 @@ from functools import cache
 from typing import Any
 
 _FREEZING = threading.Lock()
+_MMAP_THRESHOLD = -3
+"""M_MMAP_THRESHOLD of malloc.h."""
 
 
 @contextlib.contextmanager
@@ -59,14 +61,21 @@ def give_back() -> None:
     import pyarrow as pa  # here: the command line imports this module for the other half
 
     pa.default_memory_pool().release_unused()
-    if (trim := _trim()) is not None:
+    if (trim := _of_glibc("malloc_trim")) is not None:
         trim(0)
 
 
+def give_back_large(least: int = 1 << 20) -> None:
+    """Let all memory of at least so many bytes return to the system when it is freed, from now on. Else glibc keeps what is
+    as large as something that was freed before: a server would keep several times its largest request."""
+    if (mallopt := _of_glibc("mallopt")) is not None:
+        mallopt(_MMAP_THRESHOLD, least)
+
+
 @cache
-def _trim() -> Any:
-    """The malloc_trim function of glibc; None where there is none."""
+def _of_glibc(name: str) -> Any:
+    """A function of glibc; None where there is none."""
     try:
-        return ctypes.CDLL(None).malloc_trim
+        return getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -38,6 +39,25 @@ def serve(
     max_request_mib: Annotated[
         float, Parameter(metavar="MIB", help="the largest request; a larger one is answered 413")
     ] = 32.0,
+    max_rows: Annotated[Count, Parameter(help="the most rows of one request; a larger one is answered 413")] = 16_384,
+    max_cells: Annotated[
+        Count,
+        Parameter(
+            help="the most values of one request or answer, lists filled up to the longest; a larger one is answered 413"
+        ),
+    ] = 1_000_000,
+    max_connections: Annotated[
+        Count, Parameter(help="the most connections; then those that sent no whole request make room")
+    ] = 1000,
+    allow_host: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="NAME",
+            help="a name by which clients reach the server, besides localhost, this machine's name and IP addresses; "
+            "'*': any, also that of a web page",
+        ),
+    ] = (),
+    gpu: Annotated[bool, Parameter(help="predict on the GPU; without it, on the CPU, as the replay did")] = False,
     log_rate: Annotated[
         float,
         Parameter(metavar="SHARE", help="the share of rows that is logged, in requests/ of the store; 0 logs none"),
@@ -50,6 +70,9 @@ def serve(
         ("--max-batch", max_batch, 1),
         ("--max-queue", max_queue, 1),
         ("--max-wait-ms", max_wait_ms, 0),
+        ("--max-rows", max_rows, 1),
+        ("--max-cells", max_cells, 1),
+        ("--max-connections", max_connections, 1),
         ("--max-request-mib", max_request_mib, 0.001),
         ("--log-rate", log_rate, 0),
         ("--reload-seconds", reload_seconds, 0.01),
@@ -61,17 +84,24 @@ def serve(
     require("serve", where="headway serve")
     from tfcore.serving.server import BACKLOG, address, bound, run
 
+    if not gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     with bound(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once
-        from headway.process_tuning import uncollected
+        from headway.process_tuning import give_back_large, uncollected
 
+        give_back_large()
         _say(f"loading {loaded.pipeline.name}")
         with uncollected(keep=True):
             from tfcore.serving.app import ServeOptions, make_app
             from tfcore.serving.champion_watch import ChampionWatch
+            from tfcore.serving.request_limits import RequestLimits
             from tfcore.serving.request_log import RequestLog
+            from tfcore.serving.served_model import has_gpu
 
         from headway.registry.registry import Registry
 
+        if gpu and not has_gpu():
+            raise ConfigError("TensorFlow finds no GPU", where="--gpu", fix="leave it out, or see headway doctor")
         watch = ChampionWatch(Registry(store, loaded.pipeline.name), version=version, say=_say)
         log = RequestLog(store, loaded.pipeline.name, rate=log_rate, say=_say)
         limits = ServeOptions(
@@ -79,7 +109,8 @@ def serve(
             max_wait_seconds=max_wait_ms / 1000,
             max_queue=max_queue,
             max_request_bytes=int(max_request_mib * MIB),
-            max_bytes=max(ServeOptions.max_bytes, 2 * int(max_request_mib * MIB)),
+            limits=RequestLimits(rows=max_rows, cells=max_cells),
+            hosts=(host, *allow_host),
             reload_seconds=reload_seconds,
         )
         app = make_app(watch, log, limits, _say)
@@ -90,7 +121,7 @@ def serve(
         listener.listen(BACKLOG)  # from here on a client may connect
         answer(options, started, text)
         sys.stdout.flush()
-        run(app, listener)
+        run(app, listener, max_connections)
         count = app.state.answers.requests
     _say(
         f"ended; {counted(count, 'request')} answered by {counted(app.state.answers.batcher.batches, 'call')} of the model"

@@ -14,11 +14,12 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse
+
+from headway.http_checks import foreign_host, of_another_site
 
 HOSTS = ("127.0.0.1", "localhost")
 """On any port: a tunnel may have another one at its near end."""
@@ -102,27 +103,11 @@ class Guard:
 
 def refusal(method: str, headers: Headers) -> tuple[int, str] | None:
     """(status, why) of a request that is not answered; None of one that may be."""
-    hosts = headers.getlist("host")
-    if len(hosts) != 1 or host_of(hosts[0]) not in HOSTS:
+    if foreign_host(headers, HOSTS):
         return 421, "headway ui answers to 127.0.0.1 and localhost alone: open the address that it printed"
     if method not in ("GET", "HEAD", "POST"):
         return 405, f"{method} is not something that headway ui does"
-    site = headers.get("sec-fetch-site", "none")
-    if method == "POST":
-        # every browser says where a form was sent from
-        if headers.get("origin") != f"http://{hosts[0]}" or site not in ("none", "same-origin"):
-            return 403, "this form was sent from another site: open the dashboard itself, and send it from there"
-    elif site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
-        return 403, "another site asked for this"
-    return None
-
-
-def host_of(header: str) -> str | None:
-    """The name in a Host header, without its port; None where it is not one."""
-    try:
-        found = urlsplit(f"//{header}")
-        _ = found.port
-    except ValueError:
-        return None
-    plain = found.username is None and not (found.path or found.query or found.fragment)
-    return found.hostname if plain else None
+    elsewhere = of_another_site(method, headers)
+    if method == "POST" and (elsewhere or "origin" not in headers):  # every browser says where a form was sent from
+        return 403, "this form was sent from another site: open the dashboard itself, and send it from there"
+    return (403, "another site asked for this") if elsewhere else None

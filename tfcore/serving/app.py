@@ -10,27 +10,39 @@ The requests and answers are described at https://www.tensorflow.org/tfx/serving
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from headway.errors import HeadwayError
 from headway.messages import counted
 from tfcore.export.signatures import DEFAULT, of_companions
 from tfcore.serving.champion_watch import ChampionWatch
+from tfcore.serving.guard import Guard
 from tfcore.serving.micro_batcher import MicroBatcher
 from tfcore.serving.refusals import Busy, NotServed, RequestError, TooLarge, answered
+from tfcore.serving.request_body import first_instance, most_values, parsed
 from tfcore.serving.request_json import Rows
+from tfcore.serving.request_limits import RequestLimits
 from tfcore.serving.request_log import RequestLog
 from tfcore.serving.response_json import Form, answer
 from tfcore.serving.served_model import ServedModel
 
 MIB = 1 << 20
+SMALL_BYTES, SMALL_CELLS = 32 << 10, 10_000
+"""A request of at most so many takes a few milliseconds, and counts toward no limit of the server's memory."""
+MOST_LETTERS = 1000
+"""Of an error."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +56,11 @@ class ServeOptions:
     max_queue: int = 16_384
     """Rows that may wait for the model; more are answered 503."""
     max_request_bytes: int = 32 * MIB
-    """A larger body is answered 413."""
-    max_bytes: int = 256 * MIB
-    """Bodies of all requests under way; more are answered 503."""
+    """A larger body is answered 413; where the bodies under way are more together, all but small ones are answered 503."""
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    """Rows and cells of a request; a larger one is answered 413."""
+    hosts: tuple[str, ...] = ()
+    """Names in the Host header that are right besides localhost, this machine's own name and any IP address; "*": all."""
     reload_seconds: float = 2.0
     """How often the registry is asked for the champion."""
 
@@ -60,11 +74,15 @@ class Answers:
 
     def __init__(self, watch: ChampionWatch, log: RequestLog, options: ServeOptions, say: Callable[[str], None]):
         self.batcher = MicroBatcher(
-            max_batch=options.max_batch, max_wait_seconds=options.max_wait_seconds, max_queue=options.max_queue
+            max_batch=options.max_batch,
+            max_wait_seconds=options.max_wait_seconds,
+            max_queue=options.max_queue,
+            max_cells=options.limits.cells,
         )
         self.requests = 0
         self._watch, self._log, self._options, self._say = watch, log, options, say
         self._bytes = 0
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="large-requests")  # one: each may take much memory
 
     async def post(self, request: Request, name: str, verb: str, version: str | None = None) -> Response:
         """Answer predict, classify or regress."""
@@ -72,18 +90,36 @@ class Answers:
         model = self._model(name, version)
         size = 0
         try:
-            chunks = []
+            self._check_size(_length(request))
+            body = bytearray()
             async for chunk in request.stream():
                 size, self._bytes = size + len(chunk), self._bytes + len(chunk)
                 self._check_size(size)
-                chunks.append(chunk)
-            rows, form = read_request(model, verb, b"".join(chunks))
-            del chunks
+                body += chunk
+            # reading a small one takes less time than handing it to a thread
+            inputs = len(model.signatures[DEFAULT].inputs)
+            is_small = size <= SMALL_BYTES and most_values(body) * inputs <= SMALL_CELLS
+            rows, form = await self._run(is_small, self._read, model, verb, body)
             outputs = await self.batcher.predict(model, rows)
         finally:
             self._bytes -= size
         self._log.add(model, rows, outputs)
-        return _json(answer(form, outputs, model.metadata.classes))
+        count = sum(array.size for array in outputs.values())
+        self._options.limits.check_cells(count, f"the answer has {count:,} values")
+        return _json(await self._run(count <= SMALL_CELLS, answer, form, outputs, model.metadata.classes))
+
+    def close(self) -> None:
+        self.batcher.close()
+        self._pool.shutdown()
+
+    async def _run(self, at_once: bool, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function here, or in the thread of large requests, so that small ones are answered meanwhile."""
+        if at_once:
+            return function(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    def _read(self, model: ServedModel, verb: str, body: bytearray) -> tuple[Rows, Form]:
+        return read_request(model, verb, body, self._options.limits, self._options.max_request_bytes)
 
     async def status(self, name: str, version: str | None = None) -> Response:
         model = self._model(name, version)
@@ -105,6 +141,8 @@ class Answers:
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Return any error as JSON."""
+        if isinstance(error, ClientDisconnect):
+            return Response(status_code=400)  # which nobody reads
         if isinstance(error, RequestError):
             return _error(error.status, answered(error))
         if isinstance(error, HTTPException):
@@ -128,25 +166,27 @@ class Answers:
         limit = self._options.max_request_bytes
         if size > limit:
             raise TooLarge(f"the request is larger than {limit / MIB:g} MiB", fix="send fewer rows at once")
-        if self._bytes > self._options.max_bytes and self._bytes > size:
+        if self._bytes > max(limit, size) and size > SMALL_BYTES:
             raise Busy(f"requests of {self._bytes / MIB:.0f} MiB are under way", fix="send the request again later")
 
 
-def read_request(model: ServedModel, verb: str, body: bytes) -> tuple[Rows, Form]:
-    """A request's rows, and the form in which it is answered.
+def read_request(
+    model: ServedModel,
+    verb: str,
+    body: bytearray,
+    limits: RequestLimits = RequestLimits(),
+    most_bytes: int = ServeOptions.max_request_bytes,
+) -> tuple[Rows, Form]:
+    """A request's rows, and the form in which it is answered; the body is empty afterwards.
 
     Raises:
         RequestError: the body is not such a request.
+        TooLarge: it has more rows, values or text than it may.
     """
-    try:
-        value = json.loads(body)
-    except RecursionError:
-        raise RequestError("the body is nested too deeply", fix="send one list or object per row") from None
-    except ValueError as error:
-        fix = "send it uncompressed, in UTF-8" if body[:2] == b"\x1f\x8b" else "check it with a JSON parser"
-        raise RequestError(f"the body is not JSON: {error}", fix=fix) from None
-    if not isinstance(value, dict):
-        raise RequestError("the body is not a JSON object", fix='send {"instances": [...]}')
+    if verb == "predict" and len(body) > SMALL_BYTES and (first := first_instance(body)) is not None:
+        named, row = first
+        model.reader(named or DEFAULT, limits).of_instances([row])  # its mistakes are those of all rows, as a rule
+    value = parsed(body, limits, most_bytes)
     allowed = ("instances", "inputs") if verb == "predict" else ("examples", "context")
     for key in value:
         if key not in (*allowed, "signature_name", "keys"):
@@ -155,7 +195,8 @@ def read_request(model: ServedModel, verb: str, body: bytes) -> tuple[Rows, Form
     named = value.get("signature_name", "")
     if not isinstance(named, str):
         raise RequestError("is not a text", where="signature_name", fix="name a signature, such as serving_default")
-    rows, form = _of_predict(model, value, named) if verb == "predict" else _of_examples(model, verb, value, named)
+    read = _of_predict if verb == "predict" else partial(_of_examples, verb=verb)
+    rows, form = read(model, value, named, limits)
     return _with_keys(rows, value["keys"]) if "keys" in value else rows, form
 
 
@@ -168,17 +209,19 @@ def _with_keys(rows: Rows, keys: Any) -> Rows:
     return replace(rows, keys=keys)
 
 
-def _of_predict(model: ServedModel, value: dict[str, Any], named: str) -> tuple[Rows, Form]:
+def _of_predict(model: ServedModel, value: dict[str, Any], named: str, limits: RequestLimits) -> tuple[Rows, Form]:
     if ("instances" in value) == ("inputs" in value):
         both = "both instances and inputs" if "inputs" in value else "neither instances nor inputs"
         raise RequestError(f"the request has {both}", fix="send instances, row by row, or inputs, column by column")
-    reader = model.reader(named or DEFAULT)
+    reader = model.reader(named or DEFAULT, limits)
     if "instances" in value:
         return reader.of_instances(value["instances"]), "row"
     return reader.of_inputs(value["inputs"]), "column"
 
 
-def _of_examples(model: ServedModel, verb: str, value: dict[str, Any], named: str) -> tuple[Rows, Form]:
+def _of_examples(
+    model: ServedModel, value: dict[str, Any], named: str, limits: RequestLimits, *, verb: str
+) -> tuple[Rows, Form]:
     task = model.metadata.task
     fitting = "classify" if "classify" in model.signatures else "regress"
     if verb != fitting:
@@ -187,7 +230,7 @@ def _of_examples(model: ServedModel, verb: str, value: dict[str, Any], named: st
     if named not in ("", DEFAULT, signature, "serve_examples"):
         fix = "leave signature_name out, or use :predict"
         raise RequestError(f":{verb} does not answer by the signature {named!r}", where="signature_name", fix=fix)
-    rows = model.reader(signature).of_examples(value.get("examples"), value.get("context"))
+    rows = model.reader(signature, limits).of_examples(value.get("examples"), value.get("context"))
     return rows, "regress" if verb == "regress" else "classify"
 
 
@@ -195,7 +238,14 @@ def _json(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
+def _length(request: Request) -> int:
+    """The bytes that a request says it has; 0 where it does not say."""
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isdecimal() else 0
+
+
 def _error(status: int, text: str) -> Response:
+    text = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}..."  # it may quote the request
     response = _json(json.dumps({"error": text}).encode(), status)
     if status == 503:
         response.headers["Retry-After"] = "1"
@@ -216,16 +266,17 @@ def make_app(
         watch.start(options.reload_seconds)
         yield
         watch.stop()
-        answers.batcher.close()
+        answers.close()
         log.close()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.answers = answers
+    app.add_middleware(Guard, hosts=options.hosts)
 
     async def refused(request: Request, error: Exception) -> Response:
         return await answers.failed(request, error)
 
-    for kind in (RequestError, HTTPException, Exception):
+    for kind in (RequestError, ClientDisconnect, HTTPException, Exception):
         app.add_exception_handler(kind, refused)
     for verb in ("predict", "classify", "regress"):
         for base in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):

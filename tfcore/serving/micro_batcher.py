@@ -60,12 +60,16 @@ class MicroBatcher:
         max_batch: rows of one call; a request of more rows goes alone.
         max_wait_seconds: how long a batch waits to fill up.
         max_queue: rows that may wait.
+        max_cells: values of the joined arrays of one call; twice as many may wait.
     """
 
-    def __init__(self, *, max_batch: int, max_wait_seconds: float, max_queue: int):
+    def __init__(self, *, max_batch: int, max_wait_seconds: float, max_queue: int, max_cells: int):
         self.max_batch, self.max_wait_seconds, self.max_queue = max_batch, max_wait_seconds, max_queue
+        self.max_cells = max_cells
         self.batches = 0
-        self._queued = 0
+        self._queued = {True: 0, False: 0}
+        """Rows that wait, in requests of more than a batch and in others: neither takes the other's place."""
+        self._cells = dict(self._queued)
         self._lanes: dict[Hashable, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="model")
@@ -77,14 +81,17 @@ class MicroBatcher:
             Busy: too many rows wait.
             RequestError: the model refuses the rows.
         """
-        if self._queued and self._queued + rows.count > self.max_queue:
+        alone = self._is_large(rows)
+        queued, cells = self._queued[alone], self._cells[alone]
+        if queued and queued + rows.count > self.max_queue:
             limit = counted(self.max_queue, "row")
-            raise Busy(
-                f"{self._queued:,} rows wait already, and the limit is {limit}", fix="send the request again later"
-            )
+            raise Busy(f"{queued:,} rows wait already, and the limit is {limit}", fix="send the request again later")
+        if cells and cells + rows.cells > 2 * self.max_cells:
+            problem = f"{cells:,} values wait already, and the limit is {2 * self.max_cells:,}"
+            raise Busy(problem, fix="send the request again later")
         loop = asyncio.get_running_loop()
         waiting = _Waiting(rows, loop.create_future(), loop.time())
-        key = (id(model), *_key(rows))
+        key = (id(model), alone, *_key(rows))
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(model)  # which keeps the model, so that its id stays its own
@@ -93,7 +100,8 @@ class MicroBatcher:
             task.add_done_callback(self._tasks.discard)
         lane.waiting.append(waiting)
         lane.rows += rows.count
-        self._queued += rows.count
+        self._queued[alone] += rows.count
+        self._cells[alone] += rows.cells
         if lane.rows >= self.max_batch:
             lane.full.set()
         return await waiting.answer
@@ -136,17 +144,26 @@ class MicroBatcher:
 
     def _take(self, lane: _Lane) -> list[_Waiting]:
         batch = [lane.waiting.popleft()]
-        rows = batch[0].rows.count
-        while lane.waiting and rows + lane.waiting[0].rows.count <= self.max_batch:
+        rows, cells = batch[0].rows.count, batch[0].rows.cells
+        while lane.waiting:
+            more = lane.waiting[0].rows
+            if rows + more.count > self.max_batch or cells + more.cells > self.max_cells:
+                break
             batch.append(lane.waiting.popleft())
-            rows += batch[-1].rows.count
+            rows, cells = rows + more.count, cells + more.cells
         lane.rows -= rows
-        self._queued -= rows
+        alone = self._is_large(batch[0].rows)
+        self._queued[alone] -= rows
+        self._cells[alone] -= cells
         return batch
+
+    def _is_large(self, rows: Rows) -> bool:
+        """Whether a request takes several calls, for which no small one should wait."""
+        return rows.count > self.max_batch
 
     async def _call(self, model: Model, batch: Sequence[_Waiting]) -> list[Arrays]:
         run = asyncio.get_running_loop().run_in_executor
-        return await run(self._pool, _called, model, [waiting.rows for waiting in batch])
+        return await run(self._pool, _called, model, [waiting.rows for waiting in batch], self.max_batch)
 
     async def _alone(self, model: Model, waiting: _Waiting) -> Arrays | Exception:
         try:
@@ -155,10 +172,16 @@ class MicroBatcher:
             return error
 
 
-def _called(model: Model, requests: Sequence[Rows]) -> list[Arrays]:
-    """Call the model once, and return the outputs of each request."""
-    first = requests[0]
-    outputs = model.call(first.signature, joined(requests) | first.arguments)
+def _called(model: Model, requests: Sequence[Rows], most: int) -> list[Arrays]:
+    """Call the model once, or for every `most` rows of a single request, and return the outputs of each request."""
+    first, arrays = requests[0], joined(requests)
+    if first.count > most:
+        parts = [
+            model.call(first.signature, {name: a[at : at + most] for name, a in arrays.items()} | first.arguments)
+            for at in range(0, first.count, most)
+        ]
+        return [{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}]
+    outputs = model.call(first.signature, arrays | first.arguments)
     if len(requests) == 1:
         return [outputs]
     ends = np.cumsum([request.count for request in requests])
@@ -170,8 +193,12 @@ def _called(model: Model, requests: Sequence[Rows]) -> list[Arrays]:
 
 def _key(rows: Rows) -> tuple[Hashable, ...]:
     """Return the key of requests that can share a call: the signature, its arguments, and the widths of lists where
-    they cannot differ."""
-    widths = tuple(a.shape[1] for name, a in rows.arrays.items() if a.ndim == 2 and name + LENGTH not in rows.arrays)
+    they cannot differ; where they can, they differ by less than twice, which bounds what filling them up costs."""
+    widths = tuple(
+        a.shape[1].bit_length() if name + LENGTH in rows.arrays else a.shape[1]
+        for name, a in rows.arrays.items()
+        if a.ndim == 2
+    )
     return rows.signature, tuple(value.tobytes() for value in rows.arguments.values()), widths
 
 

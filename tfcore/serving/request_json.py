@@ -29,6 +29,8 @@ from headway.schema.date_forms import iso_times
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.signatures import NULLABLE, Signature, Tensor
 from tfcore.serving.refusals import RequestError
+from tfcore.serving.request_body import LITERALS
+from tfcore.serving.request_limits import RequestLimits
 
 Array = NDArray[Any]
 Place = Callable[[int], str]
@@ -59,16 +61,23 @@ class Rows:
     keys: list[Any] | None = None
     """What the client calls each row; logged, and not read by the model."""
 
+    @property
+    def cells(self) -> int:
+        return sum(array.size for array in self.arrays.values())
+
 
 class SignatureReader:
     """Reads requests to one signature.
 
     Args:
         columns: the model's raw columns.
+        limits: of each request.
     """
 
-    def __init__(self, name: str, signature: Signature, columns: Sequence[Column]):
-        self.name = name
+    def __init__(
+        self, name: str, signature: Signature, columns: Sequence[Column], limits: RequestLimits = RequestLimits()
+    ):
+        self.name, self._limits = name, limits
         by_name = {column.name: column for column in columns}
         self._arguments = {t.name: t for t in signature.inputs if t.shape == ()}
         rows = [t for t in signature.inputs if t.shape != ()]
@@ -87,6 +96,7 @@ class SignatureReader:
         if not isinstance(instances, list) or not instances:
             fix = 'send one object per row: {"instances": [{"column": value, ...}, ...]}'
             raise RequestError(f"is {_said(instances)}, not a list of rows", where="instances", fix=fix)
+        self._check_size(len(instances), "instances")
         single = self._single()
         if single is not None and not (isinstance(instances[0], dict) and set(instances[0]) != {"b64"}):
             instances = [{single: value} for value in instances]
@@ -127,6 +137,7 @@ class SignatureReader:
                 )
         if not rows:
             raise RequestError("has no rows", where="inputs", fix="send at least one value per column")
+        self._check_size(rows, "inputs")
         cells = {name: value * rows if len(value) == 1 else value for name, value in given.items()}
         arguments = {name: value for name, value in inputs.items() if name in self._arguments}
         return self._rows(cells, rows, lambda name: lambda row: f"inputs.{name}[{row}]", arguments)
@@ -140,6 +151,7 @@ class SignatureReader:
         if not isinstance(examples, list) or not examples or not all(isinstance(row, dict) for row in examples):
             fix = 'send one object of features per row: {"examples": [{"column": value, ...}, ...]}'
             raise RequestError(f"is {_said(examples)}, not a list of objects", where="examples", fix=fix)
+        self._check_size(len(examples), "examples")
         if context is not None and not isinstance(context, dict):
             raise RequestError(f"is {_said(context)}, not an object of features", where="context")
         names = {t.column: t for t, _ in self._values if t.column}
@@ -160,6 +172,12 @@ class SignatureReader:
             rows.append(row)
         cells = {name: [row.get(name, ABSENT) for row in rows] for name in self._known}
         return self._rows(cells, len(rows), lambda name: lambda row: f"examples[{row}].{name}", {})
+
+    def _check_size(self, rows: int, where: str) -> None:
+        """Raise TooLarge before any row becomes cells, of which each has one for every input."""
+        self._limits.check_rows(rows, where)
+        inputs = len(self._known)
+        self._limits.check_cells(rows * inputs, f"has {rows:,} rows of {counted(inputs, 'input')}", where)
 
     def _single(self) -> str | None:
         """Return the only input's name, if there is exactly one."""
@@ -185,6 +203,7 @@ class SignatureReader:
         self, cells: Mapping[str, list[Any]], rows: int, place: Callable[[str], Place], given: Mapping[str, Any]
     ) -> Rows:
         arrays: dict[str, Array] = {}
+        filled = 0
         for tensor, column in self._values:
             values, where = cells.get(tensor.name), place(tensor.name)
             if values is None:
@@ -196,6 +215,9 @@ class SignatureReader:
             if missing.any():
                 self._allow_nulls(tensor, column, values, missing, told, where)
             fill: Any = math.nan if tensor.name + PRESENT not in self._companions else None
+            if len(tensor.shape) == 2:
+                filled += self._filled(values, missing, tensor, where)
+                self._limits.check_cells(filled, f"the lists have {filled:,} values when they are filled up")
             array, lengths = _converted(values, missing, tensor, fill, where)
             if tensor.name + PRESENT in self._companions:
                 arrays[tensor.name + PRESENT] = ~missing if told is None else np.where(told[1], ~missing, told[0])
@@ -215,6 +237,28 @@ class SignatureReader:
             arrays[tensor.name] = array
         arguments = {name: _argument(given.get(name, t.default), t) for name, t in self._arguments.items()}
         return Rows(self.name, rows, arrays, arguments)
+
+    def _filled(self, values: Sequence[Any], missing: NDArray[np.bool_], tensor: Tensor, where: Place) -> int:
+        """The number of values of a list column, all of whose rows are as long as the longest.
+
+        Raises:
+            RequestError: a value is no list, or one of another length than the signature has.
+            TooLarge: there are too many.
+        """
+        wanted, longest, at = tensor.shape[1], 0, 0
+        for row, value in enumerate(values):
+            if missing[row]:
+                continue
+            if not isinstance(value, list) or (wanted is not None and len(value) != wanted):
+                said = counted(len(value), "value") if isinstance(value, list) else _said(value)
+                raise RequestError(f"is {said}, not {_fits(tensor)}", where=where(row), fix=f"send {_fits(tensor)}")
+            if len(value) > longest:
+                longest, at = len(value), row
+        width = longest if wanted is None else wanted
+        what = f"has {counted(width, 'value')}, and all {len(values):,} rows are filled up to that"
+        fix = "send rows with long lists in requests of their own"
+        self._limits.check_cells(len(values) * width, what, where(at), fix)
+        return len(values) * width
 
     def _companion(
         self, name: str, cells: Mapping[str, list[Any]], rows: int, place: Callable[[str], Place]
@@ -271,17 +315,16 @@ def _converted(
     if len(tensor.shape) == 1:
         return _scalars(values, missing, tensor, fill, where), None
     wanted = tensor.shape[1]
-    for row, value in enumerate(values):
-        if missing[row]:
-            continue
-        if not isinstance(value, list) or (wanted is not None and len(value) != wanted):
-            said = counted(len(value), "value") if isinstance(value, list) else _said(value)
-            raise RequestError(f"is {said}, not {_fits(tensor)}", where=where(row), fix=f"send {_fits(tensor)}")
     lengths = np.array([0 if gone else len(value) for value, gone in zip(values, missing, strict=True)], np.int64)
     width = wanted if wanted is not None else int(lengths.max(initial=0))
     flat = [item for value, gone in zip(values, missing, strict=True) if not gone for item in value]
-    places = [f"{where(row)}[{at}]" for row, n in enumerate(lengths) for at in range(n)] if _odd(flat, tensor) else []
-    inner = _scalars(flat, np.zeros(len(flat), np.bool_), tensor, None, lambda at: places[at])
+    ends = lengths.cumsum()
+
+    def place(at: int) -> str:
+        row = int(np.searchsorted(ends, at, side="right"))
+        return f"{where(row)}[{at - ends[row] + lengths[row]}]"
+
+    inner = _scalars(flat, np.zeros(len(flat), np.bool_), tensor, None, place)
     empty = math.nan if fill is not None and tensor.dtype == "float32" else _EMPTY[tensor.dtype]
     array = np.full((len(values), width), empty, inner.dtype)
     array[np.arange(width) < lengths[:, None]] = inner
@@ -313,15 +356,6 @@ def time_text(unit: Temporal) -> str:
     return f"a whole number of {UNITS[unit]} since 1970-01-01 (UTC), or an ISO text such as {ISO[unit]!r}"
 
 
-def _odd(values: Sequence[Any], tensor: Tensor) -> bool:
-    """Whether some values are not of the tensor's type, so that a message may have to name one of them."""
-    try:
-        _plain(values, tensor.dtype)
-    except (_NotPlain, OverflowError):
-        return True
-    return False
-
-
 class _NotPlain(Exception):
     """A value that must be checked on its own."""
 
@@ -331,7 +365,7 @@ def _plain(values: Sequence[Any], dtype: str) -> Array:
     types = set(map(type, values))
     if dtype == "float32" and types <= {float, int}:
         doubles = np.array(values, np.float64)
-        if (np.isfinite(doubles) & (np.abs(doubles) > _LARGEST)).any():
+        if (np.abs(doubles) > _LARGEST).any():  # an infinity may be a number that was too large
             raise _NotPlain
         return doubles.astype(np.float32)
     if dtype in ("int64", "int32") and types <= {int}:
@@ -390,7 +424,7 @@ def _one(value: Any, tensor: Tensor, where: Place, row: int) -> Any:
             return value
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if tensor.dtype == "float32":
-            if isinstance(value, float) and not math.isfinite(value):
+            if value != value or any(value is literal for literal in LITERALS.values()):
                 return value
             if abs(value) <= _LARGEST:
                 return float(value)
@@ -424,7 +458,7 @@ def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     try:
-        text = repr(value)
+        text = repr(value[:60] if isinstance(value, str) else value)
     except ValueError:  # an integer of thousands of digits
         return "a huge number"
     return text if len(text) <= 60 else f"{text[:57]}..."

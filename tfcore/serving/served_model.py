@@ -27,6 +27,7 @@ from tfcore.export.signatures import DEFAULT, Signature, Tensor
 from tfcore.runtime.tf_import import startup
 from tfcore.serving.refusals import RequestError
 from tfcore.serving.request_json import SignatureReader, time_text
+from tfcore.serving.request_limits import RequestLimits
 
 with startup():
     import tensorflow as tf
@@ -59,7 +60,7 @@ class ServedModel:
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None
 
-    def reader(self, signature: str) -> SignatureReader:
+    def reader(self, signature: str, limits: RequestLimits = RequestLimits()) -> SignatureReader:
         """Return the reader of requests to a signature.
 
         Raises:
@@ -68,11 +69,11 @@ class ServedModel:
         if signature not in self.signatures:
             fix = f"there is: {', '.join(self.signatures)}"
             raise RequestError(f"there is no signature {signature!r}", where="signature_name", fix=fix)
-        return self._reader(signature)
+        return self._reader(signature, limits)
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - lives as long as the model, which a reader belongs to
-    def _reader(self, signature: str) -> SignatureReader:
-        return SignatureReader(signature, self.signatures[signature], self.metadata.columns)
+    def _reader(self, signature: str, limits: RequestLimits) -> SignatureReader:
+        return SignatureReader(signature, self.signatures[signature], self.metadata.columns, limits)
 
     def call(self, signature: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """A signature's outputs, [rows, ...] each.
@@ -134,10 +135,16 @@ def _signatures(path: Path) -> dict[str, Signature]:
         raise StoreError(f"is damaged: {str(error).splitlines()[0]}", where=str(path / SIGNATURES)) from None
 
 
+def has_gpu() -> bool:
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
 def _prepare_devices(columns: int) -> None:
-    """Let TensorFlow allocate GPU memory as needed, since a training may run beside this process."""
+    """Let TensorFlow allocate GPU memory as needed, since a training may run beside this process; products are exact, as
+    in the training and in the replay."""
     if not owned():
         return
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     with contextlib.suppress(RuntimeError):  # it computed something before: its devices stay as they are
         for device in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(device, True)

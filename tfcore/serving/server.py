@@ -7,6 +7,7 @@ with bound("127.0.0.1", 8501) as listener:      # fails before a model is loaded
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -17,9 +18,13 @@ from typing import Any
 import uvicorn
 
 from headway.errors import ConfigError
+from tfcore.serving.connections import BoundedProtocol, affordable
 
+CONNECTIONS = 1000
 BACKLOG = 2048
 """Connections that may wait to be taken."""
+TICKS = 10
+"""Tenths of a second between two looks for slow clients."""
 END_SECONDS = 30
 """How long requests under way may take after the server was asked to end."""
 
@@ -61,7 +66,15 @@ def address(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """A server that does not raise Ctrl-C again after it ended, as uvicorn would."""
+    """A server that cuts slow clients, and does not raise Ctrl-C again after it ended, as uvicorn would."""
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, BoundedProtocol):
+                    connection.check(now)
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -72,8 +85,13 @@ class _Server(uvicorn.Server):
                 self._captured_signals.clear()
 
 
-def make_server(app: Any) -> uvicorn.Server:
-    """A server of the application; `should_exit` ends it."""
+def make_server(app: Any, connections: int = CONNECTIONS) -> uvicorn.Server:
+    """A server of the application; `should_exit` ends it.
+
+    Args:
+        connections: that may be open; fewer where the process may not have as many files open.
+    """
+    most = affordable(connections)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -82,13 +100,15 @@ def make_server(app: Any) -> uvicorn.Server:
         server_header=False,
         proxy_headers=False,
         lifespan="on",
+        http=BoundedProtocol,
         ws="none",
-        backlog=BACKLOG,
+        backlog=min(BACKLOG, most),  # as many are taken at once
+        limit_concurrency=most,
         timeout_graceful_shutdown=END_SECONDS,
     )
     return _Server(config)
 
 
-def run(app: Any, listener: socket.socket) -> None:
+def run(app: Any, listener: socket.socket, connections: int = CONNECTIONS) -> None:
     """Serve until a signal asks for the end."""
-    make_server(app).run(sockets=[listener])
+    make_server(app, connections).run(sockets=[listener])

@@ -23,6 +23,7 @@ from headway.storage.store import Store
 from headway.validation.serving import requests
 from tfcore.serving.app import ServeOptions, make_app
 from tfcore.serving.champion_watch import ChampionWatch
+from tfcore.serving.request_limits import RequestLimits
 from tfcore.serving.request_log import RequestLog
 
 DELAY = tensor_name("dep delay")
@@ -41,9 +42,9 @@ async def serving(folder, name="flights", *, rate=0.0, options=None, said=None, 
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://here") as client,
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
-        yield SimpleNamespace(client=client, watch=watch, log=log, answers=app.state.answers)
+        yield SimpleNamespace(client=client, watch=watch, log=log, app=app, answers=app.state.answers)
 
 
 def asked(folder, *calls, **options):
@@ -206,6 +207,8 @@ MISTAKES = [
     (f"{MODEL}:predict", b"\x1f\x8b\x08", 400, "send it uncompressed"),
     (f"{MODEL}:predict", b"[" * 100_000, 400, "the body is nested too deeply"),
     (f"{MODEL}:predict", b'{"instances": [' + b"9" * 5000 + b"]}", 400, "the body is not JSON"),
+    (f"{MODEL}:predict", b'{"instances": [{"hour": 7, "hour": 8}]}', 400, "an object has the key 'hour' twice"),
+    (f"{MODEL}:predict", b'{"' + b"x" * 5000 + b'": 1}', 400, "has no key 'xxxxx"),
     (f"{MODEL}:predict", b"", 400, "the body is not JSON"),
     (f"{MODEL}:predict", [1], 400, "the body is not a JSON object"),
     (f"{MODEL}:predict", {}, 400, "the request has neither instances nor inputs"),
@@ -397,12 +400,12 @@ def test_a_store_that_cannot_be_written_costs_no_answer(served):
 
 def test_requests_beyond_the_limit_of_memory_are_answered_503(served_once):
     async def ask():
-        limits = ServeOptions(max_bytes=4000, max_request_bytes=4000)
+        limits = ServeOptions(max_request_bytes=80_000)
         async with serving(served_once, options=limits) as one:
             held = threading.Event()
             call = one.watch.model.call
             one.watch.model.call = lambda *given: (held.wait(10), call(*given))[1]
-            body = json.dumps({"instances": [ROW]}).ljust(3000)
+            body = json.dumps({"instances": [ROW]}).ljust(60_000)
             first = asyncio.create_task(one.client.post(f"{MODEL}:predict", content=body))
             await asyncio.sleep(0.1)
             second = await one.client.post(f"{MODEL}:predict", content=body)
@@ -435,3 +438,116 @@ def test_a_store_in_a_bucket_is_served_and_takes_the_log(served_once, bucket_url
     (log,) = Bucket(f"{bucket_url}/store").listing("requests/flights")
     line = json.loads(Bucket(f"{bucket_url}/store").read(log))
     assert line["version"] == 2 and line["instances"][0]["hour"] == 7
+
+
+NULLABLE = {"signature_name": "serving_nullable"}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            {"instances": [{"hour": 1}] * 101},
+            "instances: has 101 rows, more than 100; send at most 100 at once; headway",
+        ),
+        ({"inputs": {"hour": [1] * 101}}, "inputs: has 101 rows, more than 100"),
+        (
+            NULLABLE | {"instances": [{"hour": 1}] * 89 + [{"hour": 1, "tags": ["a"] * 200}]},
+            "instances[89].tags: has 200 values, and all 90 rows are filled up to that, more than 3,000; "
+            "send rows with long lists in requests of their own; headway serve --max-cells sets the limit",
+        ),
+        ({"instances": [{"hour": 1, "tags": ["a"] * 4000}]}, "the request has 4,0"),
+    ],
+)
+def test_a_request_that_would_fill_the_memory_is_refused_with_the_limit_that_it_breaks(served_once, body, words):
+    options = ServeOptions(limits=RequestLimits(rows=100, cells=3000))
+    ((status, answer),) = asked(served_once, (f"{MODEL}:predict", body), options=options)
+    assert status == 413 and answer["error"].startswith(words), answer
+
+
+def test_an_answer_that_would_fill_the_memory_is_refused(served_once):
+    feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[7]))
+    example = tf.train.Example(features=tf.train.Features(feature={"hour": feature}))
+    encoded = {"b64": base64.b64encode(example.SerializeToString()).decode()}
+    body = {"signature_name": "serve_examples", "instances": [encoded] * 100}  # three classes and the best for each
+    for cells, wanted in ((350, 413), (400, 200)):
+        options = ServeOptions(limits=RequestLimits(cells=cells))
+        ((status, answer),) = asked(served_once, ("/v1/models/flowers:predict", body), name="flowers", options=options)
+        assert status == wanted, answer
+        assert status == 200 or answer["error"].startswith("the answer has 400 values, more than 350; send fewer rows")
+
+
+def test_a_large_request_gets_the_answers_of_its_rows_and_others_are_answered_meanwhile(served_once):
+    rows = many(3000)
+
+    async def ask():
+        async with serving(served_once) as one:
+            whole = asyncio.create_task(one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": rows})))
+            others = [
+                await one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": [ROW]})) for _ in "abc"
+            ]
+            parts = [
+                await one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": rows[at : at + 100]}))
+                for at in range(0, 3000, 1000)
+            ]
+            return await whole, others, parts
+
+    whole, others, parts = asyncio.run(ask())
+    found = [p["logit"] for p in whole.json()["predictions"]]
+    assert len(found) == 3000 and all(answer.status_code == 200 for answer in others)
+    for at, part in zip(range(0, 3000, 1000), parts, strict=True):
+        assert [p["logit"] for p in part.json()["predictions"]] == pytest.approx(found[at : at + 100], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost:8501"}, 200),
+        ({"Host": "10.0.0.7:8501"}, 200),
+        ({"Host": "[fd00::7]:8501"}, 200),
+        ({"Host": "flights.example"}, 200),
+        ({"Host": "flights.example", "Origin": "https://flights.example"}, 200),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "localhost.evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "localhost:8501", "Origin": "http://localhost:3000"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+    ],
+)
+def test_a_web_page_neither_reads_predictions_nor_writes_the_log_while_programs_are_answered(
+    served_once, headers, status
+):
+    async def ask():
+        async with serving(served_once, options=ServeOptions(hosts=("Flights.example",))) as one:
+            return await one.client.post(f"{MODEL}:predict", content=json.dumps({"instances": [ROW]}), headers=headers)
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == status
+    assert (status == 200) == ("predictions" in answer.json())
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_client_that_leaves_is_no_bug_of_the_servers(served_once):
+    said: list[str] = []
+
+    async def ask():
+        async with serving(served_once, said=said) as one:
+            scope = {
+                "type": "http", "method": "POST", "path": f"{MODEL}:predict", "raw_path": b"", "query_string": b"",
+                "headers": [(b"host", b"localhost"), (b"content-length", b"99")], "root_path": "", "http_version": "1.1",
+            }  # fmt: skip
+            messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+            sent = []
+
+            async def receive():
+                return messages.pop(0)
+
+            async def send(message):
+                sent.append(message)
+
+            await one.app(scope, receive, send)
+            return sent
+
+    assert dict(asyncio.run(ask())[0]["headers"])[b"connection"] == b"close"
+    assert not said

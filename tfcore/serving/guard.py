@@ -1,0 +1,74 @@
+"""Refuses what a web page caused, before a request is read, and ends the connection of one that is refused early.
+
+    app.add_middleware(Guard, hosts=("flights.example",))
+
+A page that a person has open can send requests to any address that the browser reaches. Its name in the Host header is
+foreign where it was resolved to this machine (421); Origin and Sec-Fetch-Site say that it is another site (403). Programs send
+neither, and reach the server by localhost, by any IP address, by this machine's own name and by the names that are given.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+
+from headway.http_checks import foreign_host, of_another_site
+
+ANY = "*"
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Guard:
+    """ASGI middleware.
+
+    Args:
+        hosts: names that are right in the Host header besides those that always are; "*": all names.
+    """
+
+    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]], *, hosts: Collection[str] = ()):
+        self._app = app
+        self._given = frozenset(name.lower() for name in hosts)
+        self._names = self._given | {"localhost", socket.gethostname().lower()}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        is_whole = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+
+        async def received() -> Message:
+            nonlocal is_whole
+            message = await receive()
+            is_whole = is_whole or (message["type"] == "http.request" and not message.get("more_body", False))
+            return message
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and not is_whole:
+                # else the server would read the rest of the body, however long it is, to no end
+                MutableHeaders(scope=message)["Connection"] = "close"
+            await send(message)
+
+        refused = self.refusal(scope["method"], headers)
+        app = self._app if refused is None else _error(*refused)
+        await app(scope, received, sent)
+
+    def refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
+        """(status, why) of a request that is not answered; None of one that may be."""
+        hosts = headers.getlist("host")  # none: of a program that speaks HTTP/1.0
+        if hosts and ANY not in self._names and foreign_host(headers, self._names, addresses=True):
+            return 421, f"{hosts[0]!r} is no name of this server; headway serve --allow-host gives it one"
+        if of_another_site(method, headers, schemes=("http", "https"), names=self._given):
+            return 403, "a page of another site sent this request; ask through a server of that site"
+        return None
+
+
+def _error(status: int, text: str) -> Response:
+    return Response(json.dumps({"error": text}), status, media_type="application/json")
