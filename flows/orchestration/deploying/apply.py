@@ -243,7 +243,9 @@ def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[Automat
             changes.append(f"made automation {automation.name!r}: {automation.description}")
         elif _compared(before) != _compared(automation):
             # whether a person has switched it off is theirs to say
-            client.update_automation(before.id, automation.model_copy(update={"enabled": before.enabled}))
+            renewed = automation.model_dump(mode="json", exclude_none=True) | {"enabled": before.enabled}
+            # validated again, its defaults are set: the client leaves out what is not, and the server refuses the rest
+            client.update_automation(before.id, AutomationCore.model_validate(renewed))
             changes.append(f"renewed automation {automation.name!r}: {automation.description}")
     for name, automation in there.items():
         client.delete_automation(automation.id)
