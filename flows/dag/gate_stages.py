@@ -142,6 +142,8 @@ class GateSteps(ExportSteps):
             "eval": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
             "force": self.run_spec.force,
+            "own_objective": self.pipeline.training.loss is not None
+            or self.pipeline.training.class_weights is not None,
             **self._ranked(),
         }
         key = {
@@ -191,10 +193,17 @@ class GateSteps(ExportSteps):
                 group=group.name if group else None,
                 seed=self.run_spec.chosen_seed,
                 force=self.run_spec.force,
+                own_objective=settings["own_objective"],
                 **self._ranked(),
             )
 
         return self._call(GATE, "gate", key, request).result
+
+    def _own_objective(self) -> bool:
+        """Whether the training minimises something else than the task's loss over the rows as they are."""
+        training = self.pipeline.training
+        uncorrected = training.sampling is not None and training.sampling.correct == "none"
+        return uncorrected or any((training.loss, training.class_weights, training.ranking, training.retrieval))
 
     @staticmethod
     def _champion(judge: Judge) -> Champion:

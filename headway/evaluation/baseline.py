@@ -12,15 +12,16 @@ train rows; with a weight column it is therefore not quite the best constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from headway.evaluation.bootstrap import Difference, paired
-from headway.evaluation.sample_size import uncompared, units, upward
+from headway.evaluation.sample_size import FIRST_CLASS_ROWS, counted_units, uncompared, units, upward
 from headway.messages import number, signed
-from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.base import Better, Floats, Metric, Rows
 from headway.tasks.base import LabelFacts, Task
 
 ENOUGH_ROWS = 1000
@@ -38,9 +39,11 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
     return values
 
 
-def constant_predictions(task: Task, facts: LabelFacts, metric: Metric, rows: int) -> Floats | None:
-    """The predictions of the best constant by `metric`; None if the labels' facts do not give one."""
-    return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, metric.name)
+def constant_predictions(
+    task: Task, facts: LabelFacts, metric: Metric, rows: int, best_by: str | None = None
+) -> Floats | None:
+    """The predictions of the best constant by `metric`, or by the one named; None if the labels' facts do not give one."""
+    return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, best_by or metric.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,64 @@ class Beaten:
 
     passed: bool
     reason: str
+    few: bool = False
+    """There are too few rows to say."""
+
+
+def first_model(
+    task: Task,
+    facts: LabelFacts,
+    rows: Rows,
+    *,
+    metrics: Sequence[Metric],
+    trained_for: Collection[str],
+    confidence: float,
+    samples: int,
+    seed: int = 0,
+    check: Callable[[], None] = lambda: None,
+    others: Floats | None = None,
+    name: str = "constant",
+) -> Beaten | None:
+    """Whether a model that replaces none is better than the constant; None when nothing can be said of many rows.
+
+    It is when its primary metric is better beyond chance, or is not worse and another metric is better. It is not when it is
+    worse beyond chance by a metric that it was trained for, or when many rows (`ENOUGH_ROWS`) show no gain. On fewer rows
+    chance may hide a gain, and below the least numbers of `uncompared` no interval tells anything: these are too few to
+    say. The metrics share the error of `confidence` (Bonferroni), with Student's t for few rows.
+
+    Args:
+        metrics: the first is the primary one.
+        trained_for: names of those by which it must not be worse than the best constant by the loss. (The mean of skewed
+            labels never has as small an absolute error as their median.)
+        others, name: as of `beats`.
+    """
+    shared = 1 - (1 - confidence) / len(metrics)
+
+    def against(metric: Metric, best_by: str) -> _Against | None:
+        predicted = constant_predictions(task, facts, metric, len(rows), best_by) if others is None else others
+        if predicted is None:
+            return None
+        settings: dict[str, Any] = {"confidence": shared, "samples": samples, "seed": seed, "check": check}
+        return _against(rows, predicted, metric, name=name, first=True, **settings)
+
+    found = [each for metric in metrics if (each := against(metric, metric.name)) is not None]
+    for each in found:
+        if each.metric.name in trained_for and each.worse:
+            by_loss = each if others is not None else against(each.metric, "loss")
+            if by_loss is not None and by_loss.worse:
+                return Beaten(passed=False, reason=f"the candidate is worse than the {name} baseline: {by_loss}")
+    few = f"{counted_units(metrics[0], rows)} too few to say whether the candidate beats the {name} baseline"
+    if uncompared(metrics[0], rows, FIRST_CLASS_ROWS):
+        return Beaten(passed=False, few=True, reason=few + (f": {found[0].values}" if found else ""))
+    if not found:
+        return None
+    better = [each for each in found if each.interval is not None and each.interval[0] > 0]
+    if better and not found[0].worse:
+        also = "" if better[0] is found[0] else f"; {found[0].values}"
+        return Beaten(passed=True, reason=f"the candidate beats the {name} baseline: {better[0]}{also}")
+    if units(found[0].metric, rows) < ENOUGH_ROWS:
+        return Beaten(passed=False, few=True, reason=f"{few}: {found[0]}")
+    return Beaten(passed=False, reason=f"the candidate does not beat the {name} baseline: {found[0]}")
 
 
 def beats(
@@ -64,7 +125,7 @@ def beats(
     others: Floats | None = None,
     name: str = "constant",
 ) -> Beaten | None:
-    """Whether the candidate beats the constant; None when nothing can be said.
+    """Whether a candidate with a champion beats the constant; None when nothing can be said. (`first_model`: without one.)
 
     It does when its primary metric, the first of `metrics`, is better than the constant's: by its value alone on few rows,
     which reject no good model by chance, and beyond chance (the interval of the gain is wholly above 0) from 1,000 rows on,
@@ -101,6 +162,25 @@ def beats(
     return Beaten(passed=False, reason=f"the candidate does not beat the {name} baseline: {first}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """How the candidate compares with a baseline that it need not beat, on one metric."""
+
+    metric: str
+    better: Better
+    candidate: float | None
+    baseline: float | None
+    difference: float | None
+    """candidate - baseline"""
+    interval: tuple[float, float] | None
+    """Of the difference; None: too few rows."""
+    outcome: Literal["candidate better", "baseline better", "cannot tell", "too few rows"]
+    sentence: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
 def beside(
     rows: Rows,
     others: Floats,
@@ -111,20 +191,34 @@ def beside(
     samples: int,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
-) -> str | None:
-    """Which of the two is better by a metric, the candidate or another baseline, in a sentence; None when nothing can be
-    said. The arguments are those of `beats`."""
+) -> Beside | None:
+    """Which of the two is better by a metric, the candidate or another baseline; None when nothing can be said. The
+    arguments are those of `beats`."""
     found = _against(rows, others, metric, confidence=confidence, samples=samples, seed=seed, check=check, name=name)
     if found is None:
         return None
+    outcome: Literal["candidate better", "baseline better", "cannot tell", "too few rows"]
     if found.interval is None:
-        return f"beside the {name} baseline: {found}; the rows are too few to tell which is better"
-    low, high = found.interval
-    if low > 0:
-        return f"the candidate beats the {name} baseline: {found}"
-    if high < 0:
-        return f"the {name} baseline beats the candidate: {found}"
-    return f"the candidate and the {name} baseline cannot be told apart: {found}"
+        outcome, sentence = (
+            "too few rows",
+            f"beside the {name} baseline: {found}; the rows are too few to tell which is better",
+        )
+    elif found.interval[0] > 0:
+        outcome, sentence = "candidate better", f"the candidate beats the {name} baseline: {found}"
+    elif found.worse:
+        outcome, sentence = "baseline better", f"the {name} baseline beats the candidate: {found}"
+    else:
+        outcome, sentence = "cannot tell", f"the candidate and the {name} baseline cannot be told apart: {found}"
+    return Beside(
+        metric=metric.name,
+        better=metric.better,
+        candidate=found.paired.candidate,
+        baseline=found.paired.champion,
+        difference=found.paired.difference,
+        interval=upward(metric, found.interval),  # turned back: the sign is that of the difference
+        outcome=outcome,
+        sentence=sentence,
+    )
 
 
 def _against(
@@ -137,12 +231,21 @@ def _against(
     seed: int,
     check: Callable[[], None],
     name: str,
+    first: bool = False,
 ) -> _Against | None:
+    """
+    Args:
+        first: of a first model: Student's t, with one degree of freedom less than there are units.
+    """
     difference = paired(rows, others, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]
     if difference.difference is None:
         return None
-    interval = None if uncompared(metric, rows) else difference.interval(confidence)
-    return _Against(metric, difference, upward(metric, interval), units(metric, rows), name)
+    count = units(metric, rows)
+    if first:
+        difference = replace(difference, freedom=min(difference.freedom, max(count - 1, 1)))
+    few = uncompared(metric, rows, FIRST_CLASS_ROWS) if first else uncompared(metric, rows)
+    interval = None if few else difference.interval(confidence)
+    return _Against(metric, difference, upward(metric, interval), count, name)
 
 
 @dataclass(frozen=True)
@@ -156,6 +259,11 @@ class _Against:
     units: int
     name: str = "constant"
     """Of the baseline."""
+
+    @property
+    def worse(self) -> bool:
+        """Beyond chance."""
+        return self.interval is not None and self.interval[1] < 0
 
     @property
     def gain(self) -> float:

@@ -100,6 +100,15 @@ class GateConfig(Frozen):
     baseline: bool = Field(
         default=True, description="a candidate that does not beat a constant prediction is not promoted"
     )
+    first_model: Literal["hold", "promote"] = Field(
+        default="hold",
+        description="when there is no champion, and too few eval rows to tell whether the candidate beats the constant: hold "
+        "it for a person, or promote it",
+    )
+    linear_baseline: Literal["note", "reject"] = Field(
+        default="note",
+        description="when the linear baseline is better than the candidate beyond chance: say so, or reject the candidate",
+    )
     reference_champions: int = Field(
         default=10,
         ge=0,
@@ -347,6 +356,9 @@ class GateRequest(Frozen):
         default={}, description="predictions of other baselines by name, over the same rows; shown"
     )
     to_beat: tuple[str, ...] = Field(default=(), description="of those, the ones that a candidate has to beat")
+    own_objective: bool = Field(
+        default=False, description="training.loss or class_weights: it was not trained for the task's loss"
+    )
     eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
     split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.evaluation.bootstrap import resampling_units
+from headway.messages import agree, counted
 from headway.metrics.base import Metric, Rows
 from headway.metrics.ranking import NO_GROUP
 
@@ -16,21 +17,24 @@ LEAST_ROWS = 20
 """Fewer rows have a spread too uncertain to judge by."""
 CLASS_ROWS = 20
 """An AUC over fewer rows of either class is too uncertain to hold against anybody."""
+FIRST_CLASS_ROWS = 10
+"""Of either class, for the AUC of a first model: Student's t and the share of the error that it gets keep to their rate from
+there on (tests/headway/evaluation/test_baseline.py)."""
 LEAST_GROUPS = 5
 """Of fewer groups an interval, widened as it has to be, hardly excludes anything."""
 RANKED_GROUPS = 20
 """Fewer groups with an order to judge have a spread too uncertain to judge by."""
 
 
-def uncompared(metric: Metric, rows: Rows) -> str | None:
+def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str | None:
     """Why two models cannot be compared by this metric on these rows; rows of weight 0 do not count."""
     weighty = rows.weight > 0
     if (count := int(weighty.sum())) < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
     if rows.drawn is not None and resampling_units(rows.drawn[weighty])[1] < LEAST_GROUPS:
         return f"under {LEAST_GROUPS} groups"
-    if metric.unit == "classes" and _rarer(rows, weighty) < CLASS_ROWS:
-        return f"under {CLASS_ROWS} rows of one class"
+    if metric.unit == "classes" and _rarer(rows, weighty) < class_rows:
+        return f"under {class_rows} rows of one class"
     if metric.unit == "groups" and _telling(rows, weighty) < RANKED_GROUPS:
         return f"under {RANKED_GROUPS} groups with a positive label"
     return None
@@ -45,6 +49,27 @@ def units(metric: Metric, rows: Rows) -> int:
     if metric.unit == "groups":
         count = min(count, _telling(rows, weighty))
     return count
+
+
+def counted_units(metric: Metric, rows: Rows) -> str:
+    """What the metric's spread rests on, in words, with the verb: "19 eval rows are"."""
+    weighty = rows.weight > 0
+    if metric.unit == "groups":
+        count, what = _telling(rows, weighty), "of eval rows with a positive label"
+        return counted(count, f"group {what}", f"groups {what}") + agree(count, " is", " are")
+    if rows.groups is None:
+        count = int(weighty.sum())
+        text = counted(count, "eval row")
+    else:
+        count = resampling_units(rows.groups[weighty])[1]
+        text = counted(count, "group of eval rows", "groups of eval rows")
+    if (
+        metric.unit == "classes"
+        and count >= LEAST_ROWS
+        and (rarer := _rarer(rows, weighty)) < max(FIRST_CLASS_ROWS, count / 4)
+    ):
+        return f"{text} with {rarer:,} of the rarer class are"
+    return text + agree(count, " is", " are")
 
 
 def upward(metric: Metric, interval: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-GRAVEST_FIRST = ("rolled back", "reject", "incompatible champion", "not comparable", "keep champion")
+GRAVEST_FIRST = ("rolled back", "reject", "incompatible champion", "not comparable", "keep champion", "held")
 
 
 @dataclass

@@ -12,14 +12,15 @@ What passes all that is promoted when its primary metric is better (the interval
 than the champion's. docs/gate.md has the rules in a table. Verdicts:
 
     promote                   better than the champion, or trained on newer data and not blocked
-    first model               there is no champion; the thresholds and the constant baseline decide
+    first model               there is no champion, the thresholds are met, and it is better than a constant beyond chance
     already champion          the candidate is the champion: nothing to do
     keep champion             neither blocked nor better, on the same data or older ones
     reject                    blocked: worse by more than the tolerance, under a threshold, no better than a constant
     not comparable            too few rows to compare by, or the champion was trained on these evaluation rows
     incompatible champion     the champion cannot score these rows, or predicts another kind of label
     rolled back               this very model was rolled back before: it returns only by force
-    held, shadow              it passed, and waits for a person
+    held                      it passed, or is a first model of too few eval rows to say; it waits for a person
+    shadow                    it passed, and is only watched
     forced                    promoted against the rules because a person said so
 
 Only promote, first model and forced promote (and the two of a champion that cannot be compared, with `uncomparable:
@@ -32,7 +33,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.evaluation.baseline import beats, beside
+from headway.evaluation.baseline import Beaten, Beside, beats, beside, first_model
 from headway.evaluation.gate.champion import AgainstChampion
 from headway.evaluation.gate.findings import Findings
 from headway.evaluation.gate.scored_models import ScoredModels
@@ -45,6 +46,8 @@ from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 
 VERSION = 8
+LINEAR = "linear"
+"""The baseline that the training fits beside its own model."""
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -78,6 +81,8 @@ class _Decision:
         self.models = ScoredModels(request, monitor)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
         self.findings = Findings()
+        self.beside: dict[str, Beside] = {}
+        """The baselines that the candidate need not beat, as far as they can be compared with it."""
         self.values = self.models.measured(self.models.candidate)
         self.tolerances = self._tolerances()
         self.thresholds = check_thresholds(self.config, self.models, self.values)
@@ -131,11 +136,18 @@ class _Decision:
         baselines = self.models.baselines()
         for name in self.request.baselines:
             if name not in self.request.to_beat or not self.config.baseline:  # else it has a sentence of its own
-                value = f"the {name} baseline has {self.primary} {number(baselines[name][self.primary])}"
-                self.findings.notes.append(self._beside(name) or value)
+                if (found := self._beside(name)) is None:
+                    value = number(baselines[name][self.primary])
+                    self.findings.notes.append(f"the {name} baseline has {self.primary} {value}")
+                    continue
+                self.beside[name] = found
+                if name == LINEAR and found.outcome == "baseline better" and self.config.linear_baseline == "reject":
+                    self.findings.block("reject", f"{found.sentence}; gate.linear_baseline: note would let it pass")
+                else:
+                    self.findings.notes.append(found.sentence)
         return baselines
 
-    def _beside(self, name: str) -> str | None:
+    def _beside(self, name: str) -> Beside | None:
         """How a baseline compares with the candidate on the primary metric, where both can be used."""
         models, theirs = self.models, self.models.table(self.request.baselines[name])
         if unusable(models.candidate, models.task) or unusable(theirs, models.task):
@@ -154,34 +166,49 @@ class _Decision:
 
     def _constant(self) -> None:
         request = self.request
-        if not self.config.baseline or request.label is None or all(v is None for v in self.values.values()):
+        if not self.config.baseline or all(v is None for v in self.values.values()):
             return
-        judging = self.models.judging
-        names = dict.fromkeys((self.primary, *self.tolerances))
-        self._beats([judging[name] for name in names if not judging[name].of_the_mean])
+        judging, loss = self.models.judging, self.models.task.metrics[0].name
+        trained_for = [self.primary] if request.own_objective else [self.primary, *self.tolerances, loss]
+        names = dict.fromkeys((self.primary, *self.tolerances, *trained_for))
+        self._beats(
+            [judging[n] for n in names if judging[n].higher_is_better is not None and not judging[n].of_the_mean],
+            trained_for,
+        )
 
     def _others(self) -> None:
         """The baselines that a candidate has to beat on the primary metric, beside the constant."""
         for name in self.request.to_beat if self.config.baseline else ():
             theirs = self.models.rows(self.models.table(self.request.baselines[name])).prediction
-            self._beats([self.models.judging[self.primary]], others=theirs, name=name)
+            self._beats([self.models.judging[self.primary]], [self.primary], others=theirs, name=name)
 
-    def _beats(self, metrics: list[Metric], **others: Any) -> None:
-        """Block a candidate that a baseline is not worse than."""
-        beaten = beats(
+    def _beats(self, metrics: list[Metric], trained_for: list[str], **others: Any) -> None:
+        """Block a candidate that a baseline is not worse than; hold a first model of which too few rows can tell."""
+        arguments: dict[str, Any] = {
+            "confidence": self.config.confidence,
+            "samples": self.config.bootstrap,
+            "seed": self.request.seed,
+            "check": self.monitor.check,
+            **others,
+        }
+        task, facts, rows = (
             self.models.task,
             self.request.label or LabelFacts(),
             self.models.candidate_rows(others.get("others")),
-            metrics=metrics,
-            confidence=self.config.confidence,
-            samples=self.config.bootstrap,
-            seed=self.request.seed,
-            check=self.monitor.check,
-            **others,
         )
-        if beaten is not None and beaten.passed:
+        beaten: Beaten | None
+        if self.request.champion is None:
+            beaten = first_model(task, facts, rows, metrics=metrics, trained_for=trained_for, **arguments)
+        else:
+            beaten = beats(task, facts, rows, metrics=metrics, **arguments)
+        if beaten is None:
+            return
+        if beaten.passed or (beaten.few and self.config.first_model == "promote"):
             self.findings.notes.append(beaten.reason)
-        elif beaten is not None:
+        elif beaten.few:
+            fix = "a person must decide (promote it by force), or gate.first_model: promote"
+            self.findings.block("held", f"{beaten.reason}; {fix}")
+        else:
             self.findings.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")
 
     def _exported(self) -> str:
@@ -207,6 +234,7 @@ class _Decision:
             "reference": {"version": reference.version, "model": reference.model} if reference else None,
             "primary": self.primary,
             "better": models.judging[self.primary].better,
+            "baselines": {name: found.as_json() for name, found in self.beside.items()},
             "outcome": earlier.outcome,
             "metrics": {"candidate": self.values, **earlier.metrics, "baselines": baselines},
             "thresholds": self.thresholds.checks,
