@@ -101,8 +101,8 @@ def test_a_baseline_is_told_apart_by_units():
     rows, others = rows_of(ours, "binary"), rows_of(theirs, "binary").prediction
     options = {"name": "linear", "confidence": 0.95, "samples": 100}
     alone = rows_of(ours.drop_columns([UNIT]), "binary")
-    assert "beats" in beside(alone, others, BINARY.metric("loss"), **options)
-    assert "cannot be told apart" in beside(rows, others, BINARY.metric("loss"), **options)
+    assert "beats" in beside(alone, others, BINARY.metric("loss"), **options).sentence
+    assert "cannot be told apart" in beside(rows, others, BINARY.metric("loss"), **options).sentence
 
 
 def test_a_unit_is_decided_by_one_threshold():
