@@ -67,8 +67,6 @@ def first_model(
     samples: int,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
-    others: Floats | None = None,
-    name: str = "constant",
 ) -> Beaten | None:
     """Whether a model that replaces none is better than the constant; None when nothing can be said of many rows.
 
@@ -81,24 +79,23 @@ def first_model(
         metrics: the first is the primary one.
         trained_for: names of those by which it must not be worse than the best constant by the loss. (The mean of skewed
             labels never has as small an absolute error as their median.)
-        others, name: as of `beats`.
     """
     shared = 1 - (1 - confidence) / len(metrics)
 
     def against(metric: Metric, best_by: str) -> _Against | None:
-        predicted = constant_predictions(task, facts, metric, len(rows), best_by) if others is None else others
+        predicted = constant_predictions(task, facts, metric, len(rows), best_by)
         if predicted is None:
             return None
         settings: dict[str, Any] = {"confidence": shared, "samples": samples, "seed": seed, "check": check}
-        return _against(rows, predicted, metric, name=name, first=True, **settings)
+        return _against(rows, predicted, metric, name="constant", first=True, **settings)
 
     found = [each for metric in metrics if (each := against(metric, metric.name)) is not None]
     for each in found:
         if each.metric.name in trained_for and each.worse:
-            by_loss = each if others is not None else against(each.metric, "loss")
+            by_loss = against(each.metric, "loss")
             if by_loss is not None and by_loss.worse:
-                return Beaten(passed=False, reason=f"the candidate is worse than the {name} baseline: {by_loss}")
-    few = f"{counted_units(metrics[0], rows)} too few to say whether the candidate beats the {name} baseline"
+                return Beaten(passed=False, reason=f"the candidate is worse than the constant baseline: {by_loss}")
+    few = f"{counted_units(metrics[0], rows)} too few to say whether the candidate beats the constant baseline"
     if uncompared(metrics[0], rows, FIRST_CLASS_ROWS):
         return Beaten(passed=False, few=True, reason=few + (f": {found[0].values}" if found else ""))
     if not found:
@@ -106,10 +103,10 @@ def first_model(
     better = [each for each in found if each.interval is not None and each.interval[0] > 0]
     if better and not found[0].worse:
         also = "" if better[0] is found[0] else f"; {found[0].values}"
-        return Beaten(passed=True, reason=f"the candidate beats the {name} baseline: {better[0]}{also}")
+        return Beaten(passed=True, reason=f"the candidate beats the constant baseline: {better[0]}{also}")
     if units(found[0].metric, rows) < ENOUGH_ROWS:
         return Beaten(passed=False, few=True, reason=f"{few}: {found[0]}")
-    return Beaten(passed=False, reason=f"the candidate does not beat the {name} baseline: {found[0]}")
+    return Beaten(passed=False, reason=f"the candidate does not beat the constant baseline: {found[0]}")
 
 
 def beats(

@@ -38,8 +38,8 @@ def test_groups_are_the_key_of_a_split_by_hash_that_has_none(tmp_path):
 @pytest.mark.slow
 def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(typed, tmp_path):
     rng = np.random.default_rng(0)
-    query, x = np.sort(rng.integers(0, 60, 1500)), rng.normal(size=1500)
-    y = (x + rng.normal(size=60)[query] > 0).astype(int)
+    query, x = np.sort(rng.integers(0, 150, 3750)), rng.normal(size=3750)
+    y = (x + rng.normal(size=150)[query] > 0).astype(int)
     judged = "gate: {thresholds: {ndcg: {min: 0.2}, mrr: {min: 0.2}}}\nevaluation: {slice_min_rows: 1}\n"
     (tmp_path / "pipeline.yaml").write_text(PIPELINE + judged)
     rows = [f"q{q},{value:.4f},{label}" for q, value, label in zip(query, x, y, strict=True)]

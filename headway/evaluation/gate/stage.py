@@ -180,9 +180,9 @@ class _Decision:
         """The baselines that a candidate has to beat on the primary metric, beside the constant."""
         for name in self.request.to_beat if self.config.baseline else ():
             theirs = self.models.rows(self.models.table(self.request.baselines[name])).prediction
-            self._beats([self.models.judging[self.primary]], [self.primary], others=theirs, name=name)
+            self._beats([self.models.judging[self.primary]], others=theirs, name=name)
 
-    def _beats(self, metrics: list[Metric], trained_for: list[str], **others: Any) -> None:
+    def _beats(self, metrics: list[Metric], trained_for: list[str] | None = None, **others: Any) -> None:
         """Block a candidate that a baseline is not worse than; hold a first model of which too few rows can tell."""
         arguments: dict[str, Any] = {
             "confidence": self.config.confidence,
@@ -197,7 +197,7 @@ class _Decision:
             self.models.candidate_rows(others.get("others")),
         )
         beaten: Beaten | None
-        if self.request.champion is None:
+        if self.request.champion is None and trained_for is not None:
             beaten = first_model(task, facts, rows, metrics=metrics, trained_for=trained_for, **arguments)
         else:
             beaten = beats(task, facts, rows, metrics=metrics, **arguments)
