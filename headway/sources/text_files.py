@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.sources.sniff import another
-from headway.sources.text_stream import Clean, TextStream, stream_form
+from headway.sources.text_stream import LONGEST_LINE, Clean, TextStream, stream_form, too_long
 from headway.storage import filesystem
 
 BOM = b"\xef\xbb\xbf"
@@ -28,6 +28,8 @@ _PIECE, _HEAD = 1 << 16, 512
 _TAIL = 16 << 10
 _LONGEST = 64 << 20
 """Of a header, or of all that follows a quote that is never closed."""
+_LARGEST = 1 << 30
+"""Of a block that cannot be cut, since a quote is misplaced."""
 SAMPLE_FILES, SAMPLE_PIECES, SAMPLE_BYTES = 8, 8, 1 << 18
 """What a schema is inferred from: so many pieces of each of the first files."""
 
@@ -132,7 +134,7 @@ class TextFile:
                 file.seek(start)
             at, carry = start, b""
             while True:
-                most = max(size, len(carry))  # twice as much each time that no line ends
+                most = max(size, min(len(carry), _LONGEST))  # twice as much each time that no line ends
                 if end is not None and not self.streamed:
                     most = min(most, end - at - len(carry))
                 fresh = bytes(source.read(most)) if most else b""
@@ -143,6 +145,12 @@ class TextFile:
                 if cut:
                     yield at, data[:cut]
                 at, carry = at + cut, data[cut:]
+                if len(carry) > LONGEST_LINE and carry.find(b"\n", len(carry) - LONGEST_LINE) < 0:
+                    raise too_long(self.path, self._lines_before(at + carry.rfind(b"\n") + 1) + 1)
+                if len(carry) > _LARGEST:
+                    problem = f"a quote after line {self._lines_before(at):,} is never closed, or stands within a value"
+                    fix = "close it, or double it where it stands inside quotes; csv.quote names another character"
+                    raise DataError(problem, where=self.path, fix=fix)
             if end is not None and not self.streamed and at + len(carry) < end:
                 raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
             if carry:
@@ -159,11 +167,24 @@ class TextFile:
             while at < end:
                 stop = self._stop(file, at, at + (end - at) // max(blocks, 1), end)
                 blocks -= 1
+                if stop - at > LONGEST_LINE + size:
+                    raise too_long(self.path, self._lines_before(at) + 1)
                 data = bytes(file.read_at(stop - at, at))
                 if len(data) < stop - at:
                     raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
                 yield at, data
                 at = stop
+
+    def _lines_before(self, offset: int) -> int:
+        """The number of line ends before a byte, counted anew: for errors alone."""
+        with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
+            source: Any = (
+                TextStream(file, self._form, self.path, self._clean and self._clean()) if self.streamed else file
+            )
+            lines = 0
+            while offset > 0 and (data := bytes(source.read(min(offset, _PIECE)))):
+                lines, offset = lines + data.count(b"\n"), offset - len(data)
+            return lines
 
     def _stop(self, file: pa.NativeFile, start: int, stop: int, end: int) -> int:
         """The last line end in [start, stop); if there is none, the first after it; else `end`."""

@@ -49,6 +49,8 @@ _LETTERS = 16
 _MOSTLY = 0.9
 _WORKBOOK = "[Content_Types].xml"
 _DOUBLED = re.compile(rb"\r+\n")
+LONGEST_LINE = 128 << 20
+"""Of any text: memory for it is taken before a row is cut at `source.max_cell_bytes`."""
 _HIDDEN = re.compile(r"^__MACOSX/|(^|/)\.[^./]")
 Clean = Callable[[bytes], bytes]
 """Changes the whole lines of one stream, from its beginning on, block after block."""
@@ -69,6 +71,12 @@ class StreamForm:
     @property
     def plain(self) -> bool:
         return self == StreamForm()
+
+
+def too_long(path: str, line: int) -> DataError:
+    """The error for a line of more than LONGEST_LINE bytes, numbered from 1."""
+    fix = "check that it is text of one row per line; large values can be written as Parquet"
+    return DataError(f"line {line:,} has more than {LONGEST_LINE >> 20} MiB", where=path, fix=fix)
 
 
 def is_wide(encoding: str) -> bool:
@@ -142,6 +150,8 @@ class TextStream:
         self._file = file
         self._objects = ObjectLines(form.json, path) if form.json else None
         self._carry = self._ready = b""
+        self._end = b"\r" if form.line_ends == b"\r" else b"\n"
+        self._lines = 0
         self._read = 0
         self._source = self._opened(file)
 
@@ -211,8 +221,11 @@ class TextStream:
             return fresh
         data = self._carry + fresh
         if not done:  # whole lines, with whole line ends
-            cut = data.rfind(b"\r" if self._form.line_ends == b"\r" else b"\n") + 1
+            cut = data.rfind(self._end) + 1
             data, self._carry = data[:cut], data[cut:]
+            if len(self._carry) > LONGEST_LINE:
+                raise too_long(self._path, self._lines + 1)
+            self._lines += data.count(self._end)
         else:
             self._carry = b""
         if self._form.line_ends is not None:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import DataError
+from headway.sources import text_files, text_stream
 from headway.sources.config import CsvConfig
 from headway.sources.formats.csv_lines import clean_lines
-from headway.sources.text_files import TextFile, last_line_end
+from headway.sources.text_files import TextFile, last_line_end, last_unquoted_line_end
 
 LINES = "".join(f'{i},Köln,"a ""b""\n{i % 7}"\n' for i in range(2000))
 
@@ -117,3 +118,38 @@ def test_quoted_values_stay_as_they_are_wherever_blocks_are_cut():
             clean = clean_lines(CsvConfig(trim=True))
             low, high = sorted((first, second))
             assert clean(lines[:low]) + clean(lines[low:high]) + clean(lines[high:]) == wanted
+
+
+@pytest.mark.parametrize("way", ["plain", *WAYS])
+def test_a_line_that_does_not_end_is_refused_with_its_number_before_it_is_held_whole(tmp_path, monkeypatch, way):
+    for module in (text_files, text_stream):
+        monkeypatch.setattr(module, "LONGEST_LINE", 1 << 20)
+    lines = b"a,b\n1,2\n" + b"x" * (4 << 20) + b"\n3,4\n"
+    (tmp_path / "a").write_bytes(WAYS.get(way, bytes)(lines))
+    text = TextFile(str(tmp_path / "a"))
+    size = None if text.streamed else len(lines)
+    with pytest.raises(DataError, match=r"a: line 3 has more than 1 MiB\n"):
+        for _, data in text.blocks(0, size, 1 << 16, last_line_end):
+            assert len(data) <= 1 << 20
+
+
+def test_a_line_as_long_as_may_be_is_read(tmp_path, monkeypatch):
+    for module in (text_files, text_stream):
+        monkeypatch.setattr(module, "LONGEST_LINE", 1 << 20)
+    lines = b"a,b\n" + b"x" * (1 << 20) + b"\n3,4\n"
+    for way in ("plain", "gzip", r"\r"):
+        (tmp_path / "a").write_bytes(WAYS.get(way, bytes)(lines))
+        text = TextFile(str(tmp_path / "a"))
+        blocks = text.blocks(0, None if text.streamed else len(lines), 1 << 16, last_line_end)
+        assert b"".join(data for _, data in blocks) == lines
+
+
+def test_a_quote_that_is_never_closed_does_not_take_all_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "_LARGEST", 1 << 20)
+    (tmp_path / "a").write_bytes(gzip.compress(b'a,b\n1,2\n"x,' + b"1,2\n" * (1 << 20)))
+
+    def last_end(data):
+        return last_unquoted_line_end(data, b'"', b",")
+
+    with pytest.raises(DataError, match="a quote after line 2 is never closed"):
+        list(TextFile(str(tmp_path / "a")).blocks(0, None, 1 << 16, last_end))
