@@ -361,6 +361,7 @@ def schema(
         print(json.dumps(json_schema(), indent=1))
         return 0
     from flows.config.columns import new_columns
+    from headway.schema.pbtxt import from_text
     from headway.schema_inference.schema_update import difference, proposed
     from headway.statistics.split_statistics import SplitStatistics
     from headway.storage.atomic_io import replace_text
@@ -374,7 +375,7 @@ def schema(
     assert output is not None
     splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
     before = path.read_text(encoding="utf-8")
-    new = new_columns(run_spec.loaded, run_spec.files(record["spans"][-1]))
+    new = new_columns(run_spec.loaded, from_text(before, where=str(path)), run_spec.files(record["spans"][-1]))
     after = proposed(before, splits, where=str(path), new=new)
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)

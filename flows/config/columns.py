@@ -160,10 +160,8 @@ def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[Inpu
     return [name for name in names if name not in schema and name not in ignored]
 
 
-def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Column]:
-    """Return the columns that the files have and the schema file lacks, with their inferred types."""
-    path = loaded.schema_file
-    schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
+def new_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[Column]:
+    """Return the columns that the files have and the schema lacks, with their inferred types; not those that cannot be stored."""
     names = unknown_columns(loaded, schema, files)
     if not names:
         return []

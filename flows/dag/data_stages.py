@@ -11,13 +11,13 @@ from typing import Any
 from beam_jobs.ingest.range_worker import NOTES
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.leakage_check import SpanOutput, SplitsRequest
-from flows.config.columns import Columns, resolve, unknown_columns
+from flows.config.columns import Columns, new_columns, resolve
 from flows.dag.column_table import column_table
 from flows.dag.references import check_metrics, possible_tasks
 from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Executor, RunResult, RunSpec
 from flows.dag.step import Output, Stage, Step
 from headway.errors import ConfigError, DataError
-from headway.messages import agree, counted, some
+from headway.messages import counted
 from headway.schema.columns import FURTHER
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
@@ -65,16 +65,7 @@ class DataSteps:
         check_metrics(run_spec.loaded, possible_tasks(self.pipeline.task, self.pipeline.label, read), labels)
         self.freeze = freeze
         self.inferring = self.columns.inferred
-        notes = list(self.columns.notes)
-        if not self.columns.inferred:
-            unknown = unknown_columns(run_spec.loaded, self.columns.schema, run_spec.files(self.window[-1]))
-            if unknown:
-                notes.append(
-                    f"{agree(len(unknown), 'column', 'columns')} {some(unknown, 5, repr)} of the source "
-                    f"{agree(len(unknown), 'is', 'are')} not in {run_spec.loaded.schema_file.name} and left out; headway schema "
-                    "--update proposes what can be added"
-                )
-        self.run_result = RunResult(spans=self.window, notes=notes)
+        self.run_result = RunResult(spans=self.window, notes=list(self.columns.notes))
         self.requests: dict[str, IngestRequest] = {}
         self.reference: dict[str, Any] | None = None
         self.training, self.model = self.pipeline.training, self.pipeline.model
@@ -176,6 +167,8 @@ class DataSteps:
         splits = tuple(name for name, parts in self.parts.items() if parts)
         features = tuple(column for column in self.columns.read if column.is_feature)
         serving = self.run_spec.loaded.serving_file
+        newest = self.run_spec.files(self.window[-1])
+        unread = tuple(column.name for column in new_columns(self.run_spec.loaded, schema, newest))
         self.reference = self._reference()
         key = {
             "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
@@ -185,6 +178,7 @@ class DataSteps:
             "features": [column.model_dump(mode="json") for column in features],
             "champion": self.reference,
             "split": self.pipeline.split.at_ingest(),
+            **({"unread": unread} if unread else {}),
             "inputs": {
                 "statistics": self.statistics.fingerprint,
                 "splits": proven.fingerprint,
@@ -207,6 +201,8 @@ class DataSteps:
                 champion=self._champion_facts(),
                 split=self.pipeline.split,
                 proof=proven.path,
+                unread=unread,
+                filters=self.pipeline.source.where is not None,
                 rows=self._sampled_rows(),
             )
 

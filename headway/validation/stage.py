@@ -18,7 +18,7 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.messages import agree, counted
+from headway.messages import agree, counted, some
 from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
@@ -41,6 +41,8 @@ PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
 FEW_EVAL_ROWS = 1000
 """Below this many, metrics of the eval split are called uncertain."""
+MOST_UNLABELLED = 0.1
+"""The share of the rows that may lack a label unsaid."""
 
 
 class SpanFacts(Frozen):
@@ -83,6 +85,10 @@ class ValidateRequest(Frozen):
     """How rows were split; None: the splits are not held against each other."""
     proof: Path | None = None
     """Output of the stage that proves the splits; None: nothing is said of keys and times."""
+    unread: tuple[str, ...] = ()
+    """Columns of the newest files that the schema does not have."""
+    filters: bool = True
+    """Whether there is a filter (source.where); without one, the rows that ingest left out have no label."""
     rows: SampledRows | None = None
     """Rows of train and eval; None: no unit is looked for, as where eval is later than train."""
 
@@ -98,6 +104,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     alone = _strengths(request, splits)
     raised = [
         *_spans(request),
+        *_source(request),
         *_splits(request, splits),
         *_content(request, splits, alone),
         *_champion(request, splits),
@@ -149,8 +156,8 @@ def _table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
     for span in request.spans:
-        share = span.quarantined / span.read if span.read else 0.0
-        if share > request.config.max_quarantined:
+        if _rejects_too_many(span, request):
+            share = span.quarantined / span.read
             message = f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) "
             message += f"{agree(span.quarantined, 'was', 'were')} rejected; at most {request.config.max_quarantined:.2%} may be"
             fix = "headway quarantine shows them; mend the files or raise validation.max_quarantined"
@@ -160,6 +167,30 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
             message += f"{span.quarantined:,} rejected"
             fix = "check source.where and the label"
             yield finding("error" if len(request.spans) == 1 else "warning", "empty span", span.span, message, fix)
+
+
+def _rejects_too_many(span: SpanFacts, request: ValidateRequest) -> bool:
+    return span.quarantined > request.config.max_quarantined * span.read
+
+
+def _source(request: ValidateRequest) -> Iterator[Anomaly]:
+    """What the files hold and no step sees: rejected rows, rows without a label, new columns."""
+    read, rejected, filtered = (
+        sum(getattr(span, what) for span in request.spans) for what in ("read", "quarantined", "filtered")
+    )
+    if rejected and not any(_rejects_too_many(span, request) for span in request.spans):
+        message = f"{rejected:,} of {read:,} rows ({rejected / read:.2%}) {agree(rejected, 'was', 'were')} rejected"
+        yield finding("warning", "quarantine", None, message, "headway quarantine shows them with the reasons")
+    if not request.filters and filtered > MOST_UNLABELLED * read:
+        message = f"{filtered:,} of {read:,} rows ({filtered / read:.0%}) have no label and are left out"
+        fix = "check the label's column: is it filled later, or only for some rows? Say which by source.where"
+        yield finding("warning", "label", None, message, fix, column=LABEL)
+    if request.unread:
+        unread = len(request.unread)
+        message = f"{agree(unread, 'column', 'columns')} {some(request.unread, 5, repr)} of the newest files "
+        message += f"{agree(unread, 'is', 'are')} not in the schema and left out"
+        fix = "headway schema --update proposes what can be added; the spans of a window must all have it. Or say ignore under "
+        yield finding("warning", "new column", None, message, fix + "columns")
 
 
 def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:

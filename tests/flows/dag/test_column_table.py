@@ -56,11 +56,14 @@ def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
     found = files(loaded.pipeline.source, "all")
     schema = resolve(loaded, found).schema
     loaded.schema_file.write_text(to_text(schema))
-    assert unknown_columns(loaded, schema, found) == ["empty"] and new_columns(loaded, found) == []
+    assert unknown_columns(loaded, schema, found) == ["empty"] and new_columns(loaded, schema, found) == []
     fewer = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name not in ("n", "day"))})
     loaded.schema_file.write_text(to_text(fewer))
     assert unknown_columns(loaded, fewer, found) == ["day", "empty", "n"]
-    assert [(column.name, column.temporal) for column in new_columns(loaded, found)] == [("day", "date"), ("n", None)]
+    assert [(column.name, column.temporal) for column in new_columns(loaded, fewer, found)] == [
+        ("day", "date"),
+        ("n", None),
+    ]
     again = resolve(loaded, found)  # the schema file keeps the rules
     assert next(c for c in again.read if c.name == "price").parse.as_ == "number"
 

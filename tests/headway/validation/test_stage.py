@@ -36,7 +36,7 @@ SCHEMA = Schema(
 )
 QUIET = ValidateConfig(severity={"leakage": "ignore", "duplicate": "ignore"})
 """Not what a test with few values in turn is about."""
-SPAN = SpanFacts(span="2013-01", read=5000, written=4990, quarantined=5, filtered=5)
+SPAN = SpanFacts(span="2013-01", read=5000, written=4990, quarantined=0, filtered=10)
 
 
 def _batch(columns):
@@ -108,7 +108,21 @@ def test_too_many_rejected_rows(check):
     severity, kind, _, where, message = only(check(spans=(SPAN, bad)))
     assert (severity, kind, where) == ("error", "quarantine", "2013-02")
     assert "60 of 1,000 rows of span 2013-02 (6.00%)" in message and "1.00%" in message
-    assert check(spans=(bad,), config=ValidateConfig(max_quarantined=0.06))["anomalies"] == []
+    severity, kind, *_, message = only(check(spans=(bad,), config=ValidateConfig(max_quarantined=0.06)))
+    assert (severity, kind, message) == ("warning", "quarantine", "60 of 1,000 rows (6.00%) were rejected")
+
+
+def test_rows_without_a_label_are_said_unless_a_filter_may_have_left_them_out(check):
+    spans = (SPAN, SpanFacts(span="2013-02", read=5000, written=500, quarantined=0, filtered=4500))
+    severity, kind, *_, message = only(check(spans=spans, filters=False))
+    assert (severity, kind) == ("warning", "label") and message.startswith("4,510 of 10,000 rows (45%) have no label")
+    assert check(spans=spans)["anomalies"] == check(spans=(SPAN,), filters=False)["anomalies"] == []
+
+
+def test_columns_that_the_schema_lacks_are_said(check):
+    found = only(check(unread=("w", "v")))
+    assert found[:2] == ("warning", "new column")
+    assert found[4] == "columns 'w', 'v' of the newest files are not in the schema and left out"
 
 
 @pytest.mark.parametrize(("others", "severity"), [((), "error"), ((SPAN,), "warning")])
