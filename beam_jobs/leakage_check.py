@@ -111,7 +111,7 @@ def _look(
     sorted_hashes, source = np.sort(hashes), open_source(request.source)
     occurrences: dict[tuple[int, Any, str], int] = {}
     file, before = -1, 0
-    for piece in source.ranges(request.files):
+    for piece in request.ranges():
         if piece.file != file:
             file, before = piece.file, 0
         reader = _Finder(request, piece, columns, sorted_hashes)

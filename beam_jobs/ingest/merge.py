@@ -76,7 +76,9 @@ def _notes(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, o
     if ranges:
         key_index.merge([work_dir.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
     else:
-        key_index.KeyIndex(request.split, request.read, request.row_columns()).save(out / NOTES)
+        key_index.KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place).save(
+            out / NOTES
+        )
 
 
 def _split(

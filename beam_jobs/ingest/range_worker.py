@@ -44,7 +44,7 @@ from headway.tabular.expression_errors import Overflow
 from headway.tabular.expressions import parse
 from headway.tabular.list_arrays import is_text, value_type
 from headway.tabular.row_split import RowSplit
-from headway.tabular.splits import Assigned
+from headway.tabular.splits import Assigned, place_hash
 from headway.tabular.stacked import Dictionaries, Mask, Stack
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
@@ -130,7 +130,8 @@ class RangeWork(RangeRows):
         files = request.files[piece.file :] if piece.row_per_file else request.files[piece.file : piece.file + 1]
         self._of_files = np.array(request.file_splits(files), np.int8)
         """split.mode: path: the split of each file of the range, which is one, or one for each row."""
-        self._notes = KeyIndex(request.split, request.read, request.row_columns())
+        self._notes = KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place)
+        self._file = (piece.file, piece.row_per_file) if request.by_place else None
 
     def types(self, piece: Range) -> dict[str, pa.DataType]:
         """The columns to read of a range with the types to aim for; those that only the split reads may be missing."""
@@ -157,7 +158,11 @@ class RangeWork(RangeRows):
         rows = None
         if self._rows.looks_at_raw and batch.num_rows != chunk.batch.num_rows:
             rows = np.searchsorted(chunk.positions(), at)
-        return self._rows.assigned(batch, chunk.batch, rows)
+        places = None
+        if self._file is not None:
+            file, row_per_file = self._file
+            places = place_hash(file + at, 0 * at) if row_per_file else place_hash(np.full_like(at, file), at)
+        return self._rows.assigned(batch, chunk.batch, rows, places)
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         """Write the rows of a chunk that passed the filters, except those without a label."""

@@ -18,8 +18,9 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
 from headway.schema.columns import FURTHER, LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
-from headway.sources.base import InputFile
+from headway.sources.base import InputFile, Range, whole_files
 from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
 from headway.sources.discovery.spans import split_name
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
@@ -48,7 +49,14 @@ class IngestRequest(Frozen):
     split: SplitConfig
     hashed: tuple[Column, ...] = ()
     """What a split without a key hashes, in the types of the files; none: whatever is read, but for the label's columns."""
+    by_place: bool = False
+    """Whether a split without a key hashes a row's file and its number in it besides."""
     records: RecordsConfig = RecordsConfig()
+
+    def ranges(self) -> list[Range]:
+        """The ranges of the files; whole files where rows are split by their place in them."""
+        ranges = open_source(self.source).ranges(self.files)
+        return whole_files(ranges) if self.by_place else ranges
 
     def columns(self) -> tuple[Column, ...]:
         """The columns of the shards: those that are stored, further labels, and the label last."""
@@ -125,6 +133,7 @@ class IngestRequest(Frozen):
             "records": self.records.model_dump(mode="json"),
             **({"hashed": hashed} if hashed else {}),
             **({"unit": UNIT_VERSION} if self.unit else {}),
+            **({"by_place": True} if self.by_place else {}),
             # in the order in which they are stored
             **({"labels": [[n, c.model_dump(mode="json")] for n, c in self.labels.items()]} if self.labels else {}),
         }

@@ -22,7 +22,6 @@ from beam_jobs.runners.range_job import RangeJob
 from beam_jobs.runners.work_dir import WorkDir, writable
 from headway.monitor import Monitor
 from headway.sources.base import Range
-from headway.sources.discovery.formats_table import open_source
 
 __all__ = ["VERSION", "ingest", "ingest_many"]
 
@@ -58,7 +57,7 @@ def ingest_many(
     ranges: list[list[Range]] = []
     for request in requests:
         request.check()
-        ranges.append(open_source(request.source).ranges(request.files))
+        ranges.append(request.ranges())
     try:
         for job, out in zip(jobs, outs, strict=True):
             with writable(out):

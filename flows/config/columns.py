@@ -23,7 +23,7 @@ from headway.messages import agree, counted, some
 from headway.schema.columns import FURTHER, Column, Role, Schema, column_yaml, named_for, suggest
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
-from headway.schema_inference.split_columns import chosen, row_columns
+from headway.schema_inference.split_columns import chosen, few_distinct, row_columns
 from headway.sources.base import InputFile
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.sample import Sample
@@ -46,6 +46,8 @@ class Columns:
     """There is no schema file yet."""
     hashed: tuple[Column, ...] = ()
     """What a split without a key hashes, whether it is read or not."""
+    by_place: bool = False
+    """Such a split hashes a row's place in its span besides."""
     completes: bool = False
     """There is a schema file, and it does not say yet what a split without a key hashes."""
 
@@ -57,7 +59,7 @@ class Columns:
         """Write the schema beside the pipeline, and return the columns with it."""
         if self.completes:
             text = loaded.schema_file.read_text(encoding="utf-8")
-            replace_text(loaded.schema_file, with_split(text, self.schema.split))
+            replace_text(loaded.schema_file, with_split(text, self.schema.split, by_place=self.schema.split_by_place))
             return dataclasses.replace(self, completes=False)
         replace_text(loaded.schema_file, to_text(self.schema))
         note = f"the schema was inferred from this window and frozen in {loaded.schema_file}"
@@ -118,6 +120,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
         (*notes, *split_notes),
         inferred,
         hashed=chosen(schema.split, pipeline.label_columns()) if pipeline.split.by_row else (),
+        by_place=schema.split_by_place and pipeline.split.by_row,
         completes=bool(split_notes) and not inferred,
     )
     check_all(columns.read, columns.transforms(configs), where=str(loaded.file))
@@ -147,7 +150,13 @@ def _split_columns(
             f"{loaded.schema_file} did not list the columns that decide a row's split, and now it does "
             f"({counted(len(columns), 'column')}): eval rows are drawn anew, once"
         )
-    return schema.model_copy(update={"split": columns}), notes
+    by_place = few_distinct(prefix, columns)
+    if by_place:
+        notes.append(
+            "fewer than a tenth of the first rows are distinct, so equal rows need not stay together: the split of a row depends "
+            "on its file and its number in it too"
+        )
+    return schema.model_copy(update={"split": columns, "split_by_place": by_place}), notes
 
 
 def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[str]:

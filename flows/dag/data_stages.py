@@ -95,6 +95,7 @@ class DataSteps:
                 labels={name: config.label for name, config in self.pipeline.labels.items()},
                 split=self.pipeline.split,
                 hashed=self.columns.hashed,
+                by_place=self.columns.by_place,
                 records=self.pipeline.records,
             )
             key = request.key()

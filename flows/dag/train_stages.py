@@ -164,4 +164,5 @@ class TrainSteps(DataSteps):
     def _split_digest(self) -> str:
         """Return a digest of the settings that assign rows to splits; if it differs, so do the eval rows."""
         hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
-        return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}))
+        by_place = {"by_place": True} if self.columns.by_place else {}
+        return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}) | by_place)

@@ -41,6 +41,8 @@ class Look:
     files: tuple[InputFile, ...]
     """Of all spans."""
     sample: Sample
+    starts: tuple[int, ...] = (0,)
+    """The place in `files` of each span's first one."""
 
     @property
     def names(self) -> list[str]:
@@ -89,7 +91,8 @@ def take(config: SourceConfig) -> Look:
     sample = open_source(config).prefix(by_span[0], PREFIX_ROWS)
     if not sample.table.num_rows:
         raise DataError("it holds no row", where=config.path, fix="name a file with rows")
-    return Look(config, tuple(names), tuple(file for files_ in by_span for file in files_), sample)
+    starts = np.cumsum([0, *map(len, by_span[:-1])]).tolist()
+    return Look(config, tuple(names), tuple(file for files_ in by_span for file in files_), sample, tuple(starts))
 
 
 def typed(look: Look, label: LabelConfig) -> Seen:

@@ -110,12 +110,15 @@ def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, Ke
     return sets
 
 
-def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()) -> dict[str, Any]:
+def rule(
+    config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = (), *, by_place: bool = False
+) -> dict[str, Any]:
     """The rule that decides a row's split: the config, the hash, and the types of the hashed columns.
 
     Args:
         columns: what is read, coerced.
         hashed: what is hashed without a key; none: all of `columns`.
+        by_place: whether a row's place in its span is hashed besides.
     """
     value = config.at_ingest()
     if config.mode == "hash":
@@ -123,6 +126,7 @@ def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column
         by = {column.name: f"{column.type}{list(column.shape) or ''}" for column in of}
         names = config.key or tuple(by)
         value |= {"hash": hashing.VERSION, "columns": {name: by[name] for name in sorted(names)}}
+        value |= {"by_place": True} if by_place else {}
     return value
 
 
@@ -132,11 +136,14 @@ class KeyIndex:
     Args:
         columns: what is read, coerced; the one with the role time is the time column.
         hashed: what a split without a key hashes; none: all of `columns`.
+        by_place: whether it hashes a row's place in its span besides.
     """
 
-    def __init__(self, config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()):
+    def __init__(
+        self, config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = (), *, by_place: bool = False
+    ):
         self._names = config.names()
-        self._rule = rule(config, columns, hashed)
+        self._rule = rule(config, columns, hashed, by_place=by_place)
         self._keys = key_sets(config, columns)
         self._time = named_for(columns, "time")
         self._temporal = next((column.temporal for column in columns if column.name == self._time), None)

@@ -215,6 +215,8 @@ class Schema(Frozen):
     """Columns whose presence the schema file demands in every row."""
     split: tuple[Column, ...] = ()
     """What a split without a key hashes, in the types of the files; none: it was not needed yet."""
+    split_by_place: bool = False
+    """Whether a row's place in its span is hashed besides, as few of the rows are distinct."""
 
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -238,7 +240,8 @@ class Schema(Frozen):
 
     def digest(self) -> str:
         """SHA-256 of everything in the schema, hex."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        unset = set() if self.split_by_place else {"split_by_place"}  # older schemas keep their digest
+        text = json.dumps(self.model_dump(mode="json", exclude=unset), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

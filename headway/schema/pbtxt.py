@@ -3,7 +3,8 @@
 path.write_text(to_text(schema))
 schema = from_text(path.read_text(), where=str(path))
 
-The columns that decide the split are tags of it: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`.
+The columns that decide the split are tags of it: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`; and
+`headway.split_by_place`, where a row's place in its span decides too.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column, Meaning, Schema, Shape, StoredType
 from headway.schema.parse_rules import Parse
 
-_SPLIT_TAG = "headway.split="
+_SPLIT_TAG, _PLACE_TAG = "headway.split=", "headway.split_by_place"
 _KINDS: dict[StoredType, str] = {"int64": "INT", "float32": "FLOAT", "bytes": "BYTES"}
 _SPLIT_COMMENT = (
     "The split of a row is a hash of these columns (split.mode: hash without a key). Another list draws eval rows anew."
+)
+
+_PLACE_COMMENT = (
+    "Few of the rows are distinct, so equal ones may be apart: a row's file and its number in it are hashed too."
 )
 
 
@@ -96,27 +101,30 @@ def to_text(schema: Schema) -> str:
                 domain.max = cast(high)
         if column.name in schema.domains:
             feature.string_domain.value.extend(schema.domains[column.name])
-    _tag_split(message, schema.split)
+    _tag_split(message, schema.split, by_place=schema.split_by_place)
     return HEADER + text_format.MessageToString(message, as_utf8=True)
 
 
-def _tag_split(message: Any, columns: Sequence[Column]) -> None:
+def _tag_split(message: Any, columns: Sequence[Column], *, by_place: bool) -> None:
     if columns:
         message.annotation.comment.append(_SPLIT_COMMENT)
         message.annotation.tag.extend(to_tags(columns))
+        if by_place:
+            message.annotation.comment.append(_PLACE_COMMENT)
+            message.annotation.tag.append(_PLACE_TAG)
 
 
-def with_split(text: str, columns: Sequence[Column]) -> str:
+def with_split(text: str, columns: Sequence[Column], *, by_place: bool = False) -> str:
     """Add the columns that a split without a key hashes to a schema file's text; all else stays as it is written."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     message = text_format.Parse(text, schema_pb2.Schema())
     if message.HasField("annotation"):
-        _tag_split(message, columns)
+        _tag_split(message, columns, by_place=by_place)
         return HEADER + text_format.MessageToString(message, as_utf8=True)
     added = schema_pb2.Schema()
-    _tag_split(added, columns)
+    _tag_split(added, columns, by_place=by_place)
     return text.rstrip("\n") + "\n" + text_format.MessageToString(added, as_utf8=True)
 
 
@@ -184,7 +192,14 @@ def from_text(text: str, *, where: str) -> Schema:
                 raise _refused(where, name, f" names the domain {feature.domain!r}, which does not exist")
             domains[name] = tuple(listed[0].value)
     split = from_tags(message.annotation.tag, where=where)
-    return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required), split=split)
+    return Schema(
+        columns=tuple(columns),
+        ranges=ranges,
+        domains=domains,
+        required=tuple(required),
+        split=split,
+        split_by_place=_PLACE_TAG in message.annotation.tag,
+    )
 
 
 def _refused(where: str, feature: str, problem: str, fix: str | None = None) -> ConfigError:

@@ -12,9 +12,12 @@ stands twice under two ids is one row.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headway.errors import ConfigError
 from headway.schema.columns import Column
@@ -25,6 +28,10 @@ from headway.schema_inference.identifiers import FEW_ROWS, meaning_of
 from headway.sources.sample import Sample
 from headway.tabular.list_arrays import decoded, is_list, is_text, value_type
 
+_DISTINCT = 10
+"""Rows for each distinct one, beyond which equal rows need not stay together."""
+_LEAST_THINGS, _NEARLY = 50, 0.9
+"""So many distinct rows may be things with several rows each; and the part of them that is nearly all."""
 _FIRST, _LONG = 1000, 64
 """Identifiers are shorter than this; what is longer is a text, an image."""
 
@@ -43,6 +50,44 @@ def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, .
         columns.append(split_column(name, kind, listed=is_list(values.type)))
     hashed = tuple(column for column in columns if column.name not in identifiers)
     return (hashed, identifiers) if hashed else (tuple(columns), [])
+
+
+def few_distinct(sample: Sample, columns: Sequence[Column]) -> bool:
+    """Whether fewer than a tenth of the sampled rows are distinct in these columns, as combinations of a few categories are.
+    Equal rows are then no leak, and a split that kept them together would divide a few combinations, not rows.
+
+    Rows of a patient, of whom the columns hold nothing that changes, are equal too, and stay together: one column tells all of
+    them apart, or any column may go and they are as many.
+    """
+    rows = sample.table.num_rows
+    if rows < FEW_ROWS or any(column.shape for column in columns):
+        return False
+    parts = [decoded(sample.table.column(column.name)) for column in columns]
+    if any(_DISTINCT * pc.count_distinct(part, mode="all").as_py() >= rows for part in parts):
+        return False
+    numbers = [part.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy() for part in parts]
+    codes = _joined(numbers, rows)
+    first = np.unique(codes, return_index=True)[1]
+    if _DISTINCT * len(first) >= rows:
+        return False
+    distinct = [values[first] for values in numbers]
+    least = max(_LEAST_THINGS, _NEARLY * len(first))
+    if any(len(np.unique(values)) >= least for values in distinct):
+        return False
+    before, after = [np.zeros(len(first), np.int64)], [np.zeros(len(first), np.int64)]
+    for values, behind in zip(distinct, distinct[::-1], strict=True):
+        before.append(_joined([before[-1], values], len(first)))
+        after.append(_joined([after[-1], behind], len(first)))
+    without = (_joined([before[i], after[-2 - i]], len(first)) for i in range(len(distinct)))
+    return any(int(codes.max()) + 1 < least for codes in without)
+
+
+def _joined(numbers: Sequence[NDArray[Any]], rows: int) -> NDArray[np.int64]:
+    """A number from 0 up for each combination of numbers from 0 up."""
+    codes = np.zeros(rows, np.int64)
+    for values in numbers:
+        codes = np.unique(codes * (int(values.max()) + 1) + values, return_inverse=True)[1]
+    return codes
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:

@@ -10,7 +10,7 @@ A range is a part of one file, and ranges depend on the files and the config alo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,6 +107,21 @@ class Source(Protocol):
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Read at most the first `rows` rows, every column, to infer a schema from."""
+
+
+def whole_files(ranges: Sequence[Range]) -> list[Range]:
+    """The ranges joined to one for each file, which counts the file's rows from its first one."""
+    joined: list[Range] = []
+    for piece in ranges:
+        if joined and piece.file == joined[-1].file and not piece.row_per_file:
+            before = joined.pop()
+            facts = {**before.facts}
+            if "rows" in facts:
+                facts["rows"] += piece.facts["rows"]
+            joined.append(replace(before, end=piece.end, facts=facts))
+        else:
+            joined.append(replace(piece, index=len(joined)))
+    return joined
 
 
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:

@@ -58,12 +58,19 @@ class RowSplit:
                 raw_types[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards
         return raw_types
 
-    def assigned(self, batch: pa.RecordBatch, raw: pa.RecordBatch, rows: NDArray[np.int64] | None) -> Assigned:
+    def assigned(
+        self,
+        batch: pa.RecordBatch,
+        raw: pa.RecordBatch,
+        rows: NDArray[np.int64] | None,
+        places: Hashes | None = None,
+    ) -> Assigned:
         """The splits of a coerced batch.
 
         Args:
             raw: the batch as it was read.
             rows: its rows that are in `batch`; None: all of them.
+            places: `place_hash` of the rows of `batch`, where equal rows need not stay together.
         """
         if not self._hashed:
             return assigned(self._config, batch, begins=self._begins)
@@ -77,7 +84,7 @@ class RowSplit:
             array = _lenient(files[name], self._apart[name])
             return array if rows is None else array[rows]
 
-        return assigned(self._config, batch, list(self._hashed), hashes)
+        return assigned(self._config, batch, list(self._hashed), hashes, places=places)
 
 
 _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "temporal", "feature"})

@@ -172,6 +172,7 @@ def assigned(
     columns: Sequence[str] | None = None,
     hashes: Callable[[str], Hashes] | None = None,
     begins: Sequence[Any] = (),
+    places: Hashes | None = None,
 ) -> Assigned:
     """Assign each row of a coerced batch to a split; also returns the hashes.
 
@@ -179,6 +180,7 @@ def assigned(
         begins: mode column with eval_from: where eval and test begin, as `stored_value` of the column.
         columns: what is hashed without a key; None: all there are.
         hashes: their `column_hash`, for each row of `batch`; None: of the columns in it.
+        places: `place_hash` of each row, which joins its hash; None: equal rows go together.
 
     Raises:
         DataError: mode column, and a value that is not train, eval or test.
@@ -191,6 +193,8 @@ def assigned(
     keys = {name: column_hash(batch.column(name)) for name in config.key}
     of = keys.__getitem__ if keys else hashes
     whole = row_hash(batch, config.key or columns or batch.schema.names, config.salt, of)
+    if places is not None:
+        whole = mix64(whole ^ places)
     # 53 bits: exact in float64
     unit = (whole >> U64(11)).astype(np.float64) * 2.0**-53
     codes = np.left_shift(unit < config.eval + config.test, 1, dtype=np.int8)  # 2 is test
@@ -287,6 +291,11 @@ def row_hash(
     for i, name in enumerate(sorted(columns)):
         state = mix64(state ^ (hashes(name) if hashes else column_hash(batch.column(name))), i)
     return state
+
+
+def place_hash(files: NDArray[np.int64], rows: NDArray[np.int64]) -> Hashes:
+    """Hash each row's place in its span: the file's place among those of the span, and the row's in the file, from 0."""
+    return mix64(mix64(files.astype(U64), _SALT) ^ rows.astype(U64))
 
 
 def column_hash(array: pa.Array) -> NDArray[np.uint64]:

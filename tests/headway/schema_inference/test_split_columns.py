@@ -1,5 +1,8 @@
 """Which columns decide a row's split without a key: what names rows, what is frozen, what it is hashed as."""
 
+import hashlib
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from headway.errors import ConfigError
 from headway.schema.columns import Column, Schema
 from headway.schema.pbtxt import from_tags, from_text, to_tags, to_text, with_split
-from headway.schema_inference.split_columns import chosen, names_rows, row_columns
+from headway.schema_inference.split_columns import chosen, few_distinct, names_rows, row_columns
 from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce
 from headway.tabular.row_split import RowSplit
@@ -140,3 +143,42 @@ def test_what_is_read_of_a_file():
     number = AS_FROZEN["s"].model_copy(update={"type": "int64", "encoding": "plain"})
     assert RowSplit(SplitConfig(), [number], FROZEN[2:3]).types(None, {"s": pa.int64()})["s"] != pa.int64()
     assert not RowSplit(SplitConfig(key="n"), [AS_FROZEN["n"]], FROZEN).extra
+
+
+def test_a_place_that_decides_the_split_is_kept_and_older_schemas_keep_their_text_and_digest():
+    schema = Schema(columns=(Column(name="x", type="int64", nullable=True),), split=SPLIT)
+    placed = schema.model_copy(update={"split_by_place": True})
+    assert "split_by_place" not in to_text(schema) and not from_text(to_text(schema), where="s").split_by_place
+    assert from_text(to_text(placed), where="s") == placed and placed.digest() != schema.digest()
+    assert (
+        from_text(with_split(to_text(schema.model_copy(update={"split": ()})), SPLIT, by_place=True), where="s")
+        == placed
+    )
+    dumped = schema.model_dump(mode="json", exclude={"split_by_place"})
+    assert schema.digest() == hashlib.sha256(json.dumps(dumped, sort_keys=True).encode()).hexdigest()
+
+
+def things(rows, **columns):
+    """Rows of `rows` things, of which each column is the same in all of its rows."""
+    of = RANDOM.integers(0, rows, 20 * ROWS)
+    return {name: RANDOM.integers(0, most, rows)[of] for name, most in columns.items()}
+
+
+@pytest.mark.parametrize(
+    ("columns", "few"),
+    [
+        ({"a": RANDOM.integers(0, 3, ROWS), "b": RANDOM.integers(0, 2, ROWS), "c": RANDOM.integers(0, 2, ROWS)}, True),
+        ({"a": RANDOM.choice(["u", "v", None], ROWS)}, True),
+        ({name: RANDOM.integers(0, 4, 20 * ROWS) for name in "abcde"}, True),  # 1,024 combinations
+        ({name: RANDOM.integers(0, 4, ROWS) for name in "abcde"}, False),  # more than a tenth
+        ({"a": RANDOM.integers(0, 3, ROWS), "x": RANDOM.normal(size=ROWS)}, False),
+        ({"a": [1, 2] * 9}, False),  # too few rows to say
+        (things(800, age=70, height=60, weight=70, sex=2), False),  # of a patient, and nothing that changes
+        (things(800, mrn=10**6, sex=2), False),
+        ({"tags": [["a"]] * ROWS}, False),
+    ],
+)
+def test_few_rows_are_distinct_where_they_are_combinations_of_a_few_categories(columns, few):
+    sample = Sample(pa.table(columns))
+    hashed, _ = row_columns(sample, set())
+    assert few_distinct(sample, hashed) is few
