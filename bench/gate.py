@@ -3,13 +3,18 @@
     nice python bench/gate.py                     # about two minutes
     nice python bench/gate.py --task regression       # or quantiles
     nice python bench/gate.py --seeds             # how far apart trainings are that differ by their seed alone
+    nice python bench/gate.py --drawn             # rows of keys, of groups, of many slices, with weights
 
 A champion and a candidate know the truth but for noise of their own (what a seed does). The candidate has one thing wrong. Each
 cell draws rows anew, compares the two by the task's default tolerances overall and on slices, and counts how often something
 blocks. Beforehand is computed what the gate can see: the regression's true size, on many rows, is held against the loss that a
 comparison of this spread blocks in 95% of all cases (`Difference.detectable`, on slices with Holm's worst case).
 
-Required: equal models blocked in at most 5%; of the regressions that the gate says it can see at a size, 95% blocked.
+With --drawn the two models' errors are alike within a key's or a group's rows. Beside equal models there is one whose true loss
+is what the gate says it detects at this size: the noise of its score is raised until the two agree.
+
+Required: equal models blocked in at most 5%; of the regressions that the gate says it can see at a size, 95% blocked; of losses
+as large as it says it detects, at least 75%.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.comparison import Compared, Comparison, compare
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.metrics import measure
+from headway.evaluation.metrics import UNIT, measure
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
@@ -250,6 +255,90 @@ def verdicts(cells: list[Cell]) -> tuple[float, float]:
     return float(np.mean(equal)) if equal else np.nan, float(np.mean(stated)) if stated else np.nan
 
 
+@dataclass(frozen=True)
+class Draws:
+    """What rows have in common, and how they are judged."""
+
+    units: int | None = None
+    by: str | None = None
+    """UNIT, as predictions of a keyed split have it, or the column of a group."""
+    weighted: bool = False
+    slices: tuple[str, ...] = ()
+
+
+DRAWN = {
+    "50 keys": Draws(50, UNIT),
+    "500 keys": Draws(500, UNIT),
+    "500 keys, slices": Draws(500, UNIT, slices=SLICES),
+    "200 groups": Draws(200, "group"),
+    "200 groups, weights": Draws(200, "group", weighted=True),
+    "50 slices": Draws(slices=(*SLICES, "x1: 20", "x2: 18")),
+    "weights": Draws(weighted=True, slices=SLICES),
+}
+
+
+def drawn(how: Draws, rows: int, noise: float, seed: int, *, samples: int = 60) -> Comparison:
+    """One candidate against one champion that knows as much but for the candidate's noise."""
+    r = np.random.default_rng(seed)
+    world = World.draw("binary", rows, 0.2, r)
+    unit = np.arange(rows) if how.units is None else r.integers(0, how.units, rows)
+    shared = 0.7 * r.normal(size=(3, len(unit)))[:, unit]  # of the labels, and of each model's error
+    label = (r.random(rows) < probability(world.score() + shared[0])).astype(float)
+    extra = noise * r.normal(size=rows)
+    models = [world.predicted(world.score() + own + more, r) for own, more in ((shared[1], extra), (shared[2], 0.0))]
+    columns = {"label": label, "kind": world.kind, **{f"x{i}": world.x[:, i] for i in range(3)}}
+    if how.by is not None:
+        columns[how.by] = unit
+    if how.weighted:
+        columns["weight"] = np.exp(0.7 * world.x[:, 3])
+    positive = int(label.sum())
+    task = task_of("binary")
+    return compare(
+        task,
+        *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
+        config=GateConfig(bootstrap=samples),
+        metrics={metric.name: metric for metric in task.metrics},
+        tolerances=task.tolerances,
+        label=LabelFacts(counts=(rows - positive, positive)),
+        slices=how.slices,
+        group=how.by if how.by != UNIT else None,
+        seed=seed,
+        monitor=Monitor(),
+    )
+
+
+def as_drawn(rows: int, repetitions: int, names: Sequence[str] = ()) -> list[tuple[str, float, float, float]]:
+    """(what rows have in common, the share of equal models that were blocked, the loss that the gate says it detects, the share
+    of models with this loss that were blocked by it)"""
+    found = []
+    for name in names or DRAWN:
+        how = DRAWN[name]
+        equal = [drawn(how, rows, 0.0, seed) for seed in range(repetitions)]
+        blocked = float(np.mean([any(test.failed for test in _tests(one)) for one in equal]))
+        alone = replace(how, slices=())
+        low, high = 0.0, 4.0
+        for step in range(7):
+            noise = (low + high) / 2
+            truth = _losses(drawn(replace(alone, units=None, by=None), TRUTH_ROWS, noise, 10_000, samples=50))["loss"]
+            stated = _detected([drawn(alone, rows, noise, 1000 * step + seed) for seed in range(20)])
+            low, high = (noise, high) if truth < stated else (low, noise)
+        worse = [drawn(alone, rows, high, 20_000 + seed) for seed in range(repetitions)]
+        caught = float(np.mean([one.of("loss").failed for one in worse]))
+        found.append((name, blocked, _detected(worse), caught))
+    return found
+
+
+def _detected(found: Sequence[Comparison]) -> float:
+    return float(np.median([one.of("loss").detectable or np.inf for one in found]))
+
+
+def print_drawn(rows: int, repetitions: int) -> None:
+    print(f"| {rows:,} rows | equal models blocked | loss that it says it detects | models with this loss blocked |")
+    print("| --- | --- | --- | --- |")
+    for name, blocked, stated, caught in as_drawn(rows, repetitions):
+        print(f"| {name} | {blocked:.1%} | {stated:.4f} | {caught:.0%} |", flush=True)
+
+
 def seeds() -> None:
     """How far apart plain nets are that differ by their seed alone, in shares of what they gain over the constant."""
     print("| standard deviation of the difference of two seeds | loss, of its gain | AUC, of its gain | bias |")
@@ -349,8 +438,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[4000, 16_000])
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--seeds", action="store_true")
+    parser.add_argument("--drawn", action="store_true")
     options = parser.parse_args()
     header("gate")
+    if options.drawn:
+        print_drawn(options.rows[0], options.repetitions)
+        return
     if options.seeds:
         seeds()
         return

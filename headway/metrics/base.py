@@ -121,6 +121,8 @@ class Metric(ABC):
     """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
     within: tuple[float, float] = (-np.inf, np.inf)
     """The least and the most that it can be."""
+    ratio: bool = False
+    """A quotient, which chance moves by factors; where it has an upper end, 1 - it is one."""
 
     @property
     def better(self) -> Better:
@@ -138,9 +140,14 @@ class Metric(ABC):
         found: float | None = rows.memo[self]
         return found
 
-    @abstractmethod
     def replicated(self, rows: Rows) -> Replicate:
         """The metric under many weightings of these rows; not a number where it is undefined."""
+
+        def replicate(draws: Draws) -> Floats:
+            values = [self.value(rows.at(np.repeat(np.arange(len(rows)), counts))) for counts in draws.counts]
+            return np.asarray([np.nan if value is None else value for value in values], np.float64)
+
+        return replicate
 
     def influence(self, rows: Rows) -> Floats | None:
         """The derivative of the metric by the weight of each row, [rows]; None where it has no value, or no derivative.
@@ -148,6 +155,11 @@ class Metric(ABC):
         The sum over the rows of (weight * influence)^2 is the variance of the metric (the infinitesimal jackknife: Efron,
         "The jackknife, the bootstrap and other resampling plans", 1982; of an AUC it is that of DeLong et al., 1988).
         """
+        return None
+
+    def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
+        """(parts, the derivative of each by the weight of each row, [rows, parts]) of a metric that is the sum of |parts|; None
+        of others, and where it has no value."""
         return None
 
     def __repr__(self) -> str:
@@ -159,7 +171,8 @@ class MomentMetric(Metric):
 
     Args:
         moments: what is averaged; float64 [rows, moments].
-        combine: the metric of those means; [..., moments] -> [...].
+        combine: the metric of those means; [..., moments] -> [...]. Of one moment it rises with it.
+        parts: of a metric that is the sum of |parts|; [..., moments] -> [..., parts], a sum of the moments and a constant.
     """
 
     def __init__(
@@ -172,10 +185,12 @@ class MomentMetric(Metric):
         unit: Literal["rows", "classes"] = "rows",
         of_the_mean: bool = False,
         within: tuple[float, float] = (-np.inf, np.inf),
+        ratio: bool = False,
+        parts: Callable[[Floats], Floats] | None = None,
     ):
         self.name, self.higher_is_better, self.unit, self.of_the_mean = name, higher_is_better, unit, of_the_mean
-        self.within = within
-        self.moments, self._combine = moments, combine or (lambda means: means[..., 0])
+        self.within, self.ratio = within, ratio
+        self.moments, self._combine, self._parts = moments, combine or (lambda means: means[..., 0]), parts
 
     def value(self, rows: Rows) -> float | None:
         means = rows.weight @ self.moments(rows) / rows.total
@@ -204,6 +219,25 @@ class MomentMetric(Metric):
         found -= float(means @ slope)
         found /= rows.total
         return found if np.isfinite(slope).all() else None
+
+    def mean_of(self, rows: Rows) -> tuple[Floats, float] | None:
+        """(what is averaged, [rows]; its mean) where that is one number per row."""
+        moments = self.moments(rows)
+        return (moments[:, 0], float(rows.weight @ moments[:, 0] / rows.total)) if moments.shape[1] == 1 else None
+
+    def ends(self, interval: tuple[float, float]) -> tuple[float, float]:
+        """The metric at the ends of an interval of that mean, with which it rises."""
+        with np.errstate(invalid="ignore"):
+            low, high = (float(self._combine(np.array([end]))) for end in interval)
+        return (low if np.isfinite(low) else self.within[0]), high
+
+    def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
+        """Return the parts, which are sums of the moments; their constants do not move with the rows."""
+        if self._parts is None:
+            return None
+        moments = self.moments(rows)
+        means = rows.weight @ moments / rows.total
+        return self._parts(means), (self._parts(moments) - self._parts(means)) / rows.total
 
 
 def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:

@@ -202,6 +202,18 @@ class CalibrationError(Metric):
         found[order] = (np.sign(np.bincount(which, mass * off, BINS))[which] * off - value) / mass.sum()
         return found
 
+    def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
+        """Return by how much the predictions of each bin are too high, times the share of its rows."""
+        if self.on(rows) is None:
+            return None
+        order, _, mass, which = _bins(rows)
+        off = (rows.prediction - rows.label)[order]
+        parts = np.bincount(which, mass * off, BINS) / mass.sum()
+        moved = np.zeros((len(rows), BINS))
+        moved[order, which] = off
+        moved[order] -= parts
+        return parts, moved / mass.sum()
+
 
 def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
     """Return (rows of positive weight by prediction, their predictions, their weights, the bin of each)."""
@@ -283,9 +295,13 @@ def _shares(rows: Rows) -> Floats:
     return np.concatenate([rows.prediction, np.eye(width)[rows.label.astype(np.int64)]], axis=1)
 
 
-def _moved(means: Floats) -> Floats:
+def _apart(means: Floats) -> Floats:
     predicted, true = np.split(means, 2, axis=-1)
-    return 0.5 * np.abs(predicted - true).sum(-1)
+    return 0.5 * (predicted - true)
+
+
+def _moved(means: Floats) -> Floats:
+    return np.abs(_apart(means)).sum(-1)
 
 
 LOSS = MomentMetric("loss", per_row(log_loss))
@@ -318,7 +334,7 @@ F1 = MomentMetric(
     within=SHARE,
 )
 F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True, within=SHARE)
-SHARES_BIAS = MomentMetric("bias", _shares, _moved, of_the_mean=True, within=SHARE)
+SHARES_BIAS = MomentMetric("bias", _shares, _moved, of_the_mean=True, within=SHARE, parts=_apart)
 """The share of rows whose class would have to change for the mean probabilities to be the classes' shares."""
 
 

@@ -50,15 +50,21 @@ def _both(rows: Rows) -> Floats:
 
 
 MSE = MomentMetric("loss", per_row(squared_error))
-RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]))
+RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]), within=(0.0, np.inf))
 MAE = MomentMetric("mae", per_row(absolute_error))
-R2 = MomentMetric("r2", _fit, _explained, higher_is_better=True)
+R2 = MomentMetric("r2", _fit, _explained, higher_is_better=True, within=(-np.inf, 1.0), ratio=True)
 POISSON = MomentMetric("loss", per_row(poisson_loss))
 DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance))
 
 PREDICTION_MEAN = MomentMetric("prediction_mean", lambda rows: rows.prediction[:, None], higher_is_better=None)
 LABEL_MEAN = MomentMetric("label_mean", lambda rows: rows.label[:, None], higher_is_better=None)
-CALIBRATION = MomentMetric("calibration", _both, lambda means: means[..., 0] / means[..., 1], higher_is_better=None)
+CALIBRATION = MomentMetric(
+    "calibration",
+    _both,
+    lambda means: means[..., 0] / means[..., 1],
+    higher_is_better=None,
+    ratio=True,
+)
 
 
 def _factor(means: Floats) -> Floats:
@@ -116,7 +122,12 @@ def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
         MomentMetric("loss", per_row(pinball(levels))),
         MomentMetric("mae", lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None]),
         MomentMetric(
-            "miscoverage", below, lambda means: np.abs(means - at).mean(-1), of_the_mean=True, within=(0.0, 1.0)
+            "miscoverage",
+            below,
+            lambda means: np.abs(means - at).mean(-1),
+            of_the_mean=True,
+            within=(0.0, 1.0),
+            parts=lambda means: (means - at) / len(at),
         ),
         MomentMetric("coverage", covered, higher_is_better=None, within=(0.0, 1.0)),
         MomentMetric("width", lambda rows: rows.prediction[:, -1:] - rows.prediction[:, :1], higher_is_better=None),

@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.metrics.base import Better, Draws, Floats, Metric, Replicate, Rows, finite
+from headway.metrics.base import Better, Metric, Rows, finite
 from headway.user_code.loading import line_of, load_function
 
 Function = Callable[[NDArray[Any], NDArray[Any], Mapping[str, NDArray[Any]]], float | None]
@@ -49,13 +48,6 @@ class UserMetric(Metric):
             problem = f"the metric {self.name} failed: {type(error).__name__}: {error}"
             fix = "it is called with (label, prediction, columns) and returns one number; columns are: "
             raise ConfigError(problem, where=where, fix=fix + ", ".join(columns)) from error
-
-    def replicated(self, rows: Rows) -> Replicate:
-        def replicate(draws: Draws) -> Floats:
-            values = [self.value(rows.at(np.repeat(np.arange(len(rows)), counts))) for counts in draws.counts]
-            return np.asarray([np.nan if value is None else value for value in values], np.float64)
-
-        return replicate
 
 
 class MetricSpec(Frozen):

@@ -209,7 +209,7 @@ def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, An
         "value": decided.threshold,
         "chosen_on": decided.chosen_on,
         "metrics": measured(decided.metrics, decided.rows),
-        "intervals": _intervals(request, decided.rows, decided.metrics),
+        "intervals": decided.intervals(request.confidence, request.seed),
     }
 
 

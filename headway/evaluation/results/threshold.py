@@ -14,7 +14,7 @@ the test split it is taken as it is. It lies halfway between two predictions, so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,13 @@ from pydantic import Field, model_validator
 
 from headway.config import Frozen
 from headway.evaluation.bootstrap import resampling_units
+from headway.evaluation.results.intervals import Interval, intervals
 from headway.messages import number
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of
 
 FOLDS = 5
+FOLD = "/fold"
 AS_CONFIGURED = "as configured"
 """The rule of a threshold that the config names."""
 
@@ -91,9 +93,11 @@ def choose(rule: ThresholdRule, rows: Rows) -> float | None:
         return rule.value
     if not (rows.total > 0 and rows.known):
         return None
-    weighty = rows.at(rows.weight > 0)
-    scores = np.unique(weighty.prediction)[::-1]
-    _, positive, negative = by_score(weighty)
+    weighty = rows if rows.weight.min() > 0 else rows.at(rows.weight > 0)
+    run, positive, negative = by_score(weighty)
+    scores = np.empty(len(positive))
+    scores[run] = weighty.prediction
+    scores = scores[::-1]
     # flagged are the rows of so many of the highest scores: none, one, ..., all
     right, wrong = (np.append(0.0, np.cumsum(weights[::-1])) for weights in (positive, negative))
     at = _best(rule, right, wrong)
@@ -131,6 +135,20 @@ class Decided:
     chosen_on: str
     metrics: tuple[Metric, ...]
     """What judges the decisions."""
+    judged: tuple[Rows, tuple[Metric, ...]]
+    """The same metrics, of rows whose threshold is yet to be chosen where rows choose it."""
+
+    def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
+        """The interval of each metric: of these decisions, and of the choice that other rows would have made, as far as either
+        reaches."""
+        options: dict[str, Any] = {"confidence": confidence, "seed": seed}
+        ends = [intervals(self.rows, self.metrics, **options), intervals(*self.judged, **options)]
+        return {
+            name: (min(interval[0], chosen[0]), max(interval[1], chosen[1]))
+            if interval and chosen
+            else interval or chosen
+            for (name, interval), chosen in zip(ends[0].items(), ends[1].values(), strict=True)
+        }
 
 
 def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> Decided | None:
@@ -149,16 +167,44 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
         metrics = (*metrics, _cost(rule.cost))
     chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
     if fixed is not None:
-        return Decided(threshold, _flagged(rows, np.full(len(rows), threshold)), chosen_on, metrics)
+        flagged = _flagged(rows, np.full(len(rows), threshold))
+        return Decided(threshold, flagged, chosen_on, metrics, (flagged, metrics))
     codes, units = (np.arange(len(rows)), len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
-    fold = (np.argsort(np.argsort(np.random.Philox(key=seed).random_raw(units), kind="stable")) % FOLDS)[codes]
-    found = [choose(rule, rows.at(fold != number)) for number in range(FOLDS)]
-    known = [each for each in found if each is not None]
-    if len(known) < FOLDS:
+    random = np.random.Philox(key=(seed, 1)).random_raw(units)
+    fold = (np.argsort(np.argsort(random, kind="stable")) % FOLDS)[codes]
+    folded = replace(rows, columns={FOLD: fold}, memo={})
+    known = _chosen(rule, folded)
+    if known is None:
         return None
     ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
     chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
-    return Decided(threshold, _flagged(rows, np.asarray(known)[fold]), chosen_on, metrics)
+    judged = folded, tuple(_CrossFitted(metric, rule) for metric in metrics)
+    return Decided(threshold, _flagged(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
+
+
+def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
+    """The threshold of each fold, chosen by the others; None where one of them has none."""
+    assert rows.columns is not None
+    found = [choose(rule, rows.at(rows.columns[FOLD] != number)) for number in range(FOLDS)]
+    known = [each for each in found if each is not None]
+    return known if len(known) == FOLDS else None
+
+
+class _CrossFitted(Metric):
+    """A metric of decisions, from the rows' predictions and folds: without some of the rows the choices are others."""
+
+    def __init__(self, metric: Metric, rule: ThresholdRule):
+        self._metric, self._rule = metric, rule
+        self.name, self.higher_is_better, self.unit = metric.name, metric.higher_is_better, metric.unit
+        self.within = metric.within
+
+    def value(self, rows: Rows) -> float | None:
+        assert rows.columns is not None
+        if "decided" not in rows.memo:  # by every metric
+            known = _chosen(self._rule, rows)
+            rows.memo["decided"] = None if known is None else _flagged(rows, np.asarray(known)[rows.columns[FOLD]])
+        decided: Rows | None = rows.memo["decided"]
+        return None if decided is None else self._metric.on(decided)
 
 
 def _flagged(rows: Rows, threshold: Floats) -> Rows:
