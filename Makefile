@@ -110,6 +110,8 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/data_access.py
 	$(PYTHON) bench/images.py
 	$(PYTHON) bench/gate.py
+	$(PYTHON) bench/gate.py --drawn --repetitions 200
+	$(PYTHON) bench/coverage.py
 	$(PYTHON) bench/orchestration.py
 	$(PYTHON) bench/gate_trained.py
 	$(PYTHON) bench/models.py

@@ -8,8 +8,8 @@ by one, or from 50 or 500 units whose rows are alike (the noise of two rows of a
 they weigh the same, or by a weight that depends on a column. The truth of a metric at a chosen threshold is its value on those
 400,000 rows at the threshold that the repetition keeps for use. A repetition with fewer than 20 rows of a class is drawn again.
 
-Required: 92% to 98% in every cell; at a chosen threshold at least 92%, since the interval is of the choice as well. A cell in which
-more than 2% of the repetitions have no interval is listed.
+Required: 92% to 98% in every cell; at a chosen threshold at least 92%, since the interval is of the choice as well. A cell in
+which more than 2% of the repetitions have no interval is listed.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def _binary(drawn: Drawn) -> tuple[Floats, Floats]:
 
 
 def _rare(drawn: Drawn) -> tuple[Floats, Floats]:
-    """2% positives, of which the model says too many."""
-    p = probability(drawn.score - 5.0)
-    return (drawn.uniform < p).astype(float), probability(0.9 * drawn.score - 4.3)
+    """1.5% positives, of which the model says too many."""
+    p = probability(2 * drawn.score - 7.2)
+    return (drawn.uniform < p).astype(float), probability(1.9 * drawn.score - 6.5)
 
 
 def _multiclass(drawn: Drawn) -> tuple[Floats, Floats]:

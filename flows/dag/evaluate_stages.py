@@ -132,8 +132,11 @@ class EvaluateSteps(TrainSteps):
         if rows is None:
             return
         inputs = {"transform": self.transform.fingerprint, "train": self.trained.fingerprint}
+        grouped = self.columns.of_role("group")
+        group = grouped.name if grouped is not None and grouped.name in self.columns.stored else None
         key = {
             "config": {"rows": rows},
+            "group": group,
             "seed": self.training_of.seed,
             **self._module(),
             "inputs": inputs | {"examples": self._examples_key("eval")},
@@ -145,6 +148,7 @@ class EvaluateSteps(TrainSteps):
                 "transform": self._parameters(),
                 "examples": self._examples("eval"),
                 "rows": rows,
+                "group": group,
                 "seed": self.training_of.seed,
             }
 

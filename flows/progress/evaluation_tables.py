@@ -22,8 +22,8 @@ MOST_VALUES = 12
 def evaluation_tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     """Yield (title, rows) of each table that has rows; curves of many points are left to the JSON."""
     percent = f"{100 * result['confidence']:.4g}"
-    drawn = f"; {result['drawn_by']}" if result.get("drawn_by") else ""
-    yield f"metrics on {counted(result['rows'], 'row')}, with {percent}% intervals{drawn}", metric_rows(result)
+    said = "".join(f"; {result[key]}" for key in ("drawn_by", "few_rows") if result.get(key))
+    yield f"metrics on {counted(result['rows'], 'row')}, with {percent}% intervals{said}", metric_rows(result)
     if (threshold := result.get("threshold")) is not None:
         yield threshold_table(threshold)
     for column, values in result.get("by_slice", {}).items():

@@ -38,7 +38,7 @@ def evaluation(material: Material) -> Part | None:
     champion = verdict.get("champion") if isinstance(verdict.get("champion"), dict) else None
     whose = f"version {champion['version']}" if champion else "the champion"
     sentences = [f"On {counted(measured['rows'], 'row')} of the eval split, which the training did not see."]
-    sentences += [f"Intervals: {measured['drawn_by']}."] if measured.get("drawn_by") else []
+    sentences += [f"Intervals: {measured[key]}." for key in ("drawn_by", "few_rows") if measured.get(key)]
     sentences += [*_ranked(material.key("measure"), measured), *_tested(material)]
     tables = [_metrics(measured, verdict, whose), *_threshold(measured)]
     tables += [*slices(measured, verdict, whose), *_importance(material), *_others(measured)]

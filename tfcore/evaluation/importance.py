@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
 from pydantic import Field
@@ -24,13 +25,16 @@ from pydantic import Field
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.evaluation.bootstrap import quantile
+from headway.evaluation.metrics import drawn_by
+from headway.evaluation.results.intervals import spread_of
 from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
-from headway.schema.columns import Column
+from headway.schema.columns import UNIT, Column
 from headway.storage.prefetch import RemoteFiles
 from headway.tasks.base import Task
 from tfcore.data.examples import Examples
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
+from tfcore.evaluation.kept_column import kept_column
 from tfcore.evaluation.request import TrainedModel
 from tfcore.evaluation.scorers import TrainedScorer
 from tfcore.heads.table import label_task
@@ -41,7 +45,7 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import PackedColumns, RawColumn
 
-VERSION = 1
+VERSION = 2
 REPEATS = 3
 """Permutations of each column; their mean counts."""
 BATCH = 1000
@@ -56,6 +60,7 @@ class ImportanceRequest(Frozen):
     model: TrainedModel
     transform: TransformParameters
     examples: tuple[Examples, ...]
+    group: str | None = Field(default=None, description="column whose equal values belong together")
     rows: int = Field(default=10_000, ge=20, description="at most so many rows, evenly spread over the split")
     seed: int = 0
 
@@ -93,7 +98,8 @@ class _Study:
         self._task: Task = label_task(request.transform.label)
         self._metric: Metric = self._task.metric(self._task.primary)
         self._columns: tuple[Column, ...] = request.transform.raw
-        self._raw, self._label, self._weight = _sample(request, shards, [c.name for c in self._columns], monitor)
+        sample = _sample(request, shards, [c.name for c in self._columns], monitor)
+        self._raw, self._label, self._weight, self._drawn = sample
         self._scorer = TrainedScorer(request.model, request.transform)
         transform = transform_of(request.transform, request.model.preprocess)
 
@@ -130,7 +136,8 @@ class _Study:
         return self._rows({**self._raw, column.name: values})
 
     def _rows(self, raw: Mapping[str, Values]) -> Rows:
-        return self._task.rows(self._label, np.concatenate(list(self._predictions(raw))), self._weight)
+        predictions = np.concatenate(list(self._predictions(raw)))
+        return self._task.rows(self._label, predictions, self._weight, units=self._drawn)
 
     def _predictions(self, raw: Mapping[str, Values]) -> Iterator[Floats]:
         count = len(self._label)
@@ -153,21 +160,25 @@ class _Study:
         before, after = self._metric.influence(plain), [self._metric.influence(rows) for rows in permuted]
         if before is None or any(each is None for each in after):
             return None
-        moved = (np.mean([each for each in after if each is not None], axis=0) - before) * plain.weight
-        reach = quantile(0.5 + CONFIDENCE / 2, math.inf) * math.sqrt(float((moved**2).sum()))
+        moved = np.mean([each for each in after if each is not None], axis=0) - before
+        if (spread := spread_of(plain, moved)) is None:
+            return [mean, mean]
+        reach = quantile(0.5 + CONFIDENCE / 2, spread.freedom) * spread.error
         return [mean - reach, mean + reach]
 
 
 def _sample(
     request: ImportanceRequest, shards: Shards, names: list[str], monitor: Monitor
-) -> tuple[dict[str, Values], Floats, Floats]:
-    """(raw values by column, labels, weights) of every so many-th row."""
+) -> tuple[dict[str, Values], Floats, Floats, NDArray[np.int64] | None]:
+    """(raw values by column, labels, weights, what is drawn together) of every so many-th row."""
     step = -(-shards.total // request.rows)
-    packed = PackedColumns(shards.columns, names)
+    together = [*([UNIT] if shards.unit else []), *([request.group] if request.group else [])]
+    packed = PackedColumns(shards.record_columns, tuple(dict.fromkeys([*names, *together])))
     dataset = evaluation_dataset(
         shards, None, labeler(shards, request.transform), batch=min(4096, shards.total), raw=packed
     )
     parts: dict[str, dict[str, list[NDArray[Any]]]] = {name: {} for name in names}
+    kept: dict[str, list[pa.Array]] = {name: [] for name in together}
     labels, weights, first = [], [], 0
     for batch in map(packed.unpack, safe(dataset, shards)):
         monitor.check()
@@ -180,8 +191,16 @@ def _sample(
             for part, key in (("values", ""), ("present", "/present"), ("length", "/length")):
                 if (tensor := batch.get(f"raw/{name}{key}")) is not None:
                     parts[name].setdefault(part, []).append(tensor.numpy()[at])
+        for name in together:
+            kept[name].append(kept_column(batch[f"raw/{name}"].numpy()[at], batch[f"raw/{name}/present"].numpy()[at]))
     raw = {name: {part: np.concatenate(arrays) for part, arrays in of.items()} for name, of in parts.items()}
-    return raw, np.concatenate(labels).astype(np.float64), np.concatenate(weights).astype(np.float64)
+    label, weight = (np.concatenate(each).astype(np.float64) for each in (labels, weights))
+    return (
+        raw,
+        label,
+        weight,
+        drawn_by(pa.table({name: pa.chunked_array(of) for name, of in kept.items()}), request.group),
+    )
 
 
 def _at(values: Values, rows: Any) -> Values:

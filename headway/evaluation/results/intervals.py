@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.bootstrap import effective_groups, quantile, resampling_units
 from headway.evaluation.sample_size import uncompared
+from headway.messages import agree, listed
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 
 Interval = tuple[float, float]
@@ -36,6 +37,8 @@ BLOCKS = 20
 """Parts of the rows, each of which is left out once."""
 MOST_UNITS = 50_000
 """A metric without a derivative is computed on so many rows, or groups, at most; the error of all follows from theirs."""
+FEW = 5
+"""So few rows carry half of the variance only where the rarest of them decide."""
 DRAWS = 400
 """Of a normal distribution, for sums of distances."""
 
@@ -54,6 +57,34 @@ def intervals(
         metric.name: None if uncompared(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
         for metric in metrics
     }
+
+
+def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
+    """A sentence, where a few rows or units carry half of the variance of a metric: how large such rows are is hardly known from
+    so few of them, and intervals are too narrow."""
+    codes, units = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
+    sample = _Sample(rows, codes, units, effective_groups(rows), 0)
+    found: dict[str, int] = {}
+    for metric in metrics:
+        influence = None if uncompared(metric, rows) else metric.influence(rows)
+        if influence is None:
+            continue
+        squares = np.sort(sample.moved(influence) ** 2)[::-1]
+        count = int(np.searchsorted(np.cumsum(squares), squares.sum() / 2)) + 1
+        if squares.sum() > 0 and count <= FEW and 20 * count <= units:
+            found[metric.name] = count
+    if not found:
+        return None
+    count = max(found.values())
+    few = f"{count} of {units:,} {'rows' if codes is None else 'units'} {agree(count, 'carries', 'carry')} half of the variance"
+    return f"{agree(len(found), 'the interval', 'intervals')} of {listed([*found])} may be too narrow: {few}"
+
+
+def spread_of(rows: Rows, influence: Floats) -> Spread | None:
+    """The spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
+    codes, units = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
+    sample = _Sample(rows, codes, units, effective_groups(rows), 0)
+    return _spread(sample.moved(influence), sample.effective)
 
 
 @dataclass(eq=False)
@@ -101,7 +132,7 @@ def _interval(metric: Metric, sample: _Sample, probability: float) -> Interval |
     influence = metric.influence(rows) if mean is None else (mean[0] - mean[1]) / rows.total
     if influence is None:
         error, freedom = _jackknifed(metric, sample), min(BLOCKS, sample.effective) - 1.0
-        spread = None if error is None else _Spread(error, freedom, 0.0)
+        spread = None if error is None else Spread(error, freedom, 0.0)
     else:
         spread = _spread(sample.moved(influence), sample.effective)
     scale = abs(value) if mean is None else abs(mean[1])
@@ -129,14 +160,18 @@ def _clipped(metric: Metric, interval: Interval | None) -> Interval | None:
 
 
 @dataclass(frozen=True)
-class _Spread:
+class Spread:
+    """How uncertain an estimate is."""
+
     error: float
+    """Standard."""
     freedom: float
+    """Degrees of freedom of the error."""
     skewness: float
     """Of the estimate."""
 
 
-def _spread(moved: Floats, effective: float) -> _Spread | None:
+def _spread(moved: Floats, effective: float) -> Spread | None:
     squares = moved**2
     total = float(squares.sum())
     if not (total > 0 and math.isfinite(total)):
@@ -145,10 +180,10 @@ def _spread(moved: Floats, effective: float) -> _Spread | None:
     noise = float((squares**2).sum()) - total**2 / len(moved)
     freedom = 2 * total**2 / noise if noise > 0 else math.inf
     skewness = float((squares * moved).sum()) / total**1.5
-    return _Spread(math.sqrt(total), max(min(freedom, effective - 1), 0.5), skewness)
+    return Spread(math.sqrt(total), max(min(freedom, effective - 1), 0.5), skewness)
 
 
-def _skewed(mean: float, spread: _Spread, reach: float) -> Interval:
+def _skewed(mean: float, spread: Spread, reach: float) -> Interval:
     """Hall's interval of a mean."""
     skewness = spread.skewness
 
@@ -175,7 +210,8 @@ def _distances(moved: Floats, parts: Floats, sample: _Sample, probability: float
 
     Each is |true parts + a normal error|, drawn with the parts' covariance. How the true sum is divided among the parts is not
     known. Chance adds most where few parts have it, and least where all have as many standard errors: the lower end takes the
-    parts without what chance explains, the upper one equal parts.
+    parts without what chance explains, the upper one equal parts, but not less than
+    the one-sided end where no sign is in doubt.
 
     Args:
         moved: [units, parts]
@@ -212,7 +248,9 @@ def _distances(moved: Floats, parts: Floats, sample: _Sample, probability: float
 
     beyond = np.sqrt(np.maximum(parts**2 - 2 * error**2, 0.0))
     low = true(beyond if beyond.any() else np.abs(parts), probability)
-    return low, max(true(error, 1 - probability), low)
+    signs = np.sign(parts)
+    reach = quantile(2 * probability - 1, sample.effective - 1) * math.sqrt(max(float(signs @ covariance @ signs), 0.0))
+    return low, max(true(error, 1 - probability), seen + reach)
 
 
 def _jackknifed(metric: Metric, sample: _Sample) -> float | None:

@@ -20,7 +20,7 @@ from headway.evaluation.clusters import drawn_together
 from headway.evaluation.further_labels import FurtherLabel, named, part_of
 from headway.evaluation.gate_checks import check_same_rows, read_predictions
 from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
-from headway.evaluation.results.intervals import Interval, intervals
+from headway.evaluation.results.intervals import Interval, few_rows, intervals
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.threshold import Decided, decide
 from headway.evaluation.results.worst_slices import worst
@@ -46,11 +46,11 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
 
     Returns:
         rows, weight, metrics (by name), intervals (by name, [low, high] or None), confidence, drawn_by (a sentence, where
-        rows are drawn by more than one), compared (the metrics that the gate compares by default), baselines (metrics by
-        model), champion (the intervals of its metrics; None without one), by_slice (by column and value: rows, metrics,
-        intervals, and under champion its metrics and intervals), threshold (rule, value, chosen_on, metrics, intervals;
-        None without a rule), tables (by name, a list per column), titles (of the tables), worst_slices (see
-        `headway.evaluation.results.worst_slices`).
+        rows are drawn by more than one), few_rows (a sentence, where a few rows carry the variance), compared (the metrics that
+        the gate compares by default), baselines (metrics by model), champion (the intervals of its metrics; None without one),
+        by_slice (by column and value: rows, metrics, intervals, and under champion its metrics and intervals), threshold (rule,
+        value, chosen_on, metrics, intervals; None without a rule), tables (by name, a list per column), titles (of the tables),
+        worst_slices (see `headway.evaluation.results.worst_slices`).
 
     Raises:
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
@@ -116,6 +116,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
         "intervals": _intervals(request, rows, metrics),
         "confidence": request.confidence,
         "drawn_by": drawn_by,
+        "few_rows": few_rows(rows, metrics),
         "compared": [name for name in ("ndcg", *task.tolerances) if name in {metric.name for metric in metrics}],
         "baselines": baselines,
         "champion": None if champion is None else {"intervals": _intervals(request, models[CHAMPION], metrics)},

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headway.monitor import Monitor
-from headway.schema.columns import Column
+from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tfcore.evaluation.importance import ImportanceRequest, importance
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
@@ -77,3 +77,27 @@ def test_a_sample_is_spread_over_the_rows_and_repeatable(trained, tmp_path):
     first = importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor())
     assert first["rows"] == 500, "every fifth of 2,500"
     assert importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor()) == first
+
+
+def test_rows_of_one_unit_count_once(trained, tmp_path):
+    """Each row five times says no more than once; the column that names the row says so, or its unit."""
+    once = rows_of(400, 3)
+    five = once.take(np.repeat(np.arange(400), 5))
+    named = five.append_column("name", pa.array(np.repeat(np.arange(400), 5)))
+    name = Column(name="name", type="int64", nullable=False, role="group")
+    each = {
+        "once": write_examples(tmp_path / "a", {"eval": once}, COLUMNS),
+        "rows": write_examples(tmp_path / "b", {"eval": five}, COLUMNS),
+        "units": write_examples(
+            tmp_path / "c", {"eval": five.append_column(UNIT, named["name"])}, (*COLUMNS, UNIT_COLUMN)
+        ),
+        "groups": write_examples(tmp_path / "d", {"eval": named}, (*COLUMNS, name)),
+    }
+    width = {}
+    for which, examples in each.items():
+        given = trained | {"examples": (examples.part("eval"),), "group": "name" if which == "groups" else None}
+        found = importance(ImportanceRequest(**given), tmp_path, Monitor())["columns"]
+        low, high = next(column["interval"] for column in found if column["column"] == "strong")
+        width[which] = high - low
+    assert width["units"] == pytest.approx(width["groups"], rel=0.1)
+    assert width["units"] == pytest.approx(width["once"], rel=0.2) and width["rows"] < 0.6 * width["units"]

@@ -7,7 +7,7 @@ import pytest
 
 from headway.evaluation.bootstrap import resampled
 from headway.evaluation.metrics import metrics_of
-from headway.evaluation.results.intervals import intervals
+from headway.evaluation.results.intervals import few_rows, intervals
 from headway.metrics.base import Rows
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
@@ -65,6 +65,45 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
     low, high = np.moveaxis(np.asarray(found), 2, 0)
     covered = ((low <= truth) & (truth <= high)).mean(0)
     assert (covered >= 0.9).all() and (covered <= 0.99).all(), covered
+
+
+def test_a_calibrated_models_ece_is_not_made_of_chance():
+    """Its bins differ by chance alone: intervals around the value held 0 in 14% to 29% of all cases."""
+    held = 0
+    for seed in range(80):
+        r = np.random.default_rng(seed)
+        p = r.beta(1, 3, 400)
+        low, high = intervals(task_of("binary").rows(r.random(400) < p, p), [task_of("binary").metric("ece")])["ece"]
+        held += low == 0.0
+        assert high > 0.01
+    assert held >= 72
+    off = task_of("binary").rows(r.random(4000) < 0.3, r.uniform(0.4, 0.6, 4000))
+    low, high = intervals(off, [task_of("binary").metric("ece")])["ece"]
+    assert low < 0.2 < high < low + 0.05, "the predictions' mean is 0.5"
+
+
+@pytest.mark.parametrize("units", [None, 40])
+def test_a_skewed_loss_is_covered(units):
+    """A lognormal squared error, of rows or of units."""
+    held = 0
+    for seed in range(150):
+        r = np.random.default_rng(seed)
+        unit = None if units is None else r.integers(0, units, 500)
+        squared = np.exp(r.normal(size=500)) if unit is None else np.exp(r.normal(size=units))[unit]
+        rows = task_of("regression").rows(np.sqrt(squared), np.zeros(500), units=unit)
+        low, high = intervals(rows, [task_of("regression").metric("rmse")])["rmse"]
+        held += low <= np.exp(0.25) <= high
+    assert 130 <= held <= 149
+
+
+def test_few_rows_that_carry_the_variance_are_said():
+    r = np.random.default_rng(0)
+    metrics = [task_of("regression").metric(name) for name in ("rmse", "mae")]
+    label = r.normal(size=500)
+    assert few_rows(task_of("regression").rows(label, 0 * label), metrics) is None
+    label[7] = 40.0
+    said = few_rows(task_of("regression").rows(label, 0 * label), metrics)
+    assert said == "intervals of rmse and mae may be too narrow: 1 of 500 rows carries half of the variance"
 
 
 def median(label, prediction, columns):
