@@ -115,6 +115,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/orchestration.py
 	$(PYTHON) bench/gate_trained.py
 	$(PYTHON) bench/models.py
+	$(PYTHON) bench/leaks.py
 	$(PYTHON) bench/width.py
 	$(PYTHON) bench/dashboard.py
 	$(PYTHON) bench/capacity.py

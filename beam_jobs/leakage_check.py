@@ -34,7 +34,7 @@ from headway.sources.discovery.formats_table import open_source
 from headway.tabular.splits import SPLITS, Part, SplitConfig
 from headway.tabular.stacked import Mask
 
-VERSION = 2
+VERSION = 3
 FILE = "splits.json"
 
 

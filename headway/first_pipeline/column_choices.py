@@ -7,7 +7,7 @@ for choice in choose_columns(seen, statistics, label.columns(), facts):
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from headway.schema_inference.identifiers import TIMES, words_of
 from headway.schema_inference.split_columns import names_rows
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leakage_hints import constant, leaks, own_values, repeated, strengths
+from headway.validation.leaks.leakage_hints import constant, leaks, own_values, repeated
 
 SUSPICIOUS = 0.99
 """What a column alone may reach on the label; `validation.leakage` has the same default."""
@@ -76,11 +76,14 @@ def statistics_of(seen: Seen) -> SplitStatistics:
     return statistics
 
 
-def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[str], facts: LabelFacts) -> list[Choice]:
+def choose_columns(
+    seen: Seen, statistics: SplitStatistics, label: Collection[str], facts: LabelFacts, alone: Mapping[str, float]
+) -> list[Choice]:
     """A choice for each column of the schema, in its order.
 
     Args:
         label: the columns that the label is made of.
+        alone: how well each column alone tells the label.
     """
     columns = [column for column in seen.schema.columns if column.name not in label and column.name != LABEL]
     by_auto, numbered = _left_out(seen, statistics, columns)
@@ -90,7 +93,8 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
         out.setdefault(name, f"repeats column {first!r}")
     names = [name for name in names if name not in out]
     doubts, after = dict[str, str](), set[str]()
-    for leak in leaks(statistics, strengths(statistics, names, facts.kind), facts.kind, SUSPICIOUS):
+    strong = {name: alone[name] for name in names if name in alone}
+    for leak in leaks(statistics, strong, facts.kind, SUSPICIOUS):
         if leak.copy:
             out[leak.column] = f"almost a copy of the label: it alone {leak.how}"
         elif leak.own_values:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,20 +19,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import DataError
-from headway.first_pipeline.column_choices import Choice, choose_columns, statistics_of
+from headway.first_pipeline.column_choices import SUSPICIOUS, Choice, choose_columns, statistics_of
 from headway.first_pipeline.csv_form import null_values, null_words
 from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
-from headway.first_pipeline.look import Look, take, typed
+from headway.first_pipeline.look import Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
-from headway.messages import counted
+from headway.messages import counted, percent
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
 from headway.sources.formats.csv_names import unnamed
+from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import has_magic
 from headway.tabular.expressions import as_written
 from headway.tabular.label import LabelConfig
 from headway.tabular.list_arrays import decoded, is_text
+from headway.validation.leaks.label_strength import strengths
+from headway.validation.leaks.leak_signs import leave_out
+from headway.validation.leaks.leakage_hints import signs
+from headway.validation.leaks.row_copies import copies_of_rows
+from headway.validation.leaks.telling_words import telling_word
 
 _MOST_REJECTED = 0.01
 """The share of rejected rows at which a run stops; `validation.max_quarantined` has the same default."""
@@ -68,11 +74,17 @@ class Draft:
     """Lines at the top of the file that say where it comes from; none: from the data alone."""
     notes: tuple[str, ...] = ()
     """Sentences about the data that a person should read."""
+    leaks: tuple[str, ...] = ()
+    """Sentences about features that may be known after the label only, and about rows that are nearly alike."""
 
     @property
     def doubts(self) -> list[str]:
         """What a person should look at: of the data, and of single columns."""
-        return [*self.notes, *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning)]
+        return [
+            *self.notes,
+            *self.leaks,
+            *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning),
+        ]
 
 
 def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
@@ -148,10 +160,12 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             f"{seen.rejected:,} of {seen.read:,} rows cannot be read and would stop a run at "
             "validation.max_quarantined: 0.01; 'headway quarantine' shows them"
         )
+    alone = dict[str, float]()
     if look.config.format == "images":
         choices = _of_images(look, label)
     else:
-        choices = choose_columns(seen, statistics, label.columns(), facts)
+        alone = strengths(statistics, [name for name in statistics.columns if name not in label.columns()], facts.kind)
+        choices = choose_columns(seen, statistics, label.columns(), facts, alone)
     split = choose_split(look, seen, label, facts, choices)
     choices = [split.columns.get(choice.column, choice) for choice in choices]
     if not any(choice.is_learned for choice in choices):
@@ -162,6 +176,9 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             fix="bring columns that say something of a row",
         )
     columns = {choice.column: choice.config for choice in choices if choice.config is not None}
+    learned = {
+        choice.column: alone[choice.column] for choice in choices if choice.is_learned and choice.column in alone
+    }
     return Draft(
         name=name or _name(look.config.path),
         source=source,
@@ -175,7 +192,24 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         only=look.config.format == "images",
         model=WORDS_MODEL if _has_words(columns) and seen.read < _FEW_ROWS else {},
         notes=tuple(notes),
+        leaks=tuple(_leaks(seen, statistics, learned, facts, by_row=split.config.get("mode", "hash") == "hash")),
     )
+
+
+def _leaks(
+    seen: Seen, statistics: SplitStatistics, alone: Mapping[str, float], facts: LabelFacts, *, by_row: bool
+) -> Iterator[str]:
+    """Sentences about features that may be known after the label only, and about rows that are nearly alike."""
+    for sign in signs(statistics, alone, facts.kind, SUSPICIOUS, by_row=by_row):
+        yield f"{sign.columns[0]} {sign.says}; {sign.fix}"
+    texts = [c.name for c in seen.schema.columns if c.name in alone and c.type == "bytes" and not c.shape]
+    for name in texts if facts.kind != "regression" else ():
+        if (told := telling_word(seen.values(name), seen.label)) is not None:
+            says = f"{name} has the word {told.word!r} in {percent(told.share)} of the rows with label {told.label}, and in "
+            says += f"{percent(told.others)} of the others: was it written after the outcome?; {leave_out(name)}"
+            yield says
+    if by_row and (copies := copies_of_rows(statistics, statistics, alone)) is not None:
+        yield f"{copies}; name in split.key what they share"
 
 
 def _has_words(columns: Mapping[str, Any]) -> bool:

@@ -1,1 +1,1 @@
-"""Proof that no row, key or time is in two splits."""
+"""Proof that no key or time is in two splits, and equal rows in one."""

@@ -265,8 +265,9 @@ class _Prover:
             )
             return
         self.window.say(
-            f"no row is in two splits: the hashes of {_listing(list(self.parts))} rows over {counted(len(columns), 'column')} "
-            f"do not overlap, over {self.window.size}"
+            f"equal rows are in one split: the hashes of {_listing(list(self.parts))} rows over "
+            f"{counted(len(columns), 'column')} do not overlap, over {self.window.size}; rows that belong together but differ, "
+            "as those of one person or day, are kept together by split.key alone"
         )
         repeats(self.window, columns)
 

@@ -28,7 +28,9 @@ from headway.validation.anomaly import SEVERITIES, Anomaly, errors, finding, sum
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, skew, vanished
 from headway.validation.label_checks import is_class, label_kind, labels
-from headway.validation.leakage_hints import constant, duplicates, leakage, strengths
+from headway.validation.leaks.label_strength import strengths
+from headway.validation.leaks.leakage_hints import constant, duplicates, leakage
+from headway.validation.leaks.row_copies import copies_of_rows
 from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
 from headway.validation.torn_units import SampledRows, torn_units
@@ -243,7 +245,11 @@ def _content(
             yield from constant(train.columns[name])
     yield from duplicates(train, _features(request, train))
     if train_label is not None:
-        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
+        by_row = request.split is not None and request.split.mode == "hash"
+        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage, by_row=by_row)
+    if "eval" in splits and (copies := copies_of_rows(train, splits["eval"], _features(request, train))) is not None:
+        fix = "remove the copies from the files, or name in split.key what such rows share"
+        yield finding("warning", "row overlap", "train, eval", str(copies), fix)
 
 
 def _units(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:

@@ -1,9 +1,7 @@
 """Hints about features, from column statistics and a small sample of rows: constant, duplicate, or leaking the label.
 
 A column of one value; two columns with the same content; a column that alone predicts the label too well, which is often
-one that is only known after the answer. The last is judged out of sample: each half of the sampled rows is predicted from
-the other half, number columns cut into buckets by their quantiles, so a column of unique values predicts nothing. The rows
-are sampled by class, so that a rare class has as many as a common one.
+one that is only known after the answer. Other signs: `leak_signs` and `leak_relations` beside this module.
 """
 
 from __future__ import annotations
@@ -16,24 +14,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from headway.metrics.classification import auc
 from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import ColumnStatistics
-from headway.statistics.row_sample import numbers
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import Anomaly, finding
+from headway.validation.leaks.label_strength import LEAST_OF_A_CLASS, buckets, places, sampled_rows, target_of
+from headway.validation.leaks.leak_relations import relations
+from headway.validation.leaks.leak_signs import Sign, column_signs
 
-_BUCKETS = 64
-_LEAST_ROWS, _LEAST_OF_A_CLASS = 200, 30
-"""Below these a column may predict the label by chance."""
 _COPY = {"binary": 0.9995, "multiclass": 0.9995, "regression": 0.998}
 """What almost a copy of the label reaches; 64 buckets leave 0.02% of a number's variance, and few rows somewhat more."""
 _ONE_VALUE = 0.999
 _OWN = 0.99
 """The share of a class's rows that have its own value."""
-Codes = NDArray[np.int64]
 
 
 def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
@@ -62,12 +56,12 @@ def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
     if rows is None:
         return found
     first: dict[Any, str] = {}
-    places = _places(rows, names)
+    at = places(rows, names)
     for name, column in train.columns.items():
-        if name not in places or column.distinct < 2:
+        if name not in at or column.distinct < 2:
             continue
         figures = column.to_json() | {"name": ""}
-        values = _bits(rows.column(places[name]))
+        values = _bits(rows.column(at[name]))
         same = (json.dumps(figures, sort_keys=True), column.distinct, values)
         if same in first:
             found[name] = first[same]
@@ -76,60 +70,31 @@ def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
-    """The place of each named column. A table searches all of its names for one, and there may be thousands."""
-    named = set(names)
-    return {name: place for place, name in enumerate(rows.column_names) if name in named}
-
-
 def _bits(values: pa.ChunkedArray) -> bytes:
     missing = values.is_null().to_numpy()
     filled = values.fill_null(0).to_numpy()
     return np.packbits(missing).tobytes() + filled.tobytes()
 
 
-def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict[str, float]:
-    """How well each column alone predicts the label; empty where there is too little of it to say.
-
-    Args:
-        task: binary, multiclass or regression.
-
-    Returns:
-        The AUC; else the share of the label that is explained: of the mistakes that guessing the commonest class makes, or
-        of the variance of the label's rank.
-    """
-    rows = _rows(train, task)
-    target = None if rows is None else _target(rows.column(LABEL), task)
-    if rows is None or target is None:
-        return {}
-    places = _places(rows, names)
-    columns = [name for name in train.columns if name != LABEL and name in places]
-    scores = ((name, _score(_codes(rows.column(places[name])), target, task)) for name in columns)
-    return {name: score for name, score in scores if score is not None}
-
-
-def _rows(train: SplitStatistics, task: str) -> pa.Table | None:
-    """The sampled rows, where they are enough."""
-    rows = train.by_label.table() if task != "regression" else None
-    rows = train.sample.table() if rows is None else rows
-    return None if rows is None or LABEL not in rows.column_names or len(rows) < _LEAST_ROWS else rows
-
-
-def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
-    """Report columns that alone predict the label too well; one that is almost a copy of it is an error.
+def leakage(
+    train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float, *, by_row: bool = False
+) -> Iterator[Anomaly]:
+    """Report columns that alone predict the label too well, of which one that is almost a copy of it is an error, and other
+    signs of a leak.
 
     Args:
         alone: `strengths` of the columns.
         task: binary, multiclass or regression.
         bound: what a column may reach.
+        by_row: whether rows of one time may be in several splits.
     """
-    rows = _rows(train, task)
+    rows = sampled_rows(train, task)
     if rows is None:
         return
-    if task != "regression" and _target(rows.column(LABEL), task) is None:
+    if task != "regression" and target_of(rows.column(LABEL), task) is None:
         if len(pc.unique(rows.column(LABEL))) > 1:
             message = (
-                f"leakage was not checked: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another "
+                f"leakage was not checked: fewer than {LEAST_OF_A_CLASS} of {train.rows:,} train rows have another "
             )
             message += "label than the commonest one"
             fix = "widen the window, or check that every column is available at prediction time"
@@ -142,6 +107,20 @@ def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound
         fix = f"leave it out: {column_yaml(leak.column, 'ignore')}; if it is: "
         fix += f"validation.columns.{leak.column}.severity: {{leakage: ignore}}"
         yield finding("error" if leak.copy else "warning", "leakage", "train", message, fix, column=leak.column)
+    for sign in signs(train, alone, task, bound, by_row=by_row):
+        message = f"column {sign.columns[0]!r} {sign.says}"
+        yield finding("warning", "leakage", "train", message, sign.fix, column=sign.columns[0])
+
+
+def signs(
+    train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float, *, by_row: bool
+) -> Iterator[Sign]:
+    """The signs of a leak beside the strength of a column, of columns that are no `leaks`; arguments as of `leakage`."""
+    names, found = [name for name, told in alone.items() if told < bound], set[str]()
+    for sign in relations(train, names, task, by_row=by_row):
+        found |= {*sign.columns}
+        yield sign
+    yield from column_signs(train, [name for name in names if name not in found], alone, task)
 
 
 @dataclass(frozen=True)
@@ -160,7 +139,7 @@ class Leak:
 
 def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Leak]:
     """The columns whose strength reaches `bound`."""
-    rows = _rows(train, task)
+    rows = sampled_rows(train, task)
     for name, score in alone.items() if rows is not None else ():
         if score < bound:
             continue
@@ -193,87 +172,10 @@ def own_values(values: pa.ChunkedArray, label: pa.ChunkedArray, share: float) ->
 def _one_value_a_class(values: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
     """Whether the label tells the column as well as the column the label: it is the label in other words, and more than
     what the label is decided by."""
-    codes = _codes(values)
+    codes = buckets(values)
     classes = np.unique(label.to_numpy(), return_inverse=True)[1]
     _, pairs = np.unique(codes * (int(classes.max()) + 1) + classes, return_inverse=True)
     counts = np.bincount(pairs)
     commonest = np.zeros(int(classes.max()) + 1, np.int64)
     np.maximum.at(commonest, classes, counts[pairs])
     return int(commonest.sum()) >= _ONE_VALUE * len(codes)
-
-
-def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:
-    """The label as 0/1, as class codes, or as ranks from 0 to 1; None when there is too little of it."""
-    if task == "regression":
-        if not (pa.types.is_integer(label.type) or pa.types.is_floating(label.type)):
-            return None
-        values, good = numbers(label)
-        if not good.all() or values.min() == values.max():
-            return None
-        _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
-        return ((np.cumsum(counts) - counts / 2) / len(values))[codes]
-    _, codes, counts = np.unique(label.to_numpy(), return_inverse=True, return_counts=True)
-    common = np.sort(counts)[::-1]
-    if len(counts) < 2 or common[1:].sum() < _LEAST_OF_A_CLASS or (task == "binary" and len(counts) != 2):
-        return None
-    return codes.astype(np.int64)
-
-
-def _codes(values: pa.ChunkedArray) -> Codes:
-    """The bucket of each row; missing values have their own."""
-    missing = values.is_null().to_numpy()
-    if (pa.types.is_integer(values.type) and values.type != pa.uint64()) or pa.types.is_floating(values.type):
-        floats, good = numbers(values)
-        if not good.any():
-            return np.zeros(len(values), np.int64)
-        # with both ends: a few least values are told from the rest as well as a few greatest
-        edges = np.unique(np.quantile(floats[good], np.linspace(0, 1, _BUCKETS + 1), method="inverted_cdf"))
-        edges = _alone(edges, floats[good])
-        codes = np.searchsorted(edges, floats, "left")
-        codes = np.where(good, codes + 1, 0)
-    else:
-        codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1
-    return np.where(missing, codes.max() + 1, codes).astype(np.int64)
-
-
-def _alone(edges: NDArray[np.float64], floats: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The edges, with another below each value that fills a bucket or more, so that the value has a bucket of its own."""
-    if len(edges) > _BUCKETS:
-        return edges  # none does
-    ordered = np.sort(floats)
-    places = np.searchsorted(ordered, edges, "left")
-    heavy = (np.searchsorted(ordered, edges, "right") - places) * _BUCKETS >= len(ordered)
-    return np.unique(np.concatenate([edges, ordered[places[heavy & (places > 0)] - 1]]))
-
-
-def _score(codes: Codes, target: NDArray[Any], task: str) -> float | None:
-    halves = np.arange(len(codes)) % 2
-    width = int(codes.max()) + 1
-    if task == "multiclass":
-        return _explained_classes(codes, target, halves, width)
-    predicted = np.zeros(len(codes))
-    for half in (0, 1):
-        learn, judge = halves != half, halves == half
-        prior = float(target[learn].mean())
-        count = np.bincount(codes[learn], minlength=width)
-        total = np.bincount(codes[learn], weights=target[learn], minlength=width)
-        predicted[judge] = ((total + 0.1 * prior) / (count + 0.1))[codes[judge]]
-    if task == "binary":
-        return auc(target, predicted)
-    return 1.0 - float(((target - predicted) ** 2).sum() / ((target - target.mean()) ** 2).sum())
-
-
-def _explained_classes(codes: Codes, target: NDArray[Any], halves: Codes, width: int) -> float | None:
-    classes = int(target.max()) + 1
-    right = guessed = 0
-    for half in (0, 1):
-        learn, judge = halves != half, halves == half
-        commonest = int(np.bincount(target[learn], minlength=classes).argmax())
-        pairs, counts = np.unique(codes[learn] * classes + target[learn], return_counts=True)
-        choice = np.full(width, commonest)
-        order = np.argsort(counts, kind="stable")  # the most frequent class of a bucket is written last
-        choice[pairs[order] // classes] = pairs[order] % classes
-        right += int((choice[codes[judge]] == target[judge]).sum())
-        guessed += int((target[judge] == commonest).sum())
-    wrong = len(codes) - guessed
-    return (right - guessed) / wrong if wrong else None

@@ -6,7 +6,8 @@ import pytest
 
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leakage_hints import duplicates, leakage, leaks, strengths
+from headway.validation.leaks.label_strength import strengths
+from headway.validation.leaks.leakage_hints import duplicates, leakage, leaks
 
 ROWS = 20_000
 KINDS = {pa.int64(): "int64", pa.float32(): "float32", pa.binary(): "bytes"}
