@@ -4,9 +4,9 @@
     python bench/leaks.py --only noise --show   # kinds of leaks by their name, with what is said
 
 Leaks of each kind are put into real tables and into made ones. A leak is found where `init` says a sentence that begins with a
-column of it, or that rows repeat each other, or leaves a column of it out (of equal rows under several ids: the id, so that
-they are in one split). Any such sentence about a real table without a leak is a false alarm. Validation calls the same functions
-on the train rows of a run.
+column of it, or that rows repeat each other, or where it leaves a column of it out or splits by one (of copies under several ids,
+so that they are in one split). Any such sentence about a real table without a leak is a false alarm. Validation calls the same
+functions on the train rows of a run.
 Required: at least 15 of 18 kinds are found in each of their tables, and at most one of 20 clean tables raises an alarm.
 """
 
@@ -258,7 +258,7 @@ def _exact_copies(number: str) -> Made:
         frame["balance"] = random.normal(900, 300, len(y)).round(2)
         both = pd.concat([frame.assign(y=y)] * 3).sample(frac=1, random_state=5)
         both.insert(0, number, random.permutation(len(both)) + 70_000)
-        return both.reset_index(drop=True), "y", ("", number)
+        return both.reset_index(drop=True), "y", ("", number, "balance")
 
     return made
 
@@ -413,7 +413,7 @@ def _unit(random: Generator) -> Leaky:
     own, who = random.normal(size=(people, 4)).round(3), random.integers(0, people, 5000)
     y = (1.6 * random.normal(size=people)[who] + random.logistic(0, 0.6, 5000) > 0.3).astype(int)
     frame = pd.DataFrame({"mrn": who + 51_000, "pulse": random.normal(70, 9, 5000).round()})
-    return _put(frame.join(pd.DataFrame(own[who], columns=list("abcd"))), y), "y", ("mrn",)
+    return _put(frame.join(pd.DataFrame(own[who], columns=list("abcd"))), y), "y", ("mrn", *"abcd")
 
 
 KINDS: dict[str, tuple[Made, ...]] = {
@@ -457,7 +457,8 @@ def said(frame: Frame, label: str) -> tuple[list[str], list[str], float]:
         seconds = time.perf_counter() - began
     words = [*draft.leaks, *(f"{choice.column} {choice.why}" for choice in draft.choices if choice.warning)]
     out = [choice for choice in draft.choices if choice.use == "left out" and not choice.warning]
-    return words, [f"{choice.column} is left out: {choice.why}" for choice in out], seconds
+    kept = [f"{name} is the split's key" for name in np.atleast_1d(draft.split.config.get("key", [])).tolist()]
+    return words, [*kept, *(f"{choice.column} is left out: {choice.why}" for choice in out)], seconds
 
 
 def names(sentence: str, columns: tuple[str, ...]) -> bool:

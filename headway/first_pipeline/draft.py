@@ -192,14 +192,15 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         only=look.config.format == "images",
         model=WORDS_MODEL if _has_words(columns) and seen.read < _FEW_ROWS else {},
         notes=tuple(notes),
-        leaks=tuple(_leaks(seen, statistics, learned, facts, by_row=split.config.get("mode", "hash") == "hash")),
+        leaks=tuple(_leaks(seen, statistics, learned, facts, split)),
     )
 
 
 def _leaks(
-    seen: Seen, statistics: SplitStatistics, alone: Mapping[str, float], facts: LabelFacts, *, by_row: bool
+    seen: Seen, statistics: SplitStatistics, alone: Mapping[str, float], facts: LabelFacts, split: SplitChoice
 ) -> Iterator[str]:
     """Sentences about features that may be known after the label only, and about rows that are nearly alike."""
+    by_row = split.config.get("mode", "hash") == "hash"
     for sign in signs(statistics, alone, facts.kind, SUSPICIOUS, by_row=by_row):
         yield f"{sign.columns[0]} {sign.says}; {sign.fix}"
     texts = [c.name for c in seen.schema.columns if c.name in alone and c.type == "bytes" and not c.shape]
@@ -208,7 +209,7 @@ def _leaks(
             says = f"{name} has the word {told.word!r} in {percent(told.share)} of the rows with label {told.label}, and in "
             says += f"{percent(told.others)} of the others: was it written after the outcome?; {leave_out(name)}"
             yield says
-    if by_row and (copies := copies_of_rows(statistics, statistics, alone)) is not None:
+    if by_row and "key" not in split.config and (copies := copies_of_rows(statistics, statistics, alone)) is not None:
         yield f"{copies}; name in split.key what they share"
 
 

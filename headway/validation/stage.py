@@ -244,10 +244,14 @@ def _content(
         if name != LABEL and name in request.schema_:
             yield from constant(train.columns[name])
     yield from duplicates(train, _features(request, train))
+    by_row = request.split is not None and request.split.mode == "hash"
     if train_label is not None:
-        by_row = request.split is not None and request.split.mode == "hash"
         yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage, by_row=by_row)
-    if "eval" in splits and (copies := copies_of_rows(train, splits["eval"], _features(request, train))) is not None:
+    if (
+        by_row
+        and "eval" in splits
+        and (copies := copies_of_rows(train, splits["eval"], _features(request, train))) is not None
+    ):
         fix = "remove the copies from the files, or name in split.key what such rows share"
         yield finding("warning", "row overlap", "train, eval", str(copies), fix)
 
