@@ -94,7 +94,7 @@ def serve(
         with uncollected(keep=True):
             from tfcore.serving.app import ServeOptions, make_app
             from tfcore.serving.champion_watch import ChampionWatch
-            from tfcore.serving.request_limits import RequestLimits
+            from tfcore.serving.refusals import RequestLimits
             from tfcore.serving.request_log import RequestLog
             from tfcore.serving.served_model import has_gpu
 

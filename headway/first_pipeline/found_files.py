@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
-from headway.first_pipeline.text_encoding import encoding_of
 from headway.messages import some
 from headway.sources.config import CONVERT, FORMATS, NAMED, Format, SourceConfig, by_ending
 from headway.sources.discovery.formats_table import open_source
@@ -28,6 +27,7 @@ from headway.sources.discovery.spans import ONE_SPAN, spans
 from headway.sources.discovery.spans import files as files_of
 from headway.sources.discovery.window import select_window
 from headway.sources.sniff import format_of
+from headway.sources.text_encoding import encoding_of
 from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 

@@ -29,10 +29,9 @@ from tfcore.export.signatures import DEFAULT, of_companions
 from tfcore.serving.champion_watch import ChampionWatch
 from tfcore.serving.guard import Guard
 from tfcore.serving.micro_batcher import MicroBatcher
-from tfcore.serving.refusals import Busy, NotServed, RequestError, TooLarge, answered
+from tfcore.serving.refusals import Busy, NotServed, RequestError, RequestLimits, TooLarge, answered
 from tfcore.serving.request_body import first_instance, most_values, parsed
 from tfcore.serving.request_json import Rows
-from tfcore.serving.request_limits import RequestLimits
 from tfcore.serving.request_log import RequestLog
 from tfcore.serving.response_json import Form, answer
 from tfcore.serving.served_model import ServedModel

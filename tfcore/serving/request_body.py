@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfcore.serving.refusals import RequestError, TooLarge
-from tfcore.serving.request_limits import RequestLimits
+from tfcore.serving.refusals import RequestError, RequestLimits, TooLarge
 
 MIB = 1 << 20
 _HEAD_BYTES = 64 << 10

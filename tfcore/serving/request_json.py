@@ -28,9 +28,8 @@ from headway.schema.columns import Column, suggest
 from headway.schema.date_forms import iso_times
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.signatures import NULLABLE, Signature, Tensor
-from tfcore.serving.refusals import RequestError
+from tfcore.serving.refusals import RequestError, RequestLimits
 from tfcore.serving.request_body import LITERALS
-from tfcore.serving.request_limits import RequestLimits
 
 Array = NDArray[Any]
 Place = Callable[[int], str]

@@ -25,9 +25,8 @@ from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.predictor import WIDE
 from tfcore.export.signatures import DEFAULT, Signature, Tensor
 from tfcore.runtime.tf_import import startup
-from tfcore.serving.refusals import RequestError
+from tfcore.serving.refusals import RequestError, RequestLimits
 from tfcore.serving.request_json import SignatureReader, time_text
-from tfcore.serving.request_limits import RequestLimits
 
 with startup():
     import tensorflow as tf

@@ -49,9 +49,9 @@ from tfcore.train.steps.learner import Learner, Outcome
 from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
 from tfcore.train.steps.stop_condition import StopCondition
+from tfcore.train.steps.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 from tfcore.train.training_data import TrainingData, class_counts, class_names
 from tfcore.train.warm_start import warm_start
-from tfcore.train.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 
 __all__ = ["Callback", "PeriodicAction", "TrainingSession"]
 

@@ -56,7 +56,7 @@ from tfcore.train.holdout import Drawn, draw
 from tfcore.train.request import Latest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.sampling import class_rates
-from tfcore.train.xla_choice import repays_compiling
+from tfcore.train.steps.xla_choice import repays_compiling
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of

@@ -15,7 +15,7 @@ from tfcore.models.build import build, load_weights, save_weights
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.models.layers import ColumnLasso, Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
 from tfcore.testing import assert_same_bytes
-from tfcore.train.xla_choice import SCATTERS
+from tfcore.train.steps.xla_choice import SCATTERS
 
 
 def layout(task="binary", numeric=2, sizes=(5, 7), classes=None, **label):

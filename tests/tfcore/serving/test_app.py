@@ -23,7 +23,7 @@ from headway.storage.store import Store
 from headway.validation.serving import requests
 from tfcore.serving.app import ServeOptions, make_app
 from tfcore.serving.champion_watch import ChampionWatch
-from tfcore.serving.request_limits import RequestLimits
+from tfcore.serving.refusals import RequestLimits
 from tfcore.serving.request_log import RequestLog
 
 DELAY = tensor_name("dep delay")

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcore.serving import request_body
-from tfcore.serving.refusals import RequestError, TooLarge
+from tfcore.serving.refusals import RequestError, RequestLimits, TooLarge
 from tfcore.serving.request_body import first_instance, most_values, parsed, values_of
-from tfcore.serving.request_limits import RequestLimits
 
 TEXTS = st.text(st.sampled_from('a,[{:"\\\n\u00e9\U0001f525'), max_size=8)
 VALUES = st.recursive(

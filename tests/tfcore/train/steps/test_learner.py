@@ -23,7 +23,7 @@ from tfcore.train.settings.knob_values import Knobs
 from tfcore.train.settings.schedule import CosineRate
 from tfcore.train.steps.learner import Learner
 from tfcore.train.steps.loop import PeriodicAction, run
-from tfcore.train.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
+from tfcore.train.steps.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 
 K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
 LAYOUT = SimpleNamespace(
