@@ -10,6 +10,12 @@ from tests.flows.older_store.make import MONTHS, PIPELINES
 
 pytestmark = pytest.mark.slow
 CHAMPIONS = {"visits": 2, "sales": 1, "queries": 1}
+FOUND = {
+    "visits": [False] * 4,  # its records lack the code of split.key's values: it is ingested again, once
+    "sales": [True] * 4,
+    "queries": [True, True, True, False],
+}
+"""Which months' examples are found in the store. The last month is new, but to sales."""
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -30,10 +36,10 @@ def test_every_version_and_run_is_shown_and_every_byte_is_as_it_was(name, older_
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_no_month_is_ingested_again_and_the_plan_says_what_is_made_anew(name, older_store, typed):
+def test_only_rows_of_a_key_are_ingested_again_and_the_plan_says_what_is_made_anew(name, older_store, typed):
     folder = older_store(name)
     steps = json.loads(typed("plan", folder, "--json", check=0).stdout)["steps"]
-    assert [step["cached"] for step in steps if step["stage"] == "ingest"] == [True, True, True, name == "sales"]
+    assert [step["cached"] for step in steps if step["stage"] == "ingest"] == FOUND[name]
     # of the window that has been trained on, what a run makes is what the plan says
     steps = json.loads(typed("plan", folder, "--until", "2024-03", "--json", check=0).stdout)["steps"]
     planned = {step["step"]: step["cached"] for step in steps}
@@ -78,7 +84,7 @@ def test_a_new_month_retrains_against_the_champion_of_then(name, older_store, ty
     assert done.returncode in (0, 4) and "Traceback" not in done.stderr, done.stdout + done.stderr
     run = json.loads(done.stdout)
     cached = {step["title"]: step["cached"] for step in run["stages"]}
-    assert [cached[f"ingest {month}"] for month in MONTHS] == [True, True, True, name == "sales"]
+    assert [cached[f"ingest {month}"] for month in MONTHS] == FOUND[name]
     champion = CHAMPIONS[name]
     assert f"evaluate champion {champion}" in cached, "the champion scores the new eval rows"
     assert run["verdict"]["reasons"] and "first model" not in run["state"], run["verdict"]

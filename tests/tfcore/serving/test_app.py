@@ -287,7 +287,9 @@ def test_a_promotion_and_a_rollback_under_load_drop_no_request(served):
                 async with asyncio.timeout(30):
                     while one.watch.model.version != version:
                         await asyncio.sleep(0.01)
-                await asyncio.sleep(0.1)
+                    before = len(seen)
+                    while len(seen) < before + 12:  # each of the six clients has asked anew since, and was answered
+                        await asyncio.sleep(0.01)
 
             clients = [asyncio.create_task(client()) for _ in range(6)]
             await asyncio.sleep(0.2)
