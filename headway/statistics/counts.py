@@ -25,7 +25,7 @@ from headway.tabular.list_arrays import run_starts
 
 _PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
 _MANY = 64
-_LARGE = 1 << 20
+_LARGE = 1 << 20  # bytes
 _MOST_RUNS, _FAN_IN = 24, 16
 """A merge holds a block of each run: when there are more than 24, the 16 shortest become one."""
 
@@ -175,7 +175,7 @@ class TextCounts:
             self._values, self._counts = [values], [sums]
             self._pending, self._folded = 0, len(sums)
             self._bytes = values.nbytes + sums.nbytes
-            if self._bytes > _LARGE:  # a millisecond; else Arrow's allocator keeps what was folded beside what is folded next
+            if self._bytes > _LARGE:  # a millisecond; else what was folded stays beside what is folded next
                 pa.default_memory_pool().release_unused()
         if not self._values:
             return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
