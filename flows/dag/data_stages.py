@@ -18,7 +18,7 @@ from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, V
 from flows.dag.step import Output, Stage, Step
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
-from headway.schema.columns import FURTHER
+from headway.schema.columns import FURTHER, named_for
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.statistics.split_statistics import SplitStatistics
@@ -29,6 +29,7 @@ from headway.user_code import files as user_files
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
 from headway.validation.torn_units import SampledRows, sample_of
+from tfcore.heads.weighted_labels import LabelShards
 from tfcore.runtime.tf_import import startup
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
@@ -194,6 +195,7 @@ class DataSteps:
                 splits=splits,
                 spans=tuple(SpanFacts(span=span, **out.get()["counts"]) for span, out in self.ingested.items()),
                 stored=self.columns.stored,
+                weight=named_for(self.columns.read, "weight"),
                 task=self.pipeline.task,
                 config=self.pipeline.validation,
                 features=tuple(column.name for column in features),
@@ -286,6 +288,9 @@ class DataSteps:
             **({"task_file": user_files.digest(task_file)} if task_file else {}),
             "inputs": {"statistics": self.statistics.fingerprint},
         }
+        weighted = named_for(columns, "weight") is not None
+        if weighted:
+            key["inputs"] |= {"weighted": self._examples_key("train")}
         labels = {name: config.task for name, config in self.pipeline.labels.items()}
         if labels:
             key["labels"] = [*labels.items()]
@@ -308,6 +313,8 @@ class DataSteps:
                     "derived_statistics": analysed.path / "train",
                     "derived_transforms": derived.columns,
                 }
+            if weighted:
+                fields["weighted"] = LabelShards.of((out.path, out.get(), part) for out, part in self._of("train"))
             statistics, task = self.statistics.path / "train", self.pipeline.task
             return TransformRequest(columns=columns, transforms=transforms, statistics=statistics, task=task, **fields)
 

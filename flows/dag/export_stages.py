@@ -85,6 +85,7 @@ class ExportSteps(EvaluateSteps):
                 "columns": TransformParameters.model_validate(parameters).raw,
                 "task": parameters["label"]["task"],
                 "labels": {label["name"]: label["task"] for label in parameters["label"].get("further", ())},
+                "label_std": parameters["label"].get("std"),
                 "rows": self.pipeline.export.replay_rows,
                 "limits": self.pipeline.export.limits.model_dump(mode="json"),
                 "formats": export.get().get("formats"),

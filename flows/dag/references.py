@@ -123,7 +123,9 @@ def further_labels(parameters: Mapping[str, Any], statistics: Mapping[str, Any])
 
 def _facts(label: Mapping[str, Any], statistics: Mapping[str, Any], column_name: str) -> LabelFacts:
     train = statistics["columns"].get("train", [])
-    median = next((column.get("median") for column in train if column["column"] == column_name), None)
+    median = label.get("median")
+    if median is None:
+        median = next((column.get("median") for column in train if column["column"] == column_name), None)
     return LabelFacts(
         counts=tuple(label.get("counts") or ()),
         mean=label.get("mean"),

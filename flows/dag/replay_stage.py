@@ -52,6 +52,7 @@ class ReplayRequest(Frozen):
     columns: tuple[Column, ...] = Field(description="the raw columns of the model")
     task: TaskName
     labels: dict[str, TaskName] = Field(default={}, description="further labels and their tasks")
+    label_std: float | None = Field(default=None, description="of the train labels, where they are numbers")
     rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
     limits: ServingLimits = ServingLimits()
@@ -226,12 +227,20 @@ _CAUSES = {
         "becomes one per row (axis=-1) or a transform fitted on the train rows (standardize, quantiles); "
         "BatchNormalization must not be called with training=True",
     ),
+    "rounding": (
+        "gives predictions that differ by no more than rounding: the train labels spread over {std}, and a float32 of that size "
+        "is no more exact",
+        "if a few labels are far from the others, such as a stand-in for a missing one, leave them out (source.where: 'y < "
+        "1000') or give them weight 0; or predict the label on another scale: label: log(y)",
+    ),
     "other": (
         "gives other predictions than the trained one",
         "look for a layer that keeps state in inference, or an output in half precision",
     ),
 }
-"""(what is wrong, the fix) by the cause that the replay found."""
+"""(what is wrong, the fix) by the cause that the replay found, or by the size of what it found."""
+_ROUNDINGS = 16
+"""So many roundings of an output add up in a model's last layers."""
 
 
 def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
@@ -239,10 +248,13 @@ def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
     worst = answer["worst"]
     values = ", ".join(f"{name}={value!r}" for name, value in list(worst["columns"].items())[:12])
     expected, exported = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
-    problem, fix = _CAUSES[answer["cause"]]
+    cause, std = answer["cause"], request.label_std or 0.0
+    if cause == "other" and answer["largest_difference"] <= _ROUNDINGS * float(np.finfo(np.float32).eps) * std:
+        cause = "rounding"
+    problem, fix = _CAUSES[cause]
     what = f"the preprocess's {some(answer['inputs'], 3, repr)}" if answer.get("inputs") else "the model"
     return HeadwayError(
-        f"the exported model {problem.format(what=what)}: {worst['signature']} differs by up to "
+        f"the exported model {problem.format(what=what, std=number(std))}: {worst['signature']} differs by up to "
         f"{answer['largest_difference']:.2g} (bound {answer['bound']:.0e}); at the worst row training gave {expected}, "
         f"the export {exported} ({values})",
         where=str(request.saved_model),

@@ -6,8 +6,8 @@ baselines compare.
 
 The constant is the best one for each metric that the train labels allow: the classes' shares for log loss, calibration and
 AUC (0.5: every row ties), the most frequent class for accuracy, the mean for squared errors, the median for absolute
-errors, one score for all rows for ndcg (the mean over all orders), and a random order for mrr. It is fitted on unweighted
-train rows; with a weight column it is therefore not quite the best constant.
+errors, one score for all rows for ndcg (the mean over all orders), and a random order for mrr. The facts of train labels
+count rows by their weights.
 """
 
 from __future__ import annotations

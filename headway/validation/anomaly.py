@@ -23,7 +23,7 @@ Kind = Literal[
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
     "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
     "split proof", "missing key", "split share", "stratification", "missing class", "few keys", "duplicate rows",
-    "group overlap", "row overlap", "torn unit", "new column",
+    "group overlap", "row overlap", "torn unit", "new column", "weight",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""

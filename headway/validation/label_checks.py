@@ -1,4 +1,4 @@
-"""Checks the label: more than one value, no class too rare, the same classes in every split.
+"""Checks the label: more than one value, no class too rare, the same classes in every split; and the rows' weights.
 
 A class of train that eval lacks, or one of eval that train lacks, is an error: metrics would be of another question.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.messages import agree
+from headway.messages import agree, counted
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tasks.base import Task
@@ -45,6 +45,20 @@ def labels(
             yield finding("warning", "class balance", split, message, fix, column=LABEL)
     if split != "train" and train is not None and is_class(task, train) and label.complete:
         yield from _classes(split, label, train)
+
+
+def weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
+    """Find weights of a split's rows that cannot be one: below 0, or no finite number; and rows that have none."""
+    name, fix = weight.name, "mend the column, or leave these rows out (source.where)"
+    if weight.minimum is not None and weight.minimum < 0:
+        message = f"column {name!r} weights a {split} row by {weight.minimum:g}: a weight is not below 0"
+        yield finding("error", "weight", split, message, fix, column=name)
+    if unusable := weight.nan + weight.infinite:
+        message = f"column {name!r} weights {counted(unusable, f'{split} row')} by {'nan' if weight.nan else 'inf'}: a weight is "
+        yield finding("error", "weight", split, message + "a finite number", fix, column=name)
+    if weight.missing:
+        message = f"column {name!r} has no weight for {counted(weight.missing, f'{split} row')}, which do not count"
+        yield finding("warning", "weight", split, message, fix + ", or write 0 if that is meant", column=name)
 
 
 def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> Iterator[Anomaly]:

@@ -27,7 +27,7 @@ from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, errors, finding, summary_table
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, skew, vanished
-from headway.validation.label_checks import is_class, label_kind, labels
+from headway.validation.label_checks import is_class, label_kind, labels, weights
 from headway.validation.leaks.label_strength import strengths
 from headway.validation.leaks.leakage_hints import constant, duplicates, leakage
 from headway.validation.leaks.row_copies import copies_of_rows
@@ -74,6 +74,8 @@ class ValidateRequest(Frozen):
     spans: tuple[SpanFacts, ...]
     stored: tuple[str, ...] = ()
     """Columns that the statistics must be of."""
+    weight: str | None = None
+    """The column that says how much a row counts."""
     task: TaskOrAuto = "auto"
     config: ValidateConfig = ValidateConfig()
     features: tuple[str, ...] | None = None
@@ -236,6 +238,8 @@ def _content(
     for name, statistics in splits.items():
         if statistics.rows:
             yield from columns(name, statistics, request.schema_, request.stored, request.config)
+            if request.weight in statistics.columns:
+                yield from weights(name, statistics.columns[request.weight])
             if LABEL in statistics.columns:
                 yield from labels(name, statistics.columns[LABEL], train_label, request.task, request.config)
     if train is None or not train.rows:

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from headway.config import Grown
 from headway.errors import ConfigError, DataError
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tasks.builtin import Count, Quantiles
 from headway.tasks.table import TaskName, task_of
+from tfcore.heads.weighted_labels import WeightedLabel
 
 AUTO_MOST_CLASSES = 100
 
@@ -22,18 +25,20 @@ AUTO_MOST_CLASSES = 100
 class LabelParameters(Grown):
     """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
 
-    newer: ClassVar[tuple[str, ...]] = ("quantiles", "file", "further")
+    newer: ClassVar[tuple[str, ...]] = ("quantiles", "median", "file", "further")
 
     task: TaskName
     type: Literal["int64", "float32", "bytes"]
     classes: tuple[str, ...] | tuple[int, ...] | None = None
     counts: tuple[int, ...] | None = None
-    """Train rows of each class (binary: negative, positive)."""
+    """Train rows of each class (binary: negative, positive); where rows have weights, by weight, and as many in all."""
     base_rate: float | None = None
     mean: float | None = None
     std: float | None = None
     quantiles: tuple[float, ...] = ()
     """Of a task that predicts quantiles: the train labels' at its levels."""
+    median: float | None = None
+    """Of the train labels where rows have weights; else the statistics have it."""
     file: Path | None = None
     """The Python file of a task of the user's own; a request's to say, not stored."""
     further: tuple[FurtherLabel, ...] = ()
@@ -50,9 +55,21 @@ class FurtherLabel(LabelParameters):
     """Of its loss beside the main label's; a request's to say, not stored."""
 
 
-def fit_label(stats: ColumnStatistics, task: str, where: str = "label") -> LabelParameters:
-    """What a label's task needs of its train statistics; `where` is its key in the config."""
+def fit_label(
+    stats: ColumnStatistics, task: str, where: str = "label", weighted: WeightedLabel | None = None
+) -> LabelParameters:
+    """What a label's task needs of its train statistics.
+
+    Args:
+        where: its key in the config.
+        weighted: the labels of the rows that count, where rows have weights; then `stats` do not matter.
+    """
     key = "task" if where == "label" else f"{where}.task"
+    if weighted is not None:
+        if stats.present and not weighted.statistics.present:
+            fix = "check the column of role weight"
+            raise DataError("no train row with a label has a weight above 0", where=where, fix=fix)
+        stats = weighted.statistics
     if not stats.present:
         raise DataError("no train row has a label", where=where)
     if stats.distinct < 2:
@@ -71,10 +88,14 @@ def fit_label(stats: ColumnStatistics, task: str, where: str = "label") -> Label
                 where=key,
                 fix="task: regression",
             )
-        levels = kind.levels if isinstance(kind, Quantiles) else ()
-        quantiles = tuple(float(value) for value in stats.quantile(levels)) if levels else ()
+        levels, known = kind.levels if isinstance(kind, Quantiles) else (), weighted or stats
         return LabelParameters(
-            task=kind.name, type=stats.type, mean=stats.mean, std=stats.std or 1.0, quantiles=quantiles
+            task=kind.name,
+            type=stats.type,
+            mean=known.mean,
+            std=known.std or 1.0,
+            quantiles=tuple(float(value) for value in known.quantile(levels)) if levels else (),
+            median=next(iter(weighted.quantile([0.5])), None) if weighted else None,
         )
     if not stats.complete:
         raise ConfigError(
@@ -82,12 +103,16 @@ def fit_label(stats: ColumnStatistics, task: str, where: str = "label") -> Label
         )
     pairs = sorted(stats.top())
     values, counts = [value for value, _ in pairs], tuple(count for _, count in pairs)
+    shares = np.divide(counts, sum(counts)).tolist()
+    if weighted is not None:
+        sums = weighted.sums(values)
+        shares, counts = (sums / sums.sum()).tolist(), tuple(max(1, round(rows)) for rows in sums.tolist())
     if not kind.per_class:
         if len(values) != 2:
             raise ConfigError(
                 f"{kind.name} needs two label values, and there are {len(values)}", where=key, fix="task: multiclass"
             )
-        classes, base_rate = None if values == [0, 1] else _classes(stats, values, where), counts[1] / sum(counts)
+        classes, base_rate = None if values == [0, 1] else _classes(stats, values, where), shares[1]
         return LabelParameters(task=task, type=stats.type, classes=classes, counts=counts, base_rate=base_rate)
     return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values, where), counts=counts)
 

@@ -28,6 +28,7 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from tfcore.data.source import Feed
 from tfcore.distribute.placement import place
+from tfcore.heads.weighted_labels import labels_of
 from tfcore.library.raw_rows import RawRows, Rows
 from tfcore.library.stored_rows import EVAL, TRAIN, Configs, StoredRows
 from tfcore.library.trained import Trained
@@ -134,7 +135,9 @@ def _transform(
     transforms = {name: config.column_transform() for name, config in ingested.configs.items()}
     check_all(ingested.stored.read, transforms, where="fit")
     columns, statistics = ingested.stored.columns, ingested.statistics[TRAIN]
-    return fit_parameters(columns, transforms, statistics, task=task, bins=model.quantile_bins, counted=counted)
+    weighted = labels_of(ingested.splits[TRAIN], columns)
+    bins = model.quantile_bins
+    return fit_parameters(columns, transforms, statistics, task=task, bins=bins, counted=counted, weighted=weighted)
 
 
 def _session(request: TrainRequest, feed: Feed, builder: Builder | None, monitor: Monitor) -> TrainingSession:

@@ -30,7 +30,7 @@ from headway.tabular.label import LabelConfig
 from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import SPLITS, SplitConfig
 from headway.validation.config import ValidateConfig
-from headway.validation.label_checks import labels
+from headway.validation.label_checks import labels, weights
 from tfcore.library.raw_rows import WHERE, RawRows
 from tfcore.transform.column_config import ColumnConfig, check_columns, configured, is_stored, spelled_out
 
@@ -132,7 +132,7 @@ class StoredRows:
         statistics = {name: _statistics(table, work.stored.columns) for name, table in tables.items()}
         if work.unlabelled:
             notes.append(f"{counted(work.unlabelled, 'row has', 'rows have')} no label, and were left out")
-        notes += _checked(work.rows, rejected, statistics, task)
+        notes += _checked(work.rows, rejected, statistics, task, named_for(read, "weight"))
         return cls(work.stored, configs, tables, statistics, rejected, tuple(notes))
 
 
@@ -253,7 +253,9 @@ def _said(row: Mapping[str, Any]) -> str:
     return f"{place}: {row['value']!r} {row['reason']}"
 
 
-def _checked(rows: int, rejected: pa.Table, statistics: Mapping[str, SplitStatistics], task: str) -> list[str]:
+def _checked(
+    rows: int, rejected: pa.Table, statistics: Mapping[str, SplitStatistics], task: str, weight: str | None
+) -> list[str]:
     """Hold rejected rows, the size of the splits and their labels against what a pipeline's validation demands; notes."""
     config, notes = ValidateConfig(), list[str]()
     if rejected.num_rows:
@@ -268,6 +270,8 @@ def _checked(rows: int, rejected: pa.Table, statistics: Mapping[str, SplitStatis
         raise DataError("no row is left to train on", where=WHERE, fix="check the label and the split")
     train = statistics[TRAIN].columns["label"]
     for name, split in statistics.items():
+        for anomaly in weights(name, split.columns[weight]) if weight else ():
+            raise DataError(anomaly.message, where="columns", fix=anomaly.fix)
         for anomaly in labels(name, split.columns["label"], train, task, config):
             if anomaly.severity == "error":
                 raise DataError(anomaly.message, where="label", fix=anomaly.fix)

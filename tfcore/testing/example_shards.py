@@ -20,6 +20,7 @@ from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import UNIT, Column, named_for
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.examples import Examples
+from tfcore.heads.weighted_labels import LabelShards, read_labels
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters
 
@@ -44,7 +45,11 @@ class Written:
     ) -> TransformParameters:
         """Fit transform parameters on the train split's statistics."""
         train = self.statistics["train"]
-        return fit_parameters(self.columns, transforms or {}, train, task=task or "auto", counted=counted)[0]
+        weighted = read_labels(LabelShards.of([(self.folder, self.result, "train")]))
+        fitted = fit_parameters(
+            self.columns, transforms or {}, train, task=task or "auto", counted=counted, weighted=weighted
+        )
+        return fitted[0]
 
 
 def write_examples(

@@ -4,9 +4,10 @@
     parameters.numeric                # ("dep_delay", "dep_delay__missing", ...)
     parameters.categorical            # (Category(name="carrier", size=17), ...)
 
-Fitted numbers come from train statistics alone. Where every distinct value was counted they are exact, also behind other
-operations (each distinct value goes through them); else moments on the raw column are exact, and what stands behind an
-operation is read off 1,001 quantiles.
+Fitted numbers come from train statistics, in which each row counts as one; only labels, which a model is trained to
+predict, count by the rows' weights (`tfcore.heads.weighted_labels`). Where every distinct value was counted they are
+exact, also behind other operations (each distinct value goes through them); else moments on the raw column are exact,
+and what stands behind an operation is read off 1,001 quantiles.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tasks.table import TaskOrAuto
 from tfcore.heads.label_parameters import FurtherLabel, LabelParameters, fit_label
+from tfcore.heads.weighted_labels import LabelShards, WeightedLabel, read_labels
 from tfcore.transform.chain_check import check
 from tfcore.transform.config import (
     Bucketize,
@@ -173,6 +175,8 @@ class TransformRequest(Frozen):
     """Equally full bins of each number, for models that embed numbers by them."""
     counted: str | None = None
     """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
+    weighted: LabelShards | None = None
+    """The train rows, where they have weights: each label counts by them."""
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -197,6 +201,7 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
         labels=request.labels,
         bins=request.bins,
         counted=request.counted,
+        weighted=read_labels(request.weighted),
     )
     parameters = parameters.model_copy(update={"derived": request.derived})
     (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -214,6 +219,7 @@ def fit_parameters(
     labels: Mapping[str, TaskOrAuto] = types.MappingProxyType({}),
     bins: int = 0,
     counted: str | None = None,
+    weighted: Mapping[str, WeightedLabel] = types.MappingProxyType({}),
 ) -> tuple[TransformParameters, list[str]]:
     """Parameters, and sentences about what was left out or stands out.
 
@@ -221,6 +227,7 @@ def fit_parameters(
         labels: the tasks of further labels.
         bins: equally full bins of each number whose edges the parameters are to have; 0: none.
         counted: the column whose vocabulary is to have the rows of each value.
+        weighted: the labels by their stored names, where rows have weights.
 
     Raises:
         ConfigError: an operation that does not go with its column.
@@ -264,10 +271,14 @@ def fit_parameters(
         raise DataError(
             "no feature is left to learn from", where="columns", fix="; ".join(["name feature columns", *notes])
         )
-    label = fit_label(statistics.columns[LABEL], task)
+    label = fit_label(statistics.columns[LABEL], task, weighted=weighted.get(LABEL))
     further = tuple(
-        FurtherLabel(name=name, **dict(fit_label(statistics.columns[FURTHER + name], of, f"labels.{name}")))
+        FurtherLabel(
+            name=name,
+            **dict(fit_label(statistics.columns[stored], of, f"labels.{name}", weighted.get(stored))),
+        )
         for name, of in labels.items()
+        for stored in [FURTHER + name]
     )
     label = label.model_copy(update={"further": further})
     parameters = TransformParameters(fitted=tuple(fitted), label=label, parts=tuple(parts))

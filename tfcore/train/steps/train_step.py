@@ -17,6 +17,7 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -272,7 +273,11 @@ class TrainStep:
         if self._offsets is not None:
             output += self._offsets
         label, weights = self._targets(batch)
+        # whatever a row of weight 0 holds, its loss is 0 and so are its gradients: infinity times 0 would be neither
+        label, output = (_where(weights > 0, value, 0) for value in (label, output))
         rows, smoothing = {**batch, "label": label}, self.knobs.get("label_smoothing")
+        if LABELS in rows:
+            rows[LABELS] = _where(weights > 0, rows[LABELS], math.nan)  # absent
         if output.shape.rank == 2:
             return self.head.loss(rows, output, smoothing=smoothing), weights
         members, width = output.shape[1:]
@@ -303,6 +308,11 @@ class TrainStep:
 
     def _output(self, batch: Batch, *, training: bool) -> tf.Tensor:
         return tf.cast(self.model(_inputs(batch), training=training), tf.float32)
+
+
+def _where(rows: tf.Tensor, value: tf.Tensor, other: float) -> tf.Tensor:
+    """`value` of shape [rows, ...], and `other` in the rows that are not chosen."""
+    return tf.where(tf.reshape(rows, [-1] + [1] * (len(value.shape) - 1)), value, tf.cast(other, value.dtype))
 
 
 def _inputs(batch: Batch) -> dict[str, tf.Tensor]:

@@ -107,3 +107,33 @@ def test_a_step_that_is_not_finite_is_skipped_in_one_place(spoilt):
     assert int(it.counter) == 6 and int(it.optimizer.iterations) == 0
     assert bool(it.finish(it.part(data), it.keep()).applied)
     assert int(it.counter) == 7 and int(it.optimizer.iterations) == 1
+
+
+@pytest.mark.parametrize("head", ["binary", "regression", "count", "quantiles(0.1, 0.9)"])
+def test_a_row_of_weight_0_has_no_loss_and_no_gradient_whatever_it_holds(head):
+    """Infinity times 0 would be neither: its label overflows the loss, and its output is infinite."""
+    inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
+    keras.utils.set_random_seed(4)
+    model = keras.Model(inputs, keras.layers.Dense(2 if "quantiles" in head else 1)(inputs["numeric"]))
+    knobs = KnobVariables(["learning_rate"])
+    knobs.assign({"learning_rate": tf.constant(0.1)})
+    it = TrainStep(
+        model=model,
+        head=head,
+        optimizer=make_optimizer(OptimizerConfig()),
+        knobs=knobs,
+        counter=tf.Variable(0, dtype=tf.int64),
+    )
+    data, held = batch(), np.arange(B) % 4 == 0
+    weight = tf.constant(np.where(held, 0, 1), tf.float32)
+    wild = {
+        "numeric": tf.where(held[:, None], 3e38, data["numeric"]),
+        "label": tf.where(held, 1e30 if head != "binary" else 1.0, data["label"]),
+        "weight": weight,
+    }
+    assert not np.isfinite(model(wild)).all()
+    without = it.part({name: tf.boolean_mask(value, ~held) for name, value in (data | {"weight": weight}).items()})
+    found = it.part(wild)
+    np.testing.assert_allclose(found.loss, without.loss, rtol=1e-6)
+    for gradient, expected in zip(found.gradients, without.gradients, strict=True):
+        np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)

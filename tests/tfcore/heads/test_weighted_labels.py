@@ -1,0 +1,113 @@
+"""Labels count by the rows' weights: as if a row of weight 3 were there three times, and one of weight 0 not at all."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfcore
+from headway.errors import DataError
+from headway.schema.columns import Column
+from headway.statistics.column_statistics import ColumnStatistics
+from tests.properties import examples
+from tfcore.heads.label_parameters import fit_label
+from tfcore.heads.weighted_labels import WeightedLabel
+from tfcore.testing.example_shards import write_examples
+
+FLOAT, INT, TEXT = (Column(name="label", type=kind, nullable=False) for kind in ("float32", "int64", "bytes"))
+
+
+def weighted(column, labels, weights, pieces=2):
+    label = WeightedLabel(column)
+    for part in np.array_split(np.arange(len(labels)), pieces):
+        type = {"float32": pa.float32(), "int64": pa.int64(), "bytes": pa.binary()}[column.type]
+        label.add(pa.array([labels[i] for i in part], type), pa.array([weights[i] for i in part], pa.float32()))
+    return label
+
+
+def fitted(column, labels, weights, task):
+    return fit_label(ColumnStatistics("label", column.type), task, weighted=weighted(column, labels, weights))
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 4)), min_size=3, max_size=40))
+def test_a_weight_of_n_is_n_rows(rows):
+    labels, weights = (np.array(side) for side in zip(*rows, strict=True))
+    repeated = np.repeat(labels, weights)
+    if not len(repeated):
+        return
+    label = weighted(FLOAT, labels.tolist(), weights.tolist())
+    np.testing.assert_allclose([label.mean, label.std], [repeated.mean(), repeated.std()], atol=1e-9)
+    levels = [0.1, 0.5, 0.9]
+    assert label.quantile(levels) == np.quantile(repeated, levels, method="inverted_cdf").tolist()
+
+
+def test_rows_of_weight_0_do_not_count_at_all():
+    r = np.random.default_rng(0)
+    labels, weights = r.normal(size=1000), np.ones(1000)
+    labels[::50], weights[::50] = 1e5, 0.0
+    label = fitted(FLOAT, labels.tolist(), weights.tolist(), "quantiles(0.1, 0.5, 0.9)")
+    assert abs(label.mean) < 0.2 and abs(label.std - 1) < 0.1 and max(label.quantiles) < 2 and abs(label.median) < 0.2
+    # a class that only they have is none
+    label = fitted(TEXT, [b"a", b"b", b"?", b"b"], [1, 2, 0, None], "auto")
+    assert label.task == "binary" and label.classes == ("a", "b")
+    assert label.counts == (1, 1) and label.base_rate == pytest.approx(2 / 3)
+    label = fitted(INT, [0, 1, 2, 9, 2], [1.0, 1.0, 2.0, 0.0, 4.0], "multiclass")
+    assert label.classes == (0, 1, 2) and label.counts == (1, 1, 3)
+
+
+def test_no_row_that_counts_is_said():
+    stats = ColumnStatistics("label", "float32")
+    stats.update(pa.array([1.0, 2.0], pa.float32()))
+    with pytest.raises(DataError, match="no train row with a label has a weight above 0"):
+        fit_label(stats, "regression", weighted=weighted(FLOAT, [1.0, 2.0], [0, 0]))
+
+
+@pytest.mark.parametrize("rows_per_record", [1, 7, 4096])
+def test_shards_are_read_again_where_rows_have_weights(tmp_path, rows_per_record):
+    columns = [
+        Column(name="x", type="float32", nullable=False),
+        Column(name="w", type="float32", nullable=True, role="weight"),
+        Column(name="label", type="float32", nullable=False),
+    ]
+    table = pa.table(
+        {
+            "x": pa.array(np.arange(40), pa.float32()),
+            "w": pa.array([None if i == 3 else float(i % 4) for i in range(40)], pa.float32()),
+            "label": pa.array([1e6 if i % 4 == 0 else i for i in range(40)], pa.float32()),
+        }
+    )
+    written = write_examples(tmp_path, {"train": table}, columns, rows_per_record=rows_per_record)
+    label = written.fit().label
+    w, y = table["w"].fill_null(0).to_numpy(), table["label"].to_numpy()
+    assert label.mean == pytest.approx(np.average(y, weights=w)) and label.mean < 40
+
+
+def rows(weight):
+    r = np.random.default_rng(1)
+    x = r.normal(size=2000).astype(np.float32)
+    y = (x + r.normal(size=2000) * 0.3).astype(np.float32)
+    stand_in = r.random(2000) < 0.02
+    return {"x": x, "y": np.where(stand_in, np.float32(1e5), y), "w": np.where(stand_in, np.float32(weight), 1.0)}
+
+
+@pytest.mark.slow
+def test_stand_ins_of_weight_0_leave_the_model_as_good_as_without_them():
+    columns = {"*": "auto", "w": {"role": "weight"}}
+    trained = tfcore.fit(rows(0.0), label="y", columns=columns, seed=1)
+    assert trained.metrics["rmse"] < 0.35, trained.metrics
+    assert trained.metrics["label_mean"] < 1
+
+
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [
+        (-1.0, r"column 'w' weights a (train|eval) row by -1: a weight is not below 0"),
+        (np.nan, r"column 'w' has no weight for \d+ (train|eval) rows"),
+        (np.inf, r"column 'w' weights \d+ (train|eval) rows by inf: a weight is a finite number"),
+    ],
+)
+def test_a_weight_that_cannot_be_one_is_refused(weight, said):
+    with pytest.raises(DataError, match=said):
+        tfcore.fit(rows(weight), label="y", columns={"*": "auto", "w": {"role": "weight"}})

@@ -1,0 +1,152 @@
+"""The train labels where rows have weights: what a task needs to know of them, each row counted by its weight; TensorFlow-free.
+
+    labels = WeightedLabel(Column(name="label", type="float32", nullable=False))
+    labels.add(pa.array([3.0, 1e5], pa.float32()), pa.array([2.0, 0.0]))
+    labels.mean, labels.statistics.rows          # 3.0, 1: a row of weight 0 does not count at all
+
+Statistics of a span are made before anybody asks for weights, and stay as they are: the labels are read from the shards again.
+A number takes 8 bytes a row here (an int64 label 12), a text no more than its distinct values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.config import Frozen
+from headway.records.decode import decode
+from headway.records.tfrecord import read_records
+from headway.schema.columns import FURTHER, LABEL, Column
+from headway.statistics.column_statistics import ColumnStatistics
+
+
+class LabelShards(Frozen):
+    """Shards whose labels and weights are read."""
+
+    columns: tuple[Column, ...]
+    rows_per_record: int
+    paths: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[Path, Mapping[str, Any], str]]) -> LabelShards:
+        """Of (folder, ingest result, split) of each span."""
+        parts = list(parts)
+        return cls.model_validate(
+            {
+                "columns": parts[0][1]["columns"],
+                "rows_per_record": parts[0][1]["rows_per_record"],
+                "paths": [
+                    folder / shard["file"]
+                    for folder, result, part in parts
+                    for shard in result["splits"][part]["shards"]
+                ],
+            }
+        )
+
+
+class WeightedLabel:
+    """One label of the rows whose weight is above 0; a weight that is missing or not finite is 0."""
+
+    def __init__(self, column: Column):
+        self.statistics = ColumnStatistics(column.name, column.type)
+        """Of the rows that count, each as one."""
+        self._parts: list[tuple[NDArray[Any], NDArray[np.float32]]] = []
+        self._texts: Counter[bytes] = Counter()
+
+    def add(self, labels: pa.Array, weights: pa.Array) -> None:
+        """Add rows: the label as it is stored, and int64 or float32 weights."""
+        weight = pc.fill_null(weights, 0).to_numpy(zero_copy_only=False).astype(np.float32)
+        counts = (weight > 0) & np.isfinite(weight) & labels.is_valid().to_numpy(zero_copy_only=False)
+        labels, weight = labels.filter(pa.array(counts)), weight[counts]
+        self.statistics.update(labels)
+        if self.statistics.type == "bytes":
+            coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
+            sums = np.bincount(coded.indices.to_numpy(), weights=weight, minlength=len(coded.dictionary))
+            self._texts.update(dict(zip(coded.dictionary.to_pylist(), sums.tolist(), strict=True)))
+            return
+        values = labels.to_numpy()
+        finite = np.isfinite(values)
+        self._parts.append((values[finite], weight[finite]))
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights of the finite labels."""
+        return float(sum(weight.sum(dtype=np.float64) for _, weight in self._parts))
+
+    @property
+    def mean(self) -> float:
+        """The weighted mean of the finite labels."""
+        return self._average(lambda values: values)
+
+    @property
+    def std(self) -> float:
+        """The weighted population standard deviation of the finite labels."""
+        mean = self.mean
+        return float(np.sqrt(self._average(lambda values: (values - mean) ** 2)))
+
+    def _average(self, of: Any) -> float:
+        sums = (float(of(values.astype(np.float64)) @ weight.astype(np.float64)) for values, weight in self._parts)
+        return sum(sums) / total if (total := self.total) else 0.0
+
+    def quantile(self, levels: Sequence[float]) -> list[float]:
+        """The smallest labels that this share of the weight does not exceed; float [levels]."""
+        values, weight = (np.concatenate(side) for side in zip(*self._parts, strict=True))
+        if not len(values):
+            return []
+        order = np.argsort(values, kind="stable")
+        upto = np.cumsum(weight[order], dtype=np.float64)
+        at = np.searchsorted(upto, np.asarray(levels) * upto[-1] * (1 - 1e-12))
+        return [float(value) for value in values[order[np.minimum(at, len(order) - 1)]]]
+
+    def sums(self, classes: Sequence[Any]) -> NDArray[np.float64]:
+        """The summed weight of the rows of each class, scaled so that all together are as many as the rows; [classes]"""
+        if self.statistics.type == "bytes":
+            sums = np.array([self._texts[value] for value in classes], np.float64)
+        else:
+            sums = np.zeros(len(classes))
+            for values, weight in self._parts:
+                sums += np.bincount(np.searchsorted(classes, values), weights=weight, minlength=len(classes))
+        return sums * (self.statistics.present / sums.sum())
+
+
+def read_labels(shards: LabelShards | None) -> dict[str, WeightedLabel]:
+    """Every label of the shards' rows by its column's name; none without shards, or where no column is the rows' weight.
+
+    Raises:
+        DataError: a shard is damaged.
+    """
+    weight, labels = _columns(shards.columns if shards else ())
+    found = {label.name: WeightedLabel(label) for label in labels if weight is not None}
+    if shards is not None and weight is not None:
+        for path in shards.paths:
+            for record in read_records(path):
+                _add(found, decode(record, [*labels, weight], shards.rows_per_record), weight.name)
+    return found
+
+
+def labels_of(table: pa.Table, columns: Sequence[Column]) -> dict[str, WeightedLabel]:
+    """The same of rows in memory."""
+    weight, labels = _columns(columns)
+    if weight is None:
+        return {}
+    found = {label.name: WeightedLabel(label) for label in labels}
+    for batch in table.to_batches():
+        _add(found, batch, weight.name)
+    return found
+
+
+def _columns(columns: Sequence[Column]) -> tuple[Column | None, list[Column]]:
+    labels = [column for column in columns if column.name == LABEL or column.name.startswith(FURTHER)]
+    return next((column for column in columns if column.role == "weight"), None), labels
+
+
+def _add(found: Mapping[str, WeightedLabel], batch: pa.RecordBatch, weight: str) -> None:
+    for name, label in found.items():
+        label.add(batch.column(name), batch.column(weight))
