@@ -110,7 +110,8 @@ class Task:
         columns: Mapping[str, NDArray[Any]] | None = None,
         units: NDArray[np.int64] | None = None,
     ) -> Rows:
-        """The arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN.
+        """The arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN; what a row of
+        weight 0 holds does not matter.
 
         Raises:
             DataError: they do not agree, or break the task's rules.
@@ -124,6 +125,12 @@ class Task:
         if prediction.ndim != (2 if self.wide else 1):
             raise DataError(f"predictions of shape {prediction.shape} do not fit the task {self.name}")
         refuse(~(weight >= 0) | np.isinf(weight), weight, "weight", "a weight is a number that is not negative")
+        counts = weight > 0
+        if (
+            counts.any() and not counts.all()
+        ):  # infinity times 0 is not 0: rows that do not count get one's values that does
+            place = np.where(counts, np.arange(len(weight)), counts.argmax())
+            label, prediction = label[place], prediction[place]
         self.check_label(label, prediction)
         known = np.isfinite(prediction)
         if not known.all():

@@ -48,16 +48,16 @@ def labels(
 
 
 def weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
-    """Find weights of a split's rows that cannot be one: below 0, or no finite number; and rows that have none."""
+    """Find weights of a split's rows that cannot be one: below 0, or not finite; and rows that have none."""
     name, fix = weight.name, "mend the column, or leave these rows out (source.where)"
     if weight.minimum is not None and weight.minimum < 0:
-        message = f"column {name!r} weights a {split} row by {weight.minimum:g}: a weight is not below 0"
+        message = f"column {name!r} weights a row of {split} by {weight.minimum:g}: a weight is not below 0"
         yield finding("error", "weight", split, message, fix, column=name)
     if unusable := weight.nan + weight.infinite:
-        message = f"column {name!r} weights {counted(unusable, f'{split} row')} by {'nan' if weight.nan else 'inf'}: a weight is "
-        yield finding("error", "weight", split, message + "a finite number", fix, column=name)
+        message = f"column {name!r} weights {counted(unusable, 'row')} of {split} by {'nan' if weight.nan else 'inf'}: "
+        yield finding("error", "weight", split, message + "a weight is a finite number", fix, column=name)
     if weight.missing:
-        message = f"column {name!r} has no weight for {counted(weight.missing, f'{split} row')}, which do not count"
+        message = f"column {name!r} has no weight for {counted(weight.missing, 'row')} of {split}, which do not count"
         yield finding("warning", "weight", split, message, fix + ", or write 0 if that is meant", column=name)
 
 

@@ -62,9 +62,9 @@ def fit_label(
 
     Args:
         where: its key in the config.
-        weighted: the labels of the rows that count, where rows have weights; then `stats` do not matter.
+        weighted: the labels of the rows that count, where rows have weights.
     """
-    key = "task" if where == "label" else f"{where}.task"
+    key, unweighted = "task" if where == "label" else f"{where}.task", stats
     if weighted is not None:
         if stats.present and not weighted.statistics.present:
             fix = "check the column of role weight"
@@ -112,7 +112,8 @@ def fit_label(
             raise ConfigError(
                 f"{kind.name} needs two label values, and there are {len(values)}", where=key, fix="task: multiclass"
             )
-        classes, base_rate = None if values == [0, 1] else _classes(stats, values, where), shares[1]
+        plain = values == [0, 1] and unweighted.distinct <= 2  # else rows of weight 0 have others, which are no class
+        classes, base_rate = None if plain else _classes(stats, values, where), shares[1]
         return LabelParameters(task=task, type=stats.type, classes=classes, counts=counts, base_rate=base_rate)
     return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values, where), counts=counts)
 

@@ -219,3 +219,16 @@ def test_predictions_of_several_numbers_may_be_any_lists():
         assert measured(metrics_of("multiclass"), rows_of(lists, "multiclass"))["accuracy"] == 0.5
     sliced = pa.concat_tables([lists, lists]).slice(1, 2)
     assert measured(metrics_of("multiclass"), rows_of(sliced, "multiclass"))["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles(0.1, 0.5, 0.9)"])
+def test_what_a_row_of_weight_0_holds_changes_no_metric(task):
+    """Neither an infinite prediction nor a label that is none: -1 and 1e30 stand for one that is not known."""
+    r = np.random.default_rng(3)
+    label = r.integers(0, 2, 60).astype(float)
+    prediction = np.sort(r.dirichlet(np.ones(3), 60)) if "quantiles" in task or task == "multiclass" else r.random(60)
+    weight = np.where(np.arange(60) % 5 == 0, 0.0, 2.0)
+    counted = weight > 0
+    expected = measure(task, label[counted], prediction[counted], weight[counted])
+    label[~counted], prediction[~counted] = r.choice([-1.0, 1e30], 12), np.inf
+    assert measure(task, label, prediction, weight) == pytest.approx(expected)

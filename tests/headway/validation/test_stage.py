@@ -95,6 +95,21 @@ def test_good_data_has_no_anomalies(check, tmp_path):
     assert errors(result) == [] and summary_table(result) == []
 
 
+@pytest.mark.parametrize(
+    ("bad", "severity", "said"),
+    [
+        (-1.0, "error", "column 'w' weights a row of train by -1: a weight is not below 0"),
+        (float("inf"), "error", "column 'w' weights 3 rows of train by inf: a weight is a finite number"),
+        (None, "warning", "column 'w' has no weight for 3 rows of train, which do not count"),
+    ],
+)
+def test_a_weight_that_cannot_be_one_is_said(check, bad, severity, said):
+    good = [1.0, 0.0] * (ROWS // 2)
+    result = check({"w": [bad] * 3 + good[3:]}, eval={"w": good}, weight="w", features=("hour", "delay", "carrier"))
+    assert [severity, "weight", said] in [[a["severity"], a["kind"], a["message"]] for a in result["anomalies"]]
+    assert not [a for a in check({"w": good}, eval={"w": good}, weight="w")["anomalies"] if a["kind"] == "weight"]
+
+
 def test_a_date_beyond_its_bound_is_told_as_a_date(check):
     columns = (*SCHEMA.columns, Column(name="day", type="int64", nullable=True, temporal="date"))
     schema = SCHEMA.model_copy(update={"columns": columns, "ranges": {"day": (0, 15_706)}})

@@ -470,6 +470,17 @@ def test_what_the_replay_found_is_reported_with_the_fix(tmp_path, cause, said):
     assert said in error.problem and "from its own columns alone" in error.fix
 
 
+@pytest.mark.parametrize(("difference", "rounding"), [(8e-4, True), (0.5, False)])
+def test_a_replay_off_by_the_rounding_of_far_labels_says_so(tmp_path, difference, rounding):
+    """Labels spread over 13,000 by a few stand-ins: a float32 of that size is exact to 0.0008."""
+    worst = {"signature": "serving_default", "expected": [0.1], "found": [0.1 + difference], "columns": {"hour": 3}}
+    answer = {"cause": "other", "worst": worst, "largest_difference": difference, "bound": 1e-5}
+    given = {"saved_model": tmp_path, "examples": (), "predictions": tmp_path, "columns": COLUMNS}
+    error = beyond(answer, ReplayRequest(**given, task="regression", label_std=13_000.0))
+    assert ("the train labels spread over 13,000" in error.problem) == rounding
+    assert ("give them weight 0" in error.fix) == rounding
+
+
 def write_shards(folder, sizes, rows_per_record):
     """Shards as ingest writes them, made with TensorFlow's own Example: nothing of our writer is taken on trust."""
     shards, at = [], 0

@@ -55,6 +55,10 @@ def test_rows_of_weight_0_do_not_count_at_all():
     assert label.counts == (1, 1) and label.base_rate == pytest.approx(2 / 3)
     label = fitted(INT, [0, 1, 2, 9, 2], [1.0, 1.0, 2.0, 0.0, 4.0], "multiclass")
     assert label.classes == (0, 1, 2) and label.counts == (1, 1, 3)
+    # nor is it one of a label that is 0 or 1 elsewhere
+    label, all_rows = weighted(INT, [0, 1, -1, 1], [1, 1, 0, 1]), ColumnStatistics("label", "int64")
+    all_rows.update(pa.array([0, 1, -1, 1]))
+    assert fit_label(all_rows, "auto", weighted=label).classes == (0, 1)
 
 
 def test_no_row_that_counts_is_said():
@@ -103,9 +107,9 @@ def test_stand_ins_of_weight_0_leave_the_model_as_good_as_without_them():
 @pytest.mark.parametrize(
     ("weight", "said"),
     [
-        (-1.0, r"column 'w' weights a (train|eval) row by -1: a weight is not below 0"),
-        (np.nan, r"column 'w' has no weight for \d+ (train|eval) rows"),
-        (np.inf, r"column 'w' weights \d+ (train|eval) rows by inf: a weight is a finite number"),
+        (-1.0, r"column 'w' weights a row of (train|eval) by -1: a weight is not below 0"),
+        (np.nan, r"column 'w' has no weight for \d+ rows of (train|eval)"),
+        (np.inf, r"column 'w' weights \d+ rows of (train|eval) by inf: a weight is a finite number"),
     ],
 )
 def test_a_weight_that_cannot_be_one_is_refused(weight, said):
