@@ -53,11 +53,14 @@ class _Dag(GateSteps):
         stand_in = self.run_spec.against
         champion = None if stand_in is not None or self.run_spec.alone else self.run_spec.registry.champion()
         trained = self.trained.fingerprint
-        if champion is not None and not self.run_spec.force and champion.facts.get("train") == trained:
-            self._already(champion)
-            if self.run_spec.last != "evaluate":  # there is nothing to promote, but there is a model to look at
-                return
-            champion = None  # it is the candidate: it is not compared with itself
+        if champion is not None and champion.facts.get("train") == trained:
+            lacking = self._lacking(champion)
+            if lacking or not self.run_spec.force:
+                again = self._already(champion, lacking)
+                # there may be nothing to promote, but there is a model to look at
+                if not again and self.run_spec.last not in ("evaluate", "replay"):
+                    return
+                champion = None  # it is the candidate: it is not compared with itself
         self._evaluate_seeds()
         if champion is not None:
             self._note_other_rows(champion)
@@ -67,7 +70,7 @@ class _Dag(GateSteps):
         self.measured = self._measure_candidate(judges)
         self.run_result.evaluation = self.measured.result
         yield "evaluate"
-        verdict = self.run_result.verdict = self._gate(judges)
+        verdict = self.run_result.verdict = self.run_result.verdict or self._gate(judges)
         if verdict is None:
             tested = ["evaluate test", "measure test"] if self.parts["test"] else []
             self.run_result.later = [*tested, "export", "replay", "promote"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flows.dag.evaluate_stages import EvaluateSteps
@@ -9,7 +10,7 @@ from flows.dag.references import data_of, trained_parts
 from flows.dag.run_spec import ALREADY, EXPORT, REPLAY
 from flows.dag.step import Output
 from flows.dag.train_stages import Training
-from headway.messages import number
+from headway.messages import listed, number
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.storage.fingerprint import fingerprint
@@ -21,6 +22,8 @@ class ExportSteps(EvaluateSteps):
 
     exported: list[tuple[Training, Output]]
     """The exports of the other seeds."""
+    again: Version | None = None
+    """The champion, where this run exports its model once more in further formats."""
 
     def _export_seeds(self) -> Output:
         """Export the chosen training, and with a promotion the others: later candidates are compared with the mean of all."""
@@ -97,6 +100,8 @@ class ExportSteps(EvaluateSteps):
 
     def _facts(self, export: Output) -> dict[str, Any]:
         verdict = self.run_result.verdict or {}
+        if self.again is not None:
+            return {**self.again.facts, "export": export.fingerprint, "signatures": export.get()["signatures"]}
         return {
             "pipeline": self.pipeline.name,
             "spans": self.window,
@@ -141,11 +146,27 @@ class ExportSteps(EvaluateSteps):
         parts = [list(part) for part in trained_parts(parent.version)]
         return {"warm_start": parent.version.number, "inherited_parts": parts}
 
-    def _already(self, champion: Version) -> None:
-        reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
-        verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
-        self.run_result.verdict = verdict
+    def _lacking(self, champion: Version) -> list[str]:
+        """The formats of `export.formats` that a version was exported without."""
+        has = (champion.facts.get("replay") or {}).get("formats") or {}
+        return [name for name in self.pipeline.export.formats if name not in has]
+
+    def _already(self, champion: Version, lacking: Sequence[str] = ()) -> bool:
+        """The candidate is the champion: say so; return whether it is promoted once more, in the formats that it lacks."""
+        again, names = bool(lacking) and self.run_spec.force, listed(lacking)
+        if again:
+            self.again = champion
+            reason = f"forced: the model of version {champion.number} once more, with {names} (export.formats)"
+        else:
+            reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
+        verdict = {"verdict": "forced" if again else ALREADY, "promote": again, "reasons": [reason]}
+        self.run_result.verdict = verdict if again else verdict | {"champion": champion.number}
         self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
+        if lacking and not again:
+            self.run_result.notes.append(
+                f"version {champion.number} was promoted without {names} (export.formats): headway export writes the same "
+                "model with it, and headway run --force promotes that as a new version"
+            )
         now, kept = self.pipeline.evaluation.threshold, champion.facts.get("threshold") or {}
         if (now and now.model_dump(mode="json")) != kept.get("config"):
             self.run_result.notes.append(
@@ -153,3 +174,4 @@ class ExportSteps(EvaluateSteps):
                 f"({number(kept['value']) if kept.get('value') is not None else 'none was chosen: 0.5'}); evaluation.threshold "
                 "takes effect with the next version. headway evaluate shows what it chooses on the eval rows"
             )
+        return again

@@ -88,6 +88,9 @@ class Predicted:
         self.known[step.fingerprint] = self.known[step.key["inputs"]["train"]]
         return {"saved_model": "saved_model", "signatures": []}
 
+    def _replay(self, step, out):
+        return {"formats": dict.fromkeys(step.key["config"].get("formats", ()), 0.0)}
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -101,16 +104,18 @@ def run(tmp_path):
         pq.write_table(pa.table(dict(zip("xzy", rows, strict=True))), tmp_path / "data" / f"2024-0{span}.parquet")
     known = {}
 
-    def go(until, share, seed=0, meanwhile=lambda registry: None, last=None, **overrides):
+    def go(until, share, seed=0, meanwhile=lambda registry: None, last=None, force=False, **overrides):
         loaded = read_pipeline(tmp_path, {key.replace("__", "."): value for key, value in overrides.items()})
         store = loaded.open_store()
         store.create()
-        run_spec = RunSpec(loaded=loaded, store=store, until=until, seed=seed, last=last)
+        run_spec = RunSpec(loaded=loaded, store=store, until=until, seed=seed, last=last, force=force)
         executor = Predicted(tmp_path / "outputs", share)
         executor.known = known
         end = run_dag(run_spec, executor, freeze=False)
         if end.verdict["promote"]:
-            version = run_spec.registry.publish(tmp_path / "saved_model", json.loads(json.dumps(end.facts)))
+            version = run_spec.registry.publish(
+                tmp_path / "saved_model", json.loads(json.dumps(end.facts | {"replay": end.replay}))
+            )
             meanwhile(run_spec.registry)
             promote(run_spec, end, version, run="r")
         return end, executor.titles, run_spec.registry
@@ -220,6 +225,24 @@ def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, 
     assert third.verdict["comparisons"]["slices"] == [] and "names none" not in " ".join(third.verdict["reasons"])
     fourth, _, _ = run("2024-03", 0.10, seed=3, evaluation={"slices": ["x x z: 2", {"x": 3}]})
     assert {c["slice"] for c in fourth.verdict["comparisons"]["slices"]} == {"x x z: 2", "x: 3"}
+
+
+def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_with_the_same_model(run):
+    run("2024-01", 0.10)
+    formats = {"export": {"formats": ["tflite", "tflite_float16"]}}
+    again, titles, _ = run("2024-01", 0.10, **formats)
+    assert again.verdict["verdict"] == "already champion" and "export" not in titles
+    assert any("version 1 was promoted without tflite and tflite_float16" in note for note in again.notes)
+    exported, titles, registry = run("2024-01", 0.10, last="replay", **formats)
+    assert titles[-2:] == ["export", "replay"] and "gate" not in titles and not exported.verdict["promote"]
+    before = registry.champion().facts
+    forced, titles, registry = run("2024-01", 0.10, force=True, **formats)
+    assert forced.verdict["verdict"] == "forced" and titles[-2:] == ["export", "replay"] and "gate" not in titles
+    facts = registry.champion().facts
+    assert registry.champion().number == 2 and facts["replay"]["formats"].keys() == {"tflite", "tflite_float16"}
+    assert {name for name in facts if facts[name] != before[name]} == {"export", "replay"}
+    done, titles, _ = run("2024-01", 0.10, **formats)
+    assert done.verdict["verdict"] == "already champion" and "export" not in titles and done.notes == []
 
 
 def test_repeats_compare_means_and_export_the_median_seed(run, monkeypatch):
