@@ -7,7 +7,7 @@ import pytest
 
 from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import ModelConfig
-from tfcore.train.settings.auto import HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
+from tfcore.train.settings.auto import FEW, HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
 from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
 from tfcore.train.settings.schedule import ConstantRate
 
@@ -80,18 +80,30 @@ def test_penalties_fall_and_steps_rise_with_the_rows():
     assert [training.batch_size for training, _ in found] == sorted(training.batch_size for training, _ in found)
 
 
-def test_more_rows_have_a_holdout_and_the_plain_model():
+def test_more_rows_have_a_holdout_as_well():
     training, model = resolved(50_000)
     assert training.early_stopping.holdout == 0.1 and training.early_stopping.patience == 10
     assert training.steps == MOST_STEPS
-    assert model == ModelConfig()
-    assert "early stopping on a holdout of 10%" in described(training, model)
+    said = described(training, model)
+    assert "early stopping on a holdout of 10%" in said and "a linear part; l2 1.6e-05 (linear part 0.002)" in said
 
 
-@pytest.mark.parametrize("rows", [0, LARGE, 30_000_000])
-def test_many_rows_are_trained_on_as_ever(rows):
-    assert resolved(rows) == (TrainingConfig(), ModelConfig())
-    assert dumped(resolved(rows)) == dumped((TrainingConfig(), ModelConfig()))
+@pytest.mark.parametrize("rows", [FEW, 50_000, LARGE, 30_000_000])
+def test_penalties_and_the_linear_part_stay_at_any_size(rows):
+    """But weaker the more rows there are; and what is given stays."""
+    _, model = resolved(rows)
+    assert model.linear and model.hidden == ModelConfig().hidden and model.most_ids == max(50, rows // 1000)
+    assert model.l2 == pytest.approx(0.8 / rows, rel=0.01) and model.linear_l2 == pytest.approx(100 / rows, rel=0.01)
+    _, plain = resolved(rows, model={"linear": False, "l2": 0.0, "hidden": (7,)})
+    assert (plain.linear, plain.l2, plain.hidden, plain.most_ids) == (False, 0.0, (7,), None)
+    for other in ({"name": "two_towers", "item": ("i",)}, {"name": "mine:build"}):
+        assert resolved(rows, model=other)[1] == ModelConfig(**other)
+
+
+@pytest.mark.parametrize("rows", [LARGE, 30_000_000])
+def test_many_rows_are_trained_on_for_three_epochs(rows):
+    assert dumped(resolved(rows)[:1]) == dumped([TrainingConfig()])
+    assert dumped(resolved(0)) == dumped((TrainingConfig(), ModelConfig()))
 
 
 def test_steps_do_not_jump_where_the_data_become_large():
