@@ -3,7 +3,8 @@
     for sign in column_signs(train, names, alone, "binary"):
         sign.columns, sign.says, sign.fix
 
-A strong column is no leak by that: what predicts a label well also has to do with other columns that do. What tells apart:
+A column is not a leak because it is strong: what predicts a label well also has to do with other columns that do. What tells
+apart:
 
     sign                what holds of a leak, and hardly of a cause
     noise around it     among rows of one label it has nothing to do with any other column: a permutation test within labels
@@ -113,7 +114,7 @@ class _Rows:
         return self.rows.column(self._at[name])
 
     def lacking(self, name: str) -> NDArray[np.bool_]:
-        """Whether each row has no value, or one that is no number."""
+        """Whether each row has no value, or one that is not a number."""
         values = self.column(name)
         missing: NDArray[np.bool_] = values.is_null().to_numpy()
         return ~numbers(values)[1] if pa.types.is_floating(values.type) else missing
@@ -159,7 +160,7 @@ def _missing(seen: _Rows) -> Iterator[Sign]:
 
 
 def _by_class(lacking: NDArray[np.bool_], of_class: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """(the difference of two shares, 0 where it is no sign, the share of a class's rows that are filled, that of the others)."""
+    """(the difference of two shares, 0: not a sign, the share of a class's rows that are filled, that of the others)."""
     rows = of_class.sum(), len(of_class) - of_class.sum()
     filled = 1 - float(lacking[of_class].mean()), 1 - float(lacking[~of_class].mean())
     apart = abs(filled[0] - filled[1])

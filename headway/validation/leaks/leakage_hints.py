@@ -115,7 +115,7 @@ def leakage(
 def signs(
     train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float, *, by_row: bool
 ) -> Iterator[Sign]:
-    """The signs of a leak beside the strength of a column, of columns that are no `leaks`; arguments as of `leakage`."""
+    """The signs of a leak beside the strength of a column, of columns that are not `leaks`; arguments as of `leakage`."""
     names, found = [name for name, told in alone.items() if told < bound], set[str]()
     for sign in relations(train, names, task, by_row=by_row):
         found |= {*sign.columns}
