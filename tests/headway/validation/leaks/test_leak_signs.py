@@ -177,6 +177,23 @@ def test_near_copies_of_rows_are_found_between_splits_and_others_are_not(random)
     assert copies_of_rows(split(steps), split(steps), list(steps)) is None
 
 
+def test_near_copies_are_found_where_every_row_has_two_and_eval_is_small(random):
+    original = random.normal(size=(250, 8))
+
+    def jittered():
+        return original + random.normal(0, 0.03, original.shape)
+
+    def of(values):
+        return split({f"x{i}": column for i, column in enumerate(values.T)})
+
+    train, eval_ = of(np.concatenate([jittered(), jittered()])), of(jittered()[:60])
+    names = [f"x{i}" for i in range(8)]
+    for found in (copies_of_rows(train, train, names), copies_of_rows(train, eval_, names)):
+        assert found is not None and found.share > 0.95
+    others = of(random.normal(size=(60, 8)))
+    assert copies_of_rows(train, others, names) is None
+
+
 def test_a_sign_is_a_warning_with_the_line_that_leaves_the_column_out(random, causes):
     columns, score = causes
     label = (score > 1).astype(np.int64)
