@@ -30,7 +30,6 @@ from headway.leakage.proof import prove as prove_splits
 from headway.leakage.window_proof import IndexedSpan
 from headway.monitor import Monitor
 from headway.sources.base import Chunk, Range
-from headway.sources.discovery.formats_table import open_source
 from headway.tabular.splits import SPLITS, Part, SplitConfig
 from headway.tabular.stacked import Mask
 
@@ -108,7 +107,7 @@ def _look(
 ) -> Iterator[KeyOccurrence]:
     """The rows of a span whose key has one of these hashes; a few rows per key."""
     names, parts = file_names(request.files), request.split.names()
-    sorted_hashes, source = np.sort(hashes), open_source(request.source)
+    sorted_hashes, source = np.sort(hashes), request.open()
     occurrences: dict[tuple[int, Any, str], int] = {}
     file, before = -1, 0
     for piece in request.ranges():

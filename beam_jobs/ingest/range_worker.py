@@ -34,7 +34,6 @@ from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import FURTHER, LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range
 from headway.sources.config import NAMED
-from headway.sources.discovery.formats_table import open_source
 from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import unreadable
@@ -70,7 +69,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
     types = work.types(piece)
     names = work.names(types)
     try:
-        for chunk in open_source(request.source).read(piece, names, types):
+        for chunk in request.open().read(piece, names, types):
             work.add(chunk)
             del chunk  # or it would be there while the next one is read
             tick(work.rows)
@@ -137,7 +136,7 @@ class RangeWork(RangeRows):
         """The columns to read of a range with the types to aim for; those that only the split reads may be missing."""
         names = None
         if self._rows.extra and self._request.source.format in NAMED:  # the others give nulls
-            names = open_source(self._request.source).names(self._request.files[piece.file])
+            names = self._request.open().names(self._request.files[piece.file])
         return self._rows.types(names, raw_types(self._request.read))
 
     def names(self, types: Mapping[str, pa.DataType]) -> list[str]:
@@ -288,7 +287,7 @@ def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
         return DataError(error.problem, where=error.where, fix=error.fix)
     file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
     if not piece.row_per_file:
-        source = open_source(request.source)
+        source = request.open()
         names, types = [column.name for column in request.read[:1]], raw_types(request.read[:1])
         for other in source.ranges(request.files):
             if other.file == piece.file and other.index < piece.index:

@@ -18,8 +18,9 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
 from headway.schema.columns import FURTHER, LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
-from headway.sources.base import InputFile, Range, whole_files
+from headway.sources.base import InputFile, Range, Source, whole_files
 from headway.sources.config import SourceConfig
+from headway.sources.configured import CompletedSource
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.discovery.spans import split_name
 from headway.tabular.expressions import parse
@@ -52,6 +53,12 @@ class IngestRequest(Frozen):
     by_place: bool = False
     """Whether a split without a key hashes a row's file and its number in it besides."""
     records: RecordsConfig = RecordsConfig()
+
+    def open(self) -> Source:
+        """The source of the files; a column that came with a later span is missing in those that lack it."""
+        source = open_source(self.source)
+        later = [column.name for column in self.read if column.since is not None and self.span < column.since]
+        return CompletedSource(source, self.files, later) if later else source
 
     def ranges(self) -> list[Range]:
         """The ranges of the files; whole files where rows are split by their place in them."""

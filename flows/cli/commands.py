@@ -375,7 +375,8 @@ def schema(
     assert output is not None
     splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
     before = path.read_text(encoding="utf-8")
-    new = new_columns(run_spec.loaded, from_text(before, where=str(path)), run_spec.files(record["spans"][-1]))
+    spans = {span: run_spec.files(span) for span in record["spans"]}
+    new = new_columns(run_spec.loaded, from_text(before, where=str(path)), spans)
     after = proposed(before, splits, where=str(path), new=new)
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)

@@ -14,7 +14,7 @@ become features by themselves.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flows.config.pipeline import LoadedPipeline
@@ -169,13 +169,27 @@ def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[Inpu
     return [name for name in names if name not in schema and name not in ignored]
 
 
-def new_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[Column]:
-    """Return the columns that the files have and the schema lacks, with their inferred types; not those that cannot be stored."""
+def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
+    """Return the columns that the last span's files have and the schema lacks, with their inferred types and the first span
+    that has them, where earlier ones do not; not those that cannot be stored.
+
+    Args:
+        spans: the files of each, in order.
+    """
+    files = [*spans.values()][-1]
     names = unknown_columns(loaded, schema, files)
     if not names:
         return []
     prefix = open_source(loaded.pipeline.source).prefix(files, PREFIX_ROWS)
-    return list(_infer(loaded, prefix, [name for name in prefix.table.column_names if name in names])[0].columns)
+    found = _infer(loaded, prefix, [name for name in prefix.table.column_names if name in names])[0].columns
+    source = open_source(loaded.pipeline.source)
+    there = {span: {*source.names(of[-1])} for span, of in spans.items()}
+
+    def since(name: str) -> str | None:
+        lacking = [span for span in there if name not in there[span]]
+        return None if not lacking else min(span for span in there if span > lacking[-1])
+
+    return [column.model_copy(update={"since": since(column.name)}) for column in found]
 
 
 def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[str]]:

@@ -169,7 +169,7 @@ class DataSteps:
         splits = tuple(name for name, parts in self.parts.items() if parts)
         features = tuple(column for column in self.columns.read if column.is_feature)
         serving = self.run_spec.loaded.serving_file
-        newest = self.run_spec.files(self.window[-1])
+        newest = {self.window[-1]: self.run_spec.files(self.window[-1])}
         unread = tuple(column.name for column in new_columns(self.run_spec.loaded, schema, newest))
         self.reference = self._reference()
         key = {

@@ -139,6 +139,8 @@ class Column(Frozen):
     """What `headway.schema_inference.identifiers` says of it."""
     feature: bool = False
     """Learned from besides its role, which is another."""
+    since: str | None = None
+    """The first span whose files have it; files of earlier ones may lack it, and then its values are missing."""
 
     @field_validator("name")
     @classmethod
@@ -159,7 +161,7 @@ class Column(Frozen):
         value: dict[str, Any] = handler(self)
         if not self.shape:
             value.pop("shape", None)
-        for name in ("separator", "parse", "temporal", "meaning", "feature"):
+        for name in ("separator", "parse", "temporal", "meaning", "feature", "since"):
             if not value.get(name):
                 value.pop(name, None)
         return value

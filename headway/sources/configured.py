@@ -10,7 +10,7 @@ the size of the whole column in a batch is looked at first.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,32 @@ class ConfiguredSource:
                     fix="give it another name",
                 )
         return sample.renamed(self._names) if self._names else sample
+
+
+class CompletedSource:
+    """A source whose files may lack some columns: their values are missing then."""
+
+    def __init__(self, source: Source, files: Sequence[InputFile], absent: Collection[str]):
+        self._source, self._files, self._absent = source, files, frozenset(absent)
+
+    def names(self, file: InputFile) -> list[str]:
+        return list(dict.fromkeys([*self._source.names(file), *sorted(self._absent)]))
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        return self._source.ranges(files)
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        lacking = self._absent - {*self._source.names(self._files[piece.file])}
+        there = [name for name in columns if name not in lacking]
+        for chunk in self._source.read(piece, there, {name: types[name] for name in there if name in types}):
+            batch = chunk.batch
+            for name in columns:
+                if name in lacking:
+                    batch = batch.append_column(name, pa.nulls(batch.num_rows, types.get(name, pa.string())))
+            yield dataclasses.replace(chunk, batch=batch)
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+        return self._source.prefix(files, rows)
 
 
 _SHOWN = 200

@@ -13,6 +13,7 @@ from PIL import Image
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.ingest.stage import ingest
 from beam_jobs.runners.config import RunnerConfig
+from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.records import wire
 from headway.records.spec import RecordsConfig
@@ -97,9 +98,9 @@ FILES = {
 FORMATS = {"json": "jsonl", "tfrecord": "examples", "feather": "arrow"}
 
 
-def run(source, columns, stored, out, label="y"):
+def run(source, columns, stored, out, label="y", span="all"):
     request = IngestRequest(
-        span="all",
+        span=span,
         files=files(source, "all"),
         source=source,
         read=columns,
@@ -132,6 +133,28 @@ def test_null_empty_nan_and_zero_stay_apart_from_any_file_to_the_records(tmp_pat
         for row in ROWS
     ]
     assert repr(rows_of(tmp_path / "out", result, "train")) == repr(wanted)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.endswith(".gz")])
+def test_a_column_that_came_with_a_later_span_is_missing_in_an_earlier_one_and_refused_in_a_later_one(
+    tmp_path, rows_of, name
+):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / name).write_bytes(FILES[name]())
+    ending = name.split(".")[1]
+    kinds = {"n": "int64", "f": "float32", "t": "bytes", "v": "float32"}
+    later = [
+        Column(name=n, type=kind, nullable=True, since="b", shape=(None,) if n == "v" else ())
+        for n, kind in kinds.items()
+    ]
+    source = SourceConfig(format=FORMATS.get(ending, ending), path=str(tmp_path / "raw"))
+    columns, stored = (*COLUMNS[:1], *COLUMNS[-1:], *later), ("id", *kinds)
+    result = run(source, columns, stored, tmp_path / "out", span="a")
+    wanted = [{"id": row["id"], **dict.fromkeys(kinds), "label": row["y"]} for row in ROWS]
+    assert rows_of(tmp_path / "out", result, "train") == wanted
+    if ending not in ("jsonl", "tfrecord"):  # of which no row need name every column
+        with pytest.raises(DataError, match="there is no column 'n'"):
+            run(source, columns, stored, tmp_path / "late", span="b")
 
 
 def test_images_that_cannot_be_decoded_stand_in_the_quarantine_by_their_own_names(tmp_path, rows_of):

@@ -1,12 +1,14 @@
 """What became of each column is told in one table, and what is new in the source is told and proposed."""
 
+import pyarrow.csv as pa_csv
 import pytest
 
 from flows.config.columns import new_columns, resolve, unknown_columns
 from flows.config.pipeline import read_pipeline
 from flows.dag.column_table import column_table, table_text
 from headway.errors import ConfigError
-from headway.schema.pbtxt import to_text
+from headway.schema.columns import Schema
+from headway.schema.pbtxt import from_text, to_text
 from headway.sources.discovery.spans import files
 
 PIPELINE = """
@@ -56,14 +58,18 @@ def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
     found = files(loaded.pipeline.source, "all")
     schema = resolve(loaded, found).schema
     loaded.schema_file.write_text(to_text(schema))
-    assert unknown_columns(loaded, schema, found) == ["empty"] and new_columns(loaded, schema, found) == []
+    assert unknown_columns(loaded, schema, found) == ["empty"] and new_columns(loaded, schema, {"all": found}) == []
     fewer = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name not in ("n", "day"))})
     loaded.schema_file.write_text(to_text(fewer))
     assert unknown_columns(loaded, fewer, found) == ["day", "empty", "n"]
-    assert [(column.name, column.temporal) for column in new_columns(loaded, fewer, found)] == [
-        ("day", "date"),
-        ("n", None),
-    ]
+    table = pa_csv.read_csv(found[0].path)
+    pa_csv.write_csv(table.drop_columns(["n"]), tmp_path / "older.csv")
+    older = files(loaded.pipeline.source.model_copy(update={"path": str(tmp_path / "older.csv")}), "all")
+    for spans, since in (({"a": found}, None), ({"a": older, "b": older, "c": found, "d": found}, "c")):
+        new = new_columns(loaded, fewer, spans)
+        assert [(c.name, c.temporal, c.since) for c in new] == [("day", "date", None), ("n", None, since)]
+        kept = from_text(to_text(Schema(columns=tuple(new))), where="schema.pbtxt")
+        assert [column.since for column in kept.columns] == [None, since]
     again = resolve(loaded, found)  # the schema file keeps the rules
     assert next(c for c in again.read if c.name == "price").parse.as_ == "number"
 
