@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from headway.errors import DataError
 from headway.first_pipeline.column_choices import SUSPICIOUS, Choice, choose_columns, statistics_of
 from headway.first_pipeline.csv_form import null_values, null_words
-from headway.first_pipeline.image_size import image_size
+from headway.first_pipeline.image_size import image_size, pixels_note
 from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
 from headway.first_pipeline.look import Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
@@ -166,6 +166,11 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     else:
         alone = strengths(statistics, [name for name in statistics.columns if name not in label.columns()], facts.kind)
         choices = choose_columns(seen, statistics, label.columns(), facts, alone)
+        others = {choice.column for choice in choices if choice.use != "label"}  # a border is constant, and left out
+        numbers = [column for column in seen.schema.columns if column.name in others and column.type != "bytes"]
+        vectors = {column.name: column.length for column in numbers if column.length is not None}
+        note = pixels_note(seen.rows, vectors, [column.name for column in numbers if not column.shape])
+        notes += [] if note is None else [note]
     split = choose_split(look, seen, label, facts, choices)
     choices = [split.columns.get(choice.column, choice) for choice in choices]
     if not any(choice.is_learned for choice in choices):

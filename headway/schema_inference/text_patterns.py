@@ -43,6 +43,9 @@ _DATE_DIGITS = (
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"),
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])$", "%Y%m"),
 )
+_EPOCH = "1[0-9]{9}(?:[0-9]{3})?"
+"""Seconds or milliseconds since 1970, of the years 2001 to 2033."""
+_MOST_FORMS = 5
 _LEAST_NAMED = 3
 _FIRST = 20
 _MOST_MISSING = 0.5
@@ -162,6 +165,8 @@ def recognized(
         example = distinct[0].as_py()
         note = f"it may hold dates, and {example!r} leaves open whether the day or the month comes first: "
         return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}", doubt=True)
+    if dates and (mixed := _mixed_dates(trimmed, many, rows)) is not None:
+        return Recognized(None, None, mixed, doubt=True)
     nearly = _nearly(distinct, many, rows) if plain else None
     return Recognized(None, None, nearly, doubt=nearly is not None)
 
@@ -363,6 +368,35 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
         if swapped != form and swapped in forms:
             return form, swapped
     return None
+
+
+def _mixed_dates(texts: pa.Array, many: pa.Array, rows: int) -> str | None:
+    """A note on dates in several forms, with an example and the rows of each; None where not all values are dates."""
+    found = list[tuple[int, str]]()
+    while len(texts):
+        first = texts[0].as_py()
+        if re.fullmatch(_EPOCH, first):
+            fits = pc.match_substring_regex(texts, f"^{_EPOCH}$")
+        else:
+            rules = [rule for rule, pattern in _candidates() if pattern.fullmatch(first)]
+            masks = [
+                _read(texts, rule) for rule in [*rules, *([_rule("timestamp")] if re.match(ISO_TIME, first) else [])]
+            ]
+            fits = max(masks, key=lambda mask: pc.sum(mask).as_py() or 0, default=None)
+        if fits is None or not fits[0].as_py() or len(found) == _MOST_FORMS:
+            return None
+        found.append((pc.sum(many.filter(fits)).as_py(), first))
+        texts, many = texts.filter(pc.invert(fits)), many.filter(pc.invert(fits))
+    if len(found) < 2 or all(re.fullmatch(_EPOCH, example) for _, example in found):
+        return None
+    said = ", ".join(f"{example!r} ({count:,} of {rows:,} rows)" for count, example in sorted(found, reverse=True))
+    return f"read as text: it holds dates in {len(found)} forms: {said}; write them in one form to have them as dates"
+
+
+def _read(texts: pa.Array, rule: Parse) -> pa.Array:
+    """Which texts a rule reads."""
+    values, wrong = parsed(texts, rule)
+    return values.is_valid() if wrong is None else pc.and_(values.is_valid(), pa.array(~wrong))
 
 
 def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:

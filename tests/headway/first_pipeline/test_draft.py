@@ -507,3 +507,24 @@ def test_a_table_of_few_distinct_rows_gets_a_salt_by_which_the_labels_of_train_a
         error = (label.var() * (1 / is_eval.sum() + 1 / (~is_eval).sum())) ** 0.5
         assert abs(label[is_eval].mean() - label[~is_eval].mean()) <= error
         assert len(np.unique(kind[is_eval])) == 12
+
+
+@pytest.mark.parametrize("form", ["columns", "list", "fractions", "embedding", "too few"])
+def test_numbers_that_may_be_the_pixels_of_a_square_image_are_said(tmp_path, form):
+    r = np.random.default_rng(0)
+    values = r.integers(0, 256, (90, 143 if form == "too few" else 144))
+    values[:, :12] = 0  # a border, whose columns are left out as constant
+    if form == "embedding":
+        values = values - 128
+    labels = pa.array(np.arange(90) % 3)
+    if form == "columns":
+        pixels = {f"p{i}": values[:, i] for i in range(values.shape[1])}
+    else:
+        pixels = {"pixels": list((values / 255 if form == "fractions" else values).astype(np.float32))}
+    pq.write_table(pa.table({**pixels, "digit": labels}), tmp_path / "a.parquet")
+    source, look = look_at(found_source(str(tmp_path / "a.parquet")))
+    said = [note for note in draft_of(source, look, label_of("digit", look.names)).doubts if "12 x 12 pixels" in note]
+    if form in ("embedding", "too few"):
+        assert not said
+    else:
+        assert ("'p0' to 'p143'" if form == "columns" else "'pixels'") in said[0] and "height: 12, width: 12" in said[0]

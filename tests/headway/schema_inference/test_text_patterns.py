@@ -206,3 +206,23 @@ def test_a_word_among_few_numbers_is_a_category():
 def test_the_index_of_a_data_frame_is_an_identifier():
     rows = pa.array([(7 * i) % 101 for i in range(101)])
     assert meaning_of("Unnamed: 0", rows) == meaning_of("__index_level_0__", rows) == "identifier"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            ["2024-01-03"] * 3 + ["03/04/2024"] * 2 + ["1704067200"],
+            "3 forms: '2024-01-03' (3 of 6 rows), '03/04/2024' (2 of 6 rows), '1704067200' (1 of 6 rows)",
+        ),
+        (["2024-01-03", "2024-01-04", "14.08.2024"], "2 forms: '2024-01-03' (2 of 3 rows), '14.08.2024' (1 of 3 rows)"),
+        (["Jan 3 2024", "03/04/2024 10:30"], "2 forms: "),
+    ],
+)
+def test_dates_of_several_forms_stay_text_and_each_form_is_said_with_an_example_and_its_rows(values, said):
+    for plain in (True, False):
+        kind, rule, note = _found(values, plain)
+        assert (kind, rule) == (None, None) and f"it holds dates in {said}" in note
+    # numbers and words beside dates are not dates
+    for other in ("7", "soon", "2024"):
+        assert "forms" not in _found([*values, other])[2]
