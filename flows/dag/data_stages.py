@@ -164,7 +164,7 @@ class DataSteps:
             folder = self.run_spec.store.local(self.statistics.path)
             completed = [SplitStatistics.load(folder / name) for name in self.statistics.result["rows"]]
             self.columns = self.columns.completed(completed)
-        proven = self._splits()
+        self.proven = proven = self._splits()
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
         features = tuple(column for column in self.columns.read if column.is_feature)

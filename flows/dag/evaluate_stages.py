@@ -18,6 +18,10 @@ from headway.evaluation.slices import choose, slice_columns
 from headway.registry.registry import Version
 from headway.tasks.table import direction, task_of
 
+MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
+"""The share of distinct eval rows up to which equal ones are drawn together, and the most eval rows, whose columns predictions
+keep for it."""
+
 
 class EvaluateSteps(TrainSteps):
     """The steps that evaluate models, trained and published."""
@@ -81,6 +85,7 @@ class EvaluateSteps(TrainSteps):
         parts = self.parts["eval"]
         return ClusterSources(
             unit=unit,
+            equal=self._equal_rows(),
             columns=tuple(sorted(keys)[:MOST_KEYS]),
             time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
             by_day=bool(times) and times[0].role == "time",
@@ -89,6 +94,16 @@ class EvaluateSteps(TrainSteps):
                 for (span, part), (out, _) in zip(parts, self._of("eval"), strict=True)
             ),
         )
+
+    def _equal_rows(self) -> tuple[str, ...]:
+        """The columns that a split without a key hashes, where more than a tenth of the eval rows repeat others in them."""
+        found = (self.proven.result or {}).get("splits", {}).get("eval", {})
+        rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
+        if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or self.columns.by_place:
+            return ()
+        single = {c.name for c in self.columns.read if not c.shape and c.name in self.columns.stored}
+        hashed = tuple(column.name for column in self.columns.hashed)
+        return hashed if {*hashed} <= single - {*OWN} else ()
 
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
         """The one pass of a model over a split; what is said of it is computed from the predictions that this keeps."""

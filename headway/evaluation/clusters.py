@@ -6,7 +6,8 @@ What the split keeps together, or a column with the role group, is drawn togethe
 rows of one day or of one user are alike in ways that no column holds. Drawn one by one they look like more evidence than they
 are: in simulation 95% intervals covered the truth in 11% to 30% of all cases, and equal models were blocked in 31% to 46%. So
 the paired loss differences are looked at: where those of one day, span or repeated key are more alike than chance explains
-(intraclass correlation, by an F test), rows are drawn by it.
+(intraclass correlation, by an F test), rows are drawn by it. Otherwise equal rows are drawn together, where a split by a hash of
+the rows had many to keep together.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class ClusterSources(Frozen):
 
     unit: str | None = None
     """What the split keeps together, by its name: `headway.evaluation.metrics.UNIT` has each row's."""
+    equal: tuple[str, ...] = ()
+    """Columns of the predictions: rows with the same values in all of them are in one split."""
     columns: tuple[str, ...] = ()
     """Columns of the predictions whose values repeat, such as a user's id."""
     time: tuple[str, Temporal] | None = None
@@ -55,7 +58,8 @@ class ClusterSources(Frozen):
     @property
     def stored(self) -> tuple[str, ...]:
         """The columns that the predictions need."""
-        return (*self.columns, *([self.time[0]] if self.time and self.time[0] not in self.columns else []))
+        time = [self.time[0]] if self.time else []
+        return tuple(dict.fromkeys((*self.equal, *self.columns, *time)))
 
 
 NOWHERE = ClusterSources()
@@ -129,8 +133,20 @@ def drawn_together(
         known = group if rows.units is None else sources.unit
         count = resampling_units(rows.drawn)[1]
         return rows, f"rows of one {known or 'unit of the split'} are drawn together ({count:,} of them)"
-    found = find(sources, table, rows, champion, loss)
+    if (found := find(sources, table, rows, champion, loss)) is None and sources.equal:
+        found = _equal_rows(table, sources.equal)
     return (rows, None) if found is None else (replace(rows, units=found.codes, memo={}), found.sentence)
+
+
+def _equal_rows(table: pa.Table, columns: Sequence[str]) -> Clusters:
+    codes = np.zeros(len(table), np.int64)
+    for name in columns:
+        _, values = np.unique(codes_of(table.column(name)), return_inverse=True)
+        codes = np.unique(codes * (int(values.max()) + 1) + values, return_inverse=True)[1]
+    count = int(codes.max()) + 1
+    return Clusters(
+        codes, f"equal rows, which are in one split, are drawn together ({count:,} distinct of {len(table):,})"
+    )
 
 
 def find(

@@ -60,6 +60,10 @@ def counted_units(metric: Metric, rows: Rows) -> str:
     if rows.groups is None:
         count = int(weighty.sum())
         text = counted(count, "eval row")
+        if rows.units is not None:
+            text += " of " + counted(
+                resampling_units(rows.units[weighty])[1], "unit of the split", "units of the split"
+            )
     else:
         count = resampling_units(rows.groups[weighty])[1]
         text = counted(count, "group of eval rows", "groups of eval rows")

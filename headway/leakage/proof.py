@@ -326,6 +326,7 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
                 return
             contents.merge(Distinct.from_text(note.repeats))
         keys[split], whole = contents.of(window.proof.splits[split]["rows"]), whole and contents.whole
+        window.proof.splits[split]["distinct"] = keys[split]
     if not (rows := window.rows):
         return
     again = rows - sum(keys.values())

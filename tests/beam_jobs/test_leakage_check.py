@@ -350,6 +350,7 @@ def test_few_different_rows_are_counted(window):
         in found["message"]
     )
     assert "98.2% of the rows repeat another one" in result["says"][1]
+    assert sum(split["distinct"] for split in result["splits"].values()) == 7
 
 
 @pytest.mark.parametrize(

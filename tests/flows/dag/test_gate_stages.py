@@ -123,6 +123,27 @@ def run(tmp_path):
     return go
 
 
+def test_equal_rows_count_as_one_where_a_split_by_row_kept_many_together(run, monkeypatch):
+    split = {"rows": ROWS, "distinct": 4}
+    plain = Predicted._evaluate
+
+    def evaluate(self, step, out):
+        result = plain(self, step, out)
+        table = pq.read_table(out / "predictions.parquet")
+        for name in step.key["columns"]:
+            table = table.append_column(name, pa.array(np.arange(ROWS) % 4))
+        pq.write_table(table, out / "predictions.parquet")
+        return result
+
+    monkeypatch.setattr(Predicted, "_splits", lambda *_: {"splits": {"eval": split}}, raising=False)
+    monkeypatch.setattr(Predicted, "_evaluate", evaluate)
+    held, *_ = run("2024-01", 0.10)
+    assert held.verdict["verdict"] == "held" and not held.verdict["promote"]
+    assert held.verdict["reasons"][0].startswith("5,000 eval rows of 4 units of the split are too few to say")
+    split["distinct"] = ROWS - 400
+    assert run("2024-02", 0.10)[0].verdict["verdict"] == "first model"
+
+
 def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     first, titles, registry = run("2024-01", 0.10)
     assert first.verdict["verdict"] == "first model"

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from headway.evaluation.bootstrap import Difference, effective_groups, quantile
-from headway.evaluation.clusters import ClusterSources, alike, find, repeating
+from headway.evaluation.clusters import ClusterSources, alike, drawn_together, find, repeating
+from headway.evaluation.sample_size import counted_units, uncompared
 from headway.metrics.ranking import NO_GROUP
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import paired_arrays
@@ -61,6 +62,21 @@ def test_intervals_of_few_groups_cover_equal_models(groups):
         covered += low <= 0 <= high
         blocked += loss.probability_above(0) < 0.025
     assert covered >= 92 and blocked <= 5
+
+
+def test_equal_rows_that_a_split_kept_together_count_as_one():
+    r = np.random.default_rng(0)
+    x, label = r.normal(size=30), r.integers(0, 2, 30)
+    again = np.repeat(np.arange(30), 4)
+    table = pa.table({"x": x[again], "of": pa.array(["a", "b", None])[0:3].take(pa.array(again % 3))})
+    rows = BINARY.rows(label[again], np.full(120, 0.4))
+    drawn, sentence = drawn_together(ClusterSources(equal=("x", "of")), table, rows, None, None)
+    assert sentence == "equal rows, which are in one split, are drawn together (30 distinct of 120)"
+    assert len(np.unique(np.stack([drawn.drawn, again]), axis=1).T) == len(np.unique(drawn.drawn)) == 30
+    assert counted_units(BINARY.metric("loss"), drawn) == "120 eval rows of 30 units of the split are"
+    few, _ = drawn_together(ClusterSources(equal=("of",)), table, rows, None, None)
+    assert uncompared(BINARY.metric("loss"), few) == "under 5 groups"
+    assert drawn_together(ClusterSources(), table, rows, None, None) == (rows, None)
 
 
 def test_the_correlation_of_a_cluster_is_estimated():
