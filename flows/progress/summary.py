@@ -61,7 +61,9 @@ def summary(record: Record, places: Sequence[tuple[str, object]] = (), *, notes:
     if training := record.get("training"):
         facts.append(("training", f"{counted(training['rows'], 'row')}: {training['says']}"))
     facts += [("note", note) for note in (record.get("notes", []) if notes is None else notes)]
-    facts += [("warning", warning) for warning in record.get("warnings", [])]
+    if warnings := record.get("warnings"):
+        facts += [("warning", warning) for warning in warnings]
+        facts.append(("", "what to do about the data: headway validate, or the report"))
     facts += places
     slowest = sorted((s for s in ran if s["seconds"] >= 0.1), key=lambda s: -s["seconds"])[:_SLOWEST]
     took = ", ".join(f"{s['title']} {duration(s['seconds'])}" for s in slowest)

@@ -104,9 +104,10 @@ def first_model(
     if better and not found[0].worse:
         also = "" if better[0] is found[0] else f"; {found[0].values}"
         return Beaten(passed=True, reason=f"the candidate beats the constant baseline: {better[0]}{also}")
+    shown = next((each for each in found if not each.worse), found[0])  # what chance can explain
     if units(found[0].metric, rows) < ENOUGH_ROWS:
-        return Beaten(passed=False, few=True, reason=f"{few}: {found[0]}")
-    return Beaten(passed=False, reason=f"the candidate does not beat the constant baseline: {found[0]}")
+        return Beaten(passed=False, few=True, reason=f"{few}: {shown}")
+    return Beaten(passed=False, reason=f"the candidate does not beat the constant baseline: {shown}")
 
 
 def beats(

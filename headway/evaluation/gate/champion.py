@@ -159,7 +159,7 @@ class AgainstChampion:
     def _unjudged(self, verdict: str, reason: str) -> None:
         """The champion cannot be compared: a person decides, or the thresholds do."""
         if self.config.uncomparable == "hold":
-            self.findings.block(verdict, f"{reason}; a person must decide (promote it by force)")
+            self.findings.block(verdict, f"{reason}; a person must decide (headway promote, by force)")
         else:
             self.findings.passed = verdict
             self.findings.notes.append(f"{reason}; the thresholds alone decide")

@@ -206,7 +206,7 @@ class _Decision:
         if beaten.passed or (beaten.few and self.config.first_model == "promote"):
             self.findings.notes.append(beaten.reason)
         elif beaten.few:
-            fix = "a person must decide (promote it by force), or gate.first_model: promote"
+            fix = "a person must decide (headway promote, by force), or gate.first_model: promote"
             self.findings.block("held", f"{beaten.reason}; {fix}")
         else:
             self.findings.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")

@@ -108,7 +108,7 @@ def leakage(
         fix += f"validation.columns.{leak.column}.severity: {{leakage: ignore}}"
         yield finding("error" if leak.copy else "warning", "leakage", "train", message, fix, column=leak.column)
     for sign in signs(train, alone, task, bound, by_row=by_row):
-        message = f"column {sign.columns[0]!r} {sign.says}"
+        message = f"{'columns' if sign.columns[1:] else 'column'} {sign.columns[0]!r} {sign.says}"
         yield finding("warning", "leakage", "train", message, sign.fix, column=sign.columns[0])
 
 

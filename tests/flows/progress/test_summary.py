@@ -52,6 +52,7 @@ def test_the_summary_is_a_fact_per_line_in_a_pipe():
         "  metrics   auc 0.9",
         "  data      2024-01 to 2024-02, 2 spans",
         "  warning   few rows",
+        "            what to do about the data: headway validate, or the report",
         "  model     /m",
         "  time      70 s (train 61 s); 1 of 2 steps ran",
         "  run       20240501-100000-aa",

@@ -174,6 +174,16 @@ def test_too_few_rows_to_tell_are_not_a_first_model_and_not_a_rejection(data, sa
     assert found.few and not found.passed and said in found.reason
 
 
+def test_what_is_too_little_to_say_is_shown_by_a_metric_that_chance_can_explain():
+    """The mean of skewed labels has a larger absolute error than their median, which is sure."""
+    r = np.random.default_rng(0)
+    label = np.exp(1.5 * r.normal(size=300))
+    data = rows(label, label.mean() * (1 + 0.05 * r.normal(size=300)))
+    facts = LabelFacts(mean=float(label.mean()), median=float(np.median(label)))
+    found = first("regression", facts, data, "mae", "rmse")
+    assert found.few and ": rmse is" in found.reason and "which chance can explain" in found.reason
+
+
 def test_of_many_rows_without_a_gain_the_first_model_is_rejected():
     label, _ = told(0.5, 1, 4000)
     noise = rows(label, 0.5 + 1e-4 * np.random.default_rng(5).normal(size=4000))
