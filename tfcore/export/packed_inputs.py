@@ -13,6 +13,7 @@ is TensorFlow's public one, and it is all that this module knows of TensorFlow b
 from __future__ import annotations
 
 import functools
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
+from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.struct_pb2 import StructuredValue
@@ -105,12 +107,17 @@ def unpack(path: Path, signatures: Mapping[str, Signature], outputs: frozenset[s
 
 
 def _write_fingerprint(path: Path) -> None:
-    """Rewrite the SavedModel's fingerprint, a digest that tools compare; the model can be used without one, too."""
-    (path / "fingerprint.pb").unlink(missing_ok=True)
+    """Rewrite the SavedModel's fingerprint, a digest that tools compare; the model can be used without one, too. Its uuid,
+    which TensorFlow draws at random, is made of the checksum."""
+    file = path / "fingerprint.pb"
+    file.unlink(missing_ok=True)
     try:
         write_fingerprint(str(path))
     except (ImportError, AttributeError):
         return
+    fingerprint = FingerprintDef.FromString(file.read_bytes())
+    fingerprint.uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, str(fingerprint.saved_model_checksum)))
+    file.write_bytes(fingerprint.SerializeToString(deterministic=True))
 
 
 class _Signature:

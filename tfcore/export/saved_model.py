@@ -13,7 +13,7 @@ import inspect
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
-VERSION = 6
+VERSION = 7
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -214,7 +214,7 @@ def save(
         concrete[name] = function.get_concrete_function()
         refuse_python_nodes(concrete[name], where=name)
     # a layer may read a variable that no attribute of the model leads to
-    served.captured = [variable for function in concrete.values() for variable in function.variables]
+    served.captured = _in_order(concrete.values(), served.model_variables)
     for name in functions.keys() - {"transform"}:
         _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
     progress("saving the model")
@@ -350,6 +350,17 @@ def predictor(model: Any, head: Head | str, classes: Sequence[str | int] | None 
 
 def _described(name: str, tensor: Any) -> Tensor:
     return Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
+
+
+def _in_order(functions: Iterable[Any], first: Sequence[tf.Variable]) -> list[tf.Variable]:
+    """The variables that functions read, each once: TensorFlow gives them in the order of their addresses in memory.
+
+    Args:
+        first: those that come first.
+    """
+    places = {id(variable): place for place, variable in enumerate(first)}
+    read = {id(variable): variable for function in functions for variable in function.variables}
+    return sorted(read.values(), key=lambda variable: (places.get(id(variable), len(places)), variable.name))
 
 
 def _check_outputs(outputs: Mapping[str, Any], task_outputs: Sequence[Tensor]) -> None:
