@@ -18,6 +18,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,11 +201,18 @@ def _clear(out: Path) -> None:
 def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
     if counts["quarantined"] > bound * counts["read"]:
         share = counts["quarantined"] / counts["read"]
+        first = pq.ParquetFile(out / quarantine.FILE_NAME).read_row_group(0).slice(0, 1).to_pylist()[0]
+        column = "" if first["column"] is None else f"column {first['column']!r}: "
+        comma = re.fullmatch(r"[+-]?[0-9]+,[0-9]+", first["value"] or "")
+        mend = (
+            f"write numbers as the model's training files do, {first['value'].replace(',', '.')}, or " if comma else ""
+        )
         raise DataError(
             f"{counts['quarantined']:,} of {counts['read']:,} rows ({share:.2%}) {agree(counts['quarantined'], 'was', 'were')} "
-            f"rejected; at most {bound:.2%} may be",
+            f"rejected; at most {bound:.2%} may be; the first is {first['file']} row {first['row']}: {column}"
+            f"{'null' if first['value'] is None else repr(first['value'][:60])} {first['reason']}",
             where=str(out / quarantine.FILE_NAME),
-            fix="look at that file, mend the input, or allow more with --max-quarantine",
+            fix=f"{mend}look at that file, mend the input, or allow more with --max-quarantine",
         )
 
 

@@ -261,7 +261,7 @@ class _Prover:
             self.window.say(
                 f"fewer than a tenth of the first rows are distinct in the {counted(len(columns), 'column')} that "
                 f"{agree(len(columns), 'is', 'are')} hashed, so rows are split by their places in their files too: equal rows "
-                "are in several splits, which is no leak"
+                "are in several splits, which is not a leak"
             )
             return
         self.window.say(

@@ -128,7 +128,8 @@ def test_the_proof_says_what_was_done_and_reports_no_duplicate(table, split_of):
     assert result["anomalies"] == []
     [says] = result["says"]
     assert (
-        "rows are split by their places in their files too: equal rows are in several splits, which is no leak" in says
+        "rows are split by their places in their files too: equal rows are in several splits, which is not a leak"
+        in says
     )
 
 

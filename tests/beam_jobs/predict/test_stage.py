@@ -25,6 +25,7 @@ from beam_jobs.runners.config import RunnerConfig
 from headway.errors import ConfigError, DataError, Locked, StoreError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from headway.schema.parse_rules import Parse
 from headway.sources.base import Range
 from headway.sources.config import CsvConfig, JsonlConfig, ParquetConfig, SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, files
@@ -248,10 +249,29 @@ def test_two_processes_do_not_predict_into_one_folder(tmp_path, data, model):
 
 def test_too_many_rejected_rows_are_an_error_and_leave_no_output(tmp_path, data, model):
     out = tmp_path / "out"
-    with pytest.raises(DataError, match=r"2 of 780 rows \(0.26%\)"):
+    with pytest.raises(
+        DataError, match=r"2 of 780 rows \(0.26%\).* the first is .*a.parquet row 8: column 'x': null is null"
+    ):
         predict(_request(data, model), out, Monitor(), max_quarantined=0.001)
     assert not (out / MANIFEST).exists() and pq.read_table(out / "quarantine.parquet").num_rows == 2
     assert predict(_request(data, model), out, Monitor(), max_quarantined=0.01)["kept"] > 4
+
+
+@pytest.mark.parametrize(("parse", "good", "bad"), [(None, "2.5", "2,5"), ("decimal_comma", "2,5", None)])
+def test_numbers_have_the_decimal_sign_of_the_files_that_the_model_was_trained_on(tmp_path, model, parse, good, bad):
+    def predicted(text):
+        (tmp_path / "a.csv").write_text(f'id,x,s\n1,"{text}",\n')
+        request = _request(tmp_path / "a.csv", model, format="csv")
+        rule = None if parse is None else Parse.model_validate(parse)
+        columns = (COLUMNS[0].model_copy(update={"parse": rule}), *COLUMNS[1:])
+        predict(request.model_copy(update={"columns": columns}), tmp_path / f"out {text}", Monitor())
+        return [row["prediction"] for row in _found(tmp_path / f"out {text}")]
+
+    assert predicted(good) == [5.0]
+    if bad is not None:
+        with pytest.raises(DataError, match="row 1: column 'x': '2,5' is not a number") as info:
+            predicted(bad)
+        assert "write numbers as the model's training files do, 2.5" in info.value.fix
 
 
 def test_mistakes_are_named(tmp_path, data, model):
