@@ -14,11 +14,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from headway.schema.columns import Column
+from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.training_data import TrainingData
 from tfcore.transform.config import ColumnTransform
 
 ROWS = 256
@@ -104,6 +105,37 @@ def varied_images(folder):
     )
 
 
+def patients(folder):
+    """A request on rows of patients whom the split keeps together, a fifth of whom are held out."""
+    rng = np.random.default_rng(6)
+    patient = rng.permutation(np.repeat(np.arange(40), 16))
+    table = pa.table(
+        {
+            "delay": rng.standard_normal(40).astype(np.float32)[patient],
+            "label": rng.integers(0, 2, 40)[patient],
+            UNIT: patient,
+        }
+    )
+    columns = (COLUMNS[0], COLUMNS[2], UNIT_COLUMN)
+    examples = write_examples(folder, {"train": table}, columns, rows_per_record=32, shards=3)
+    training = TrainingConfig(
+        batch_size=16,
+        steps=60,
+        steps_per_call=4,
+        checkpoint_every_steps=8,
+        shuffle_rows=64,
+        early_stopping={"every_steps": 10, "patience": 50, "holdout": 0.2},
+        jit="off",
+    )
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit({}, "binary"),
+        model=ModelConfig(hidden=(8,), dropout=0.2),
+        training=training,
+        seed=11,
+    )
+
+
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
     return varied_images(tmp_path_factory.mktemp("examples"))
@@ -154,3 +186,21 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
     assert len(result["best_checkpoints"]) == 2
     for one in result["best_checkpoints"]:
         assert (tmp_path / "resumed" / one["weights"]).with_suffix(".index").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.chaos
+def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path):
+    whole = patients(tmp_path)
+    data = TrainingData(whole.examples, whole.transform, seed=whole.seed, training=whole.training)
+    assert data.holdout_rows % 16 == 0 and data.holdout_rows + data.rows == 640  # whole patients
+    again = whole.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    assert child(whole, tmp_path, "whole")["resumed_from"] is None
+    assert child(again, tmp_path, "killed", 21) is None
+    assert 16 <= child(again, tmp_path, "resumed")["resumed_from"] < 60
+    expected, found = (weights(tmp_path / name / "weights") for name in ("whole", "resumed"))
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("whole", "resumed")]
+    assert histories[0] == histories[1] and sum("holdout_loss" in row for row in histories[0]) == 6
