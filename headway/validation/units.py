@@ -12,8 +12,8 @@ any two rows agree in v, (P(v | S) - P) / (1 - P) is the share of pairs that are
 A set grows by the column of greatest share until it determines others. City, state and country, or a price with and without
 tax, are functions of one another and no evidence: a unit determines two columns that do not determine each other.
 
-A category of many values looks like a unit where no column tells more of it, so numbers of such a column are named only if
-their labels do not change smoothly with them.
+A category of many values looks like a unit where no column tells more of it, so such a column is named only if its values are
+numbers of things (17, P00417), and numbers only if their labels do not change smoothly with them.
 
 The search is bounded: by `most_rows`, `MOST_COLUMNS`, and sets of `MOST_JOINED` columns that grow from `_SEEDS` of them.
 """
@@ -59,6 +59,8 @@ _LEAST_ALIKE, _ALIKE_ALONE = 0.015, 0.05
 """The least correlation of the label within a unit, and that where no other column tells of the unit."""
 _UNITS_ALONE, _ROWS_ALONE = 100, 3
 """The least units, and rows of each on average, where no other column tells of them."""
+_CODE = r"^[[:alpha:]]{0,8}[-_#/ ]?[0-9]{3,}$|^[0-9A-Fa-f]{8}[-0-9A-Fa-f]{8,}$"
+"""Texts that number things: a number, after some letters or not, and hexadecimal digits."""
 _CLASSES = 5
 _MONOTONE = 0.999
 Codes = NDArray[np.int64]
@@ -110,6 +112,8 @@ class _Column:
     """Of a column of numbers."""
     measured: bool
     """Whether its numbers have fractions."""
+    coded: bool
+    """Whether its values may be numbers of things: whole numbers, or texts such as P00417."""
     may_name: bool
     """Whether it may be a part of a unit's name."""
 
@@ -241,10 +245,10 @@ class _Search:
         return False
 
     def _coded(self, column: _Column) -> bool:
-        """Whether a column's values may be numbers of things, of about as many rows each: not texts, not measures."""
+        """Whether a column's values may be numbers of things, of about as many rows each: not words, not measures."""
         counts = _counts(column.codes)
         alone = _UNITS_ALONE * _ROWS_ALONE <= _ROWS_ALONE * len(counts) <= self.rows and counts.std() <= counts.mean()
-        return alone and column.numbers is not None and not column.measured
+        return alone and column.coded
 
     def _alike(self, codes: Codes, names: Sequence[str]) -> float | None:
         """The correlation of the label within a unit, less what the columns that tell of it explain by themselves; None
@@ -314,19 +318,22 @@ def _column(name: str, values: pa.Array) -> _Column:
     values = decoded(values)
     numeric = not is_text(values.type)
     missing = pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)
-    numbers, measured = None, False
+    numbers, measured, coded = None, False, False
     if numeric:
         numbers = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
         numbers = np.where(missing, 0.0, numbers)
         finite = numbers[np.isfinite(numbers)]
         measured = bool((finite != np.floor(finite)).any())
+        coded = not measured
         codes = np.unique(numbers, return_inverse=True)[1]
     else:
-        codes = values.dictionary_encode().indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        encoded = values.dictionary_encode()
+        coded = (pc.mean(pc.match_substring_regex(encoded.dictionary, _CODE)).as_py() or 0.0) >= _NEARLY_ALL
+        codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     lacks = bool(missing.any())
     codes = np.unique(np.where(missing, int(codes.max()) + 1, codes), return_inverse=True)[1] if lacks else codes
     may_name = not {*words_of(name)} & (TIMES - {"age"})
-    return _Column(name, codes, int(codes.max()) + 1, missing if lacks else None, numbers, measured, may_name)
+    return _Column(name, codes, int(codes.max()) + 1, missing if lacks else None, numbers, measured, coded, may_name)
 
 
 def _targets(label: pa.Array, task: str) -> list[Floats]:

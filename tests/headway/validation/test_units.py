@@ -100,6 +100,15 @@ def test_numbers_of_things_with_no_other_column_that_tells_of_them_may_be_a_unit
     assert unit({name: few[name] for name in ("dose", "ward")}, label) is None
 
 
+@pytest.mark.parametrize(
+    ("written", "is_one"), [("P{:05d}", True), ("{:05d}", True), ("{:032x}", True), ("house {:d} left", False)]
+)
+def test_texts_that_number_things_may_be_a_unit_and_other_texts_are_none(written, is_one):
+    columns, label, _ = patients(5, x7=np.array([written.format(i) for i in IDS]))
+    found = unit({name: columns[name] for name in ("x7", "dose", "ward")}, label)
+    assert (found is not None and found.columns == ("x7",) and not found.sure) == is_one
+
+
 def test_a_unit_whose_rows_have_nothing_of_the_label_in_common_is_none():
     columns, label, _ = patients(6, mrn=IDS)
     assert unit(columns, np.random.default_rng(0).permutation(label)) is None
