@@ -229,7 +229,7 @@ def summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
         places.append(("model", run_spec.registry.version(record["version"]).saved_model))
         places.append(("serving", run_spec.registry.serving / str(record["serving"])))
     if run_spec.last is not None and record["stages"]:
-        last = record["stages"][-1]
+        last = next((stage for stage in record["stages"] if stage["stage"] == "export"), record["stages"][-1])
         places.append(("output", run_spec.store.output(last["stage"], last["fingerprint"])))
     table = record.get("columns")
     notes = [note for note in record["notes"] if about_column(note) is None] if table else record["notes"]

@@ -1,4 +1,4 @@
-"""The summary of a run of a wide table."""
+"""The summary of a run: of a wide table, and of one that ends early."""
 
 from types import SimpleNamespace
 
@@ -14,3 +14,14 @@ def test_of_a_wide_table_only_the_columns_left_out_are_printed(monkeypatch):
     assert "same" in text and "c8 " not in text and "and 99 more columns; headway schema --columns shows all" in text
     text = commands.summary_text(record | {"columns": rows[:3]}, SimpleNamespace(last=None))
     assert "c2" in text and "(headway schema --columns shows this again)" in text
+
+
+def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_replay(monkeypatch):
+    monkeypatch.setattr("flows.progress.summary.summary", lambda record, places, notes: str(dict(places)))
+    stages = [{"stage": stage, "fingerprint": "ab"} for stage in ("train", "export", "replay")]
+    store = SimpleNamespace(output=lambda stage, fingerprint: f"stages/{stage}/{fingerprint}")
+    for last, folder in (("replay", "export"), ("train", "train")):
+        done = stages[: 3 if last == "replay" else 1]
+        record = {"state": "done", "stages": done, "notes": []}
+        text = commands.summary_text(record, SimpleNamespace(last=last, store=store))
+        assert text == str({"output": f"stages/{folder}/ab"})
