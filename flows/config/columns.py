@@ -150,7 +150,7 @@ def _split_columns(
             f"{loaded.schema_file} did not list the columns that decide a row's split, and now it does "
             f"({counted(len(columns), 'column')}): eval rows are drawn anew, once"
         )
-    by_place = few_distinct(prefix, columns)
+    by_place = few_distinct(prefix, columns, pipeline.label_columns())
     if by_place:
         notes.append(
             "fewer than a tenth of the first rows are distinct, so equal rows need not stay together: the split of a row depends "

@@ -31,8 +31,12 @@ def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str 
     weighty = rows.weight > 0
     if (count := int(weighty.sum())) < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
-    if rows.drawn is not None and resampling_units(rows.drawn[weighty])[1] < LEAST_GROUPS:
-        return f"under {LEAST_GROUPS} groups"
+    if rows.drawn is not None:
+        codes, groups = resampling_units(rows.drawn[weighty])
+        if groups < LEAST_GROUPS:
+            return f"under {LEAST_GROUPS} groups"
+        if groups < LEAST_ROWS and _different(rows, weighty, codes) < LEAST_ROWS:
+            return f"under {LEAST_ROWS} different rows"
     if metric.unit == "classes" and _rarer(rows, weighty) < class_rows:
         return f"under {class_rows} rows of one class"
     if metric.unit == "groups" and _telling(rows, weighty) < RANKED_GROUPS:
@@ -86,6 +90,12 @@ def upward(metric: Metric, interval: tuple[float, float] | None) -> tuple[float,
 def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:
     positives = int((weighty & (rows.label > 0.5)).sum())
     return min(positives, int(weighty.sum()) - positives)
+
+
+def _different(rows: Rows, weighty: NDArray[np.bool_], codes: NDArray[np.int64]) -> int:
+    """Rows that differ in their unit, their label or their prediction: copies tell no more than one of them."""
+    predictions = rows.prediction[weighty].reshape(len(codes), -1).astype(np.float32)
+    return len(np.unique(np.column_stack([codes, rows.label[weighty], predictions]), axis=0))
 
 
 def _telling(rows: Rows, weighty: NDArray[np.bool_]) -> int:

@@ -202,7 +202,7 @@ def _by_row(look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts) -> Sp
     if not seen.whole or look.config.format == "images":
         return SplitChoice(text, config)
     hashed, _ = row_columns(look.sample, label.columns())
-    if few_distinct(look.sample, hashed):
+    if few_distinct(look.sample, hashed, label.columns()):
         rows = _Rows(look, seen, label, hashed, by_place=True)
         text += " and of its place in its file, since few rows are distinct"
         salts = [_salted(config, salt) for salt in range(_SALTS)]

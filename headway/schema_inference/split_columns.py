@@ -30,6 +30,8 @@ from headway.tabular.list_arrays import decoded, is_list, is_text, value_type
 
 _DISTINCT = 10
 """Rows for each distinct one, beyond which equal rows need not stay together."""
+_COPIED = 1.01
+"""Distinct rows with their labels over those without, up to which equal rows are copies: combinations have several labels."""
 _LEAST_THINGS, _NEARLY = 50, 0.9
 """So many distinct rows may be things with several rows each; and the part of them that is nearly all."""
 _FIRST, _LONG = 1000, 64
@@ -52,12 +54,16 @@ def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, .
     return (hashed, identifiers) if hashed else (tuple(columns), [])
 
 
-def few_distinct(sample: Sample, columns: Sequence[Column]) -> bool:
+def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[str]) -> bool:
     """Whether fewer than a tenth of the sampled rows are distinct in these columns, as combinations of a few categories are.
     Equal rows are then no leak, and a split that kept them together would divide a few combinations, not rows.
 
     Rows of a patient, of whom the columns hold nothing that changes, are equal too, and stay together: one column tells all of
-    them apart, or any column may go and they are as many.
+    them apart, or any column may go and they are as many. So do copies: rows whose label is the same wherever they are equal.
+
+    Args:
+        columns: those that are hashed.
+        label: the columns that the label is made of.
     """
     rows = sample.table.num_rows
     if rows < FEW_ROWS or any(column.shape for column in columns):
@@ -69,6 +75,10 @@ def few_distinct(sample: Sample, columns: Sequence[Column]) -> bool:
     codes = _joined(numbers, rows)
     first = np.unique(codes, return_index=True)[1]
     if _DISTINCT * len(first) >= rows:
+        return False
+    labels = [decoded(sample.table.column(name)) for name in sample.table.column_names if name in label]
+    encoded = [part.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy() for part in labels]
+    if labels and len(np.unique(_joined([codes, *encoded], rows))) <= _COPIED * len(first):
         return False
     distinct = [values[first] for values in numbers]
     least = max(_LEAST_THINGS, _NEARLY * len(first))

@@ -74,6 +74,10 @@ def test_equal_rows_that_a_split_kept_together_count_as_one():
     assert sentence == "equal rows, which are in one split, are drawn together (30 distinct of 120)"
     assert len(np.unique(np.stack([drawn.drawn, again]), axis=1).T) == len(np.unique(drawn.drawn)) == 30
     assert counted_units(BINARY.metric("loss"), drawn) == "120 eval rows of 30 units of the split are"
+    ten = BINARY.rows(label[again][:40], x[again][:40] ** 2 % 1, groups=again[:40])  # four copies each
+    assert uncompared(BINARY.metric("loss"), ten) == "under 20 different rows"
+    others = BINARY.rows(label[again][:40], r.random(40), groups=again[:40])
+    assert uncompared(BINARY.metric("loss"), others) is None
     few, _ = drawn_together(ClusterSources(equal=("of",)), table, rows, None, None)
     assert uncompared(BINARY.metric("loss"), few) == "under 5 groups"
     assert drawn_together(ClusterSources(), table, rows, None, None) == (rows, None)
