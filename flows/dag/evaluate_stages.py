@@ -85,7 +85,7 @@ class EvaluateSteps(TrainSteps):
         parts = self.parts["eval"]
         return ClusterSources(
             unit=unit,
-            equal=self._equal_rows(),
+            **self._equal_rows(),
             columns=tuple(sorted(keys)[:MOST_KEYS]),
             time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
             by_day=bool(times) and times[0].role == "time",
@@ -95,15 +95,17 @@ class EvaluateSteps(TrainSteps):
             ),
         )
 
-    def _equal_rows(self) -> tuple[str, ...]:
-        """The columns that a split without a key hashes, where more than a tenth of the eval rows repeat others in them."""
+    def _equal_rows(self) -> dict[str, Any]:
+        """Where equal rows are told by: the columns that a split without a key hashes, where more than a tenth of the eval rows
+        repeat others in them."""
         found = (self.proven.result or {}).get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or self.columns.by_place:
-            return ()
-        single = {c.name for c in self.columns.read if not c.shape and c.name in self.columns.stored}
-        hashed = tuple(column.name for column in self.columns.hashed)
-        return hashed if {*hashed} <= single - {*OWN} else ()
+            return {}
+        read = [c for c in self.columns.read if not c.shape and c.name in self.columns.stored and c.name not in OWN]
+        hashed, single = [column.name for column in self.columns.hashed], {c.name for c in read}
+        stored = tuple(name for name in hashed if name in single)
+        return {"equal": stored, "distinct": distinct if len(stored) < len(hashed) else 0}
 
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
         """The one pass of a model over a split; what is said of it is computed from the predictions that this keeps."""

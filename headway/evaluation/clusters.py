@@ -32,6 +32,8 @@ from headway.schema.calendar_days import PER_DAY, Temporal
 
 MOST_KEYS = 2
 """So many columns are looked at."""
+_TOLD_APART = 0.9
+"""Of the distinct rows of a split, by the columns that are stored."""
 MANY_DAYS = 20
 """From so many on, rows are drawn by day whether their losses are alike or not: it costs next to nothing."""
 _BEYOND_CHANCE = 2.0
@@ -46,6 +48,8 @@ class ClusterSources(Frozen):
     """What the split keeps together, by its name: `headway.evaluation.metrics.UNIT` has each row's."""
     equal: tuple[str, ...] = ()
     """Columns of the predictions: rows with the same values in all of them are in one split."""
+    distinct: int = 0
+    """How many rows they have to tell apart, nearly, where the split hashes further columns that are not stored."""
     columns: tuple[str, ...] = ()
     """Columns of the predictions whose values repeat, such as a user's id."""
     time: tuple[str, Temporal] | None = None
@@ -134,16 +138,17 @@ def drawn_together(
         count = resampling_units(rows.drawn)[1]
         return rows, f"rows of one {known or 'unit of the split'} are drawn together ({count:,} of them)"
     if (found := find(sources, table, rows, champion, loss)) is None and sources.equal:
-        found = _equal_rows(table, sources.equal)
+        found = _equal_rows(table, sources.equal, _TOLD_APART * sources.distinct)
     return (rows, None) if found is None else (replace(rows, units=found.codes, memo={}), found.sentence)
 
 
-def _equal_rows(table: pa.Table, columns: Sequence[str]) -> Clusters:
+def _equal_rows(table: pa.Table, columns: Sequence[str], least: float) -> Clusters | None:
     codes = np.zeros(len(table), np.int64)
     for name in columns:
         _, values = np.unique(codes_of(table.column(name)), return_inverse=True)
         codes = np.unique(codes * (int(values.max()) + 1) + values, return_inverse=True)[1]
-    count = int(codes.max()) + 1
+    if (count := int(codes.max()) + 1) < least:
+        return None
     return Clusters(
         codes, f"equal rows, which are in one split, are drawn together ({count:,} distinct of {len(table):,})"
     )

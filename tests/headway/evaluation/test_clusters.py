@@ -80,7 +80,8 @@ def test_equal_rows_that_a_split_kept_together_count_as_one():
     assert uncompared(BINARY.metric("loss"), others) is None
     few, _ = drawn_together(ClusterSources(equal=("of",)), table, rows, None, None)
     assert uncompared(BINARY.metric("loss"), few) == "under 5 groups"
-    assert drawn_together(ClusterSources(), table, rows, None, None) == (rows, None)
+    for unknown in (ClusterSources(), ClusterSources(equal=("of",), distinct=30)):
+        assert drawn_together(unknown, table, rows, None, None) == (rows, None)
 
 
 def test_the_correlation_of_a_cluster_is_estimated():
