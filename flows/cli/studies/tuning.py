@@ -99,6 +99,10 @@ def _text(result: dict[str, Any], pipeline: str) -> Iterator[str]:
             yield f"trial {trial['number']} failed: {trial['error'].splitlines()[0]}"
     early = sum(trial["state"] == "pruned" for trial in trials)
     yield counted(len(trials), "trial") + (f", {early} of them ended early" if early else "")
+    if result["same"]:
+        same = f"every loss is {_number(base['loss'])}, whatever {', '.join(result['space'])}"
+        yield f"no trial differs from the pipeline's own settings: {same}; nothing is written"
+        return
     if best is None:
         yield "no trial is better than the pipeline's own settings; nothing is written"
         return

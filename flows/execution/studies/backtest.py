@@ -45,11 +45,17 @@ def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds:
         Locked: a run of this pipeline is going on.
     """
     pipeline = run_spec.loaded.pipeline
+    if not pipeline.source.has_spans:
+        raise ConfigError(
+            "the source is one span, and a backtest trains on some and judges on the next",
+            where=f"{run_spec.loaded.file}: source.path",
+            fix="write one file or folder per day or month, and its place in the path: data/{span}.csv",
+        )
     if pipeline.split.mode != "time":
         raise ConfigError(
             f"split.mode is {pipeline.split.mode}, so a window is judged on rows of its own spans, not of the next one",
             where=f"{run_spec.loaded.file}: split.mode",
-            fix="--set split.mode=time",
+            fix="--set 'split={mode: time}'",
         )
     ends = _ends(run_spec, windows)
     name = MODEL.format(pipeline.name)

@@ -59,7 +59,8 @@ def tune(
 
     Returns:
         pipeline, study (its digest), journal, holdout (a share of the train rows), space, base (the pipeline's own settings as
-        a trial), trials (number, state, loss, seconds, steps, params), best (or None), overlay (the file written, or None).
+        a trial), trials (number, state, loss, seconds, steps, params), same (whether no trial has another loss than base), best
+        (or None), overlay (the file written, or None).
 
     Raises:
         ConfigError: Optuna is missing, or the space does not fit the pipeline.
@@ -214,6 +215,7 @@ class _Study:
         own = base["holdout_loss"]
         if best is not None and own is not None and best["loss"] >= own:
             best = None
+        same = own is not None and bool(whole) and all(number(trial["loss"]) == number(own) for trial in whole)
         loaded, trial = self._run_spec.loaded, self._run_spec.trial
         assert trial is not None
         result = {
@@ -224,10 +226,11 @@ class _Study:
             "space": {key: _described(values) for key, values in self._space.items()},
             "base": {"loss": own, "steps": base["steps"], "training_seconds": base["seconds"]},
             "trials": trials,
-            "best": best,
+            "same": same,
+            "best": None if same else best,
             "overlay": None,
         }
-        if best is not None:
+        if best is not None and not same:
             path = loaded.folder / OVERLAY
             replace_text(path, overlay_text(best, own, len(trials)))
             result["overlay"] = str(path)

@@ -32,7 +32,9 @@ def test_each_window_is_judged_on_the_next_span_and_nothing_is_promoted(typed, p
 
 def test_mistakes_say_what_to_do(typed, project):
     done = typed("backtest", project, "--set", "split.mode=hash", check=2)
-    assert "split.mode is hash" in done.stderr and "fix: --set split.mode=time" in done.stderr
+    assert "split.mode is hash" in done.stderr and "fix: --set 'split={mode: time}'" in done.stderr
+    done = typed("backtest", project, "--set", "source.path=data/2013-01.csv", "--set", "split={mode: hash}", check=2)
+    assert "the source is one span" in done.stderr and "data/{span}.csv" in done.stderr
     done = typed("backtest", project, "--until", "2013-01", check=2)
     assert "1 span up to 2013-01 is too few to train on some and judge on the next" in done.stderr
     assert "--windows 6" in typed("backtest", project, "--windows", "0", check=2).stderr
