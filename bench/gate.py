@@ -317,10 +317,10 @@ def as_drawn(rows: int, repetitions: int, names: Sequence[str] = ()) -> list[tup
         blocked = float(np.mean([any(test.failed for test in _tests(one)) for one in equal]))
         alone = replace(how, slices=())
         low, high = 0.0, 4.0
-        for step in range(7):
+        for _ in range(7):
             noise = (low + high) / 2
             truth = _losses(drawn(replace(alone, units=None, by=None), TRUTH_ROWS, noise, 10_000, samples=50))["loss"]
-            stated = _detected([drawn(alone, rows, noise, 1000 * step + seed) for seed in range(20)])
+            stated = _detected([drawn(alone, rows, noise, 20_000 + seed) for seed in range(60)])
             low, high = (noise, high) if truth < stated else (low, noise)
         worse = [drawn(alone, rows, high, 20_000 + seed) for seed in range(repetitions)]
         caught = float(np.mean([one.of("loss").failed for one in worse]))

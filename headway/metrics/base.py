@@ -121,8 +121,12 @@ class Metric(ABC):
     """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
     within: tuple[float, float] = (-np.inf, np.inf)
     """The least and the most that it can be."""
+    heavy: bool = False
+    """What is averaged has no bound: a row that rarely comes may carry most of its spread."""
+    smooth: bool = True
+    """A small change of the rows changes it little; a choice among them, such as the best threshold, is another thing."""
     ratio: bool = False
-    """A quotient, which chance moves by factors; where it has an upper end, 1 - it is one."""
+    """A quotient, which chance moves by factors; where it has an upper end, 1 - it is one; where it has two, v / (1 - v)."""
 
     @property
     def better(self) -> Better:
@@ -171,8 +175,9 @@ class MomentMetric(Metric):
 
     Args:
         moments: what is averaged; float64 [rows, moments].
-        combine: the metric of those means; [..., moments] -> [...]. Of one moment it rises with it.
-        parts: of a metric that is the sum of |parts|; [..., moments] -> [..., parts], a sum of the moments and a constant.
+        combine: the metric of those means; [..., moments] -> [...]. Of one moment it rises with it. Left out: the first of
+            them, or the sum of |parts|.
+        parts: of a metric that is the sum of |parts|; [..., moments] -> [..., parts].
     """
 
     def __init__(
@@ -186,11 +191,14 @@ class MomentMetric(Metric):
         of_the_mean: bool = False,
         within: tuple[float, float] = (-np.inf, np.inf),
         ratio: bool = False,
+        heavy: bool = False,
         parts: Callable[[Floats], Floats] | None = None,
     ):
         self.name, self.higher_is_better, self.unit, self.of_the_mean = name, higher_is_better, unit, of_the_mean
-        self.within, self.ratio = within, ratio
-        self.moments, self._combine, self._parts = moments, combine or (lambda means: means[..., 0]), parts
+        self.within, self.ratio, self.heavy = within, ratio, heavy
+        if combine is None:
+            combine = (lambda means: means[..., 0]) if parts is None else (lambda means: np.abs(parts(means)).sum(-1))
+        self.moments, self._combine, self._parts = moments, combine, parts
 
     def value(self, rows: Rows) -> float | None:
         means = rows.weight @ self.moments(rows) / rows.total
@@ -207,18 +215,24 @@ class MomentMetric(Metric):
         return replicate
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Return the influence by the chain rule; the derivative of the function of the means is a numeric one."""
+        """Return the influence by the chain rule."""
+        found = self._influence(rows, lambda means: self._combine(means)[..., None])
+        return found[:, 0] if np.isfinite(found[:1]).all() else None
+
+    def _influence(self, rows: Rows, of: Callable[[Floats], Floats]) -> Floats:
+        """The derivative of each `of` the means by the weight of each row, that of the function being a numeric one.
+        [rows, width]"""
         moments = self.moments(rows)
         share = rows.weight / rows.total
         means = share @ moments
         spread = np.sqrt(np.maximum(share @ moments**2 - means**2, 0.0))
-        step = np.diag(_STEP * np.where(spread > 0, spread, 1.0))
+        step = _STEP * np.where(spread > 0, spread, 1.0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            slope = (self._combine(means + step) - self._combine(means - step)) / (2 * step.diagonal())
-        found = moments @ slope
-        found -= float(means @ slope)
+            slope = (of(means + np.diag(step)) - of(means - np.diag(step))) / (2 * step[:, None])
+            found: Floats = moments @ slope
+            found -= means @ slope
         found /= rows.total
-        return found if np.isfinite(slope).all() else None
+        return found
 
     def mean_of(self, rows: Rows) -> tuple[Floats, float] | None:
         """(what is averaged, [rows]; its mean) where that is one number per row."""
@@ -232,12 +246,11 @@ class MomentMetric(Metric):
         return (low if np.isfinite(low) else self.within[0]), high
 
     def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
-        """Return the parts, which are sums of the moments; their constants do not move with the rows."""
-        if self._parts is None:
+        if self._parts is None or self.on(rows) is None:
             return None
-        moments = self.moments(rows)
-        means = rows.weight @ moments / rows.total
-        return self._parts(means), (self._parts(moments) - self._parts(means)) / rows.total
+        parts = self._parts(rows.weight @ self.moments(rows) / rows.total)
+        moved = self._influence(rows, self._parts)
+        return (parts, moved) if np.isfinite(moved[:1]).all() else None
 
 
 def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:

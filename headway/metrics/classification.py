@@ -53,7 +53,7 @@ class Auc(Metric):
     """The exact area under the ROC curve: the weighted share of (positive, negative) pairs that the score puts in the
     right order, ties counting half. Undefined where a class is missing."""
 
-    name, higher_is_better, unit, within = "auc", True, "classes", (0.0, 1.0)
+    name, higher_is_better, unit, within, ratio = "auc", True, "classes", (0.0, 1.0), True
 
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
@@ -123,7 +123,7 @@ class AveragePrecision(Metric):
     """The area under the precision-recall curve as a step function: the precision at each distinct score, weighted by how
     much recall rises there. Undefined where no label is positive."""
 
-    name, higher_is_better, unit, within = "pr_auc", True, "classes", (0.0, 1.0)
+    name, higher_is_better, unit, within, ratio = "pr_auc", True, "classes", (0.0, 1.0), True
 
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
@@ -300,10 +300,6 @@ def _apart(means: Floats) -> Floats:
     return 0.5 * (predicted - true)
 
 
-def _moved(means: Floats) -> Floats:
-    return np.abs(_apart(means)).sum(-1)
-
-
 LOSS = MomentMetric("loss", per_row(log_loss))
 SHARE = (0.0, 1.0)
 ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True, within=SHARE)
@@ -334,7 +330,7 @@ F1 = MomentMetric(
     within=SHARE,
 )
 F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True, within=SHARE)
-SHARES_BIAS = MomentMetric("bias", _shares, _moved, of_the_mean=True, within=SHARE, parts=_apart)
+SHARES_BIAS = MomentMetric("bias", _shares, of_the_mean=True, within=SHARE, parts=_apart)
 """The share of rows whose class would have to change for the mean probabilities to be the classes' shares."""
 
 

@@ -49,12 +49,14 @@ def _both(rows: Rows) -> Floats:
     return np.stack([rows.prediction, rows.label], axis=1)
 
 
-MSE = MomentMetric("loss", per_row(squared_error))
-RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]), within=(0.0, np.inf))
-MAE = MomentMetric("mae", per_row(absolute_error))
-R2 = MomentMetric("r2", _fit, _explained, higher_is_better=True, within=(-np.inf, 1.0), ratio=True)
-POISSON = MomentMetric("loss", per_row(poisson_loss))
-DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance))
+MSE = MomentMetric("loss", per_row(squared_error), heavy=True)
+RMSE = MomentMetric(
+    "rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]), within=(0.0, np.inf), heavy=True
+)
+MAE = MomentMetric("mae", per_row(absolute_error), heavy=True)
+R2 = MomentMetric("r2", _fit, _explained, higher_is_better=True, within=(-np.inf, 1.0), ratio=True, heavy=True)
+POISSON = MomentMetric("loss", per_row(poisson_loss), heavy=True)
+DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance), heavy=True)
 
 PREDICTION_MEAN = MomentMetric("prediction_mean", lambda rows: rows.prediction[:, None], higher_is_better=None)
 LABEL_MEAN = MomentMetric("label_mean", lambda rows: rows.label[:, None], higher_is_better=None)
@@ -68,13 +70,13 @@ CALIBRATION = MomentMetric(
 
 
 def _factor(means: Floats) -> Floats:
-    return np.abs(np.log(means[..., 0] / means[..., 1]))
+    return np.log(means[..., :1] / means[..., 1:])
 
 
 POSITIVE = (0.0, np.inf)
-BIAS = MomentMetric("bias", _both, _factor, of_the_mean=True, within=POSITIVE)
+BIAS = MomentMetric("bias", _both, of_the_mean=True, within=POSITIVE, parts=_factor)
 """How far the mean prediction is from the mean label, as a factor: |log(prediction mean / label mean)|, 0.1 being 10%."""
-BINARY_BIAS = MomentMetric("bias", _both, _factor, unit="classes", of_the_mean=True, within=POSITIVE)
+BINARY_BIAS = MomentMetric("bias", _both, unit="classes", of_the_mean=True, within=POSITIVE, parts=_factor)
 """The same; it rests on the rows of the rarer class."""
 
 
@@ -84,11 +86,11 @@ def _offset(rows: Rows) -> Floats:
 
 
 def _in_deviations(means: Floats) -> Floats:
-    spread = means[..., 2] - means[..., 1] ** 2
-    return np.abs(means[..., 0]) / np.sqrt(np.where(spread > 0, spread, np.nan))
+    spread = means[..., 2:] - means[..., 1:2] ** 2
+    return means[..., :1] / np.sqrt(np.where(spread > 0, spread, np.nan))
 
 
-OFFSET = MomentMetric("bias", _offset, _in_deviations, of_the_mean=True, within=POSITIVE)
+OFFSET = MomentMetric("bias", _offset, of_the_mean=True, within=POSITIVE, parts=_in_deviations)
 """How far the mean prediction is from the mean label, in standard deviations of the label."""
 
 
@@ -119,12 +121,11 @@ def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
         return np.where(np.isnan(rows.prediction), np.nan, under)
 
     return (
-        MomentMetric("loss", per_row(pinball(levels))),
-        MomentMetric("mae", lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None]),
+        MomentMetric("loss", per_row(pinball(levels)), heavy=True),
+        MomentMetric("mae", lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None], heavy=True),
         MomentMetric(
             "miscoverage",
             below,
-            lambda means: np.abs(means - at).mean(-1),
             of_the_mean=True,
             within=(0.0, 1.0),
             parts=lambda means: (means - at) / len(at),

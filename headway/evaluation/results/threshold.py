@@ -136,19 +136,16 @@ class Decided:
     metrics: tuple[Metric, ...]
     """What judges the decisions."""
     judged: tuple[Rows, tuple[Metric, ...]]
-    """The same metrics, of rows whose threshold is yet to be chosen where rows choose it."""
+    """The same metrics, of rows that choose the threshold where rows choose it."""
 
     def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
-        """The interval of each metric: of these decisions, and of the choice that other rows would have made, as far as either
-        reaches."""
-        options: dict[str, Any] = {"confidence": confidence, "seed": seed}
-        ends = [intervals(self.rows, self.metrics, **options), intervals(*self.judged, **options)]
-        return {
-            name: (min(interval[0], chosen[0]), max(interval[1], chosen[1]))
-            if interval and chosen
-            else interval or chosen
-            for (name, interval), chosen in zip(ends[0].items(), ends[1].values(), strict=True)
-        }
+        """The interval of each metric at the threshold for use, on other rows."""
+        chosen = intervals(*self.judged, confidence=confidence, seed=seed)
+        if self.judged[0] is self.rows or all(chosen.values()):
+            return chosen
+        # where hardly a part of the rows chooses a threshold, or all choose the same
+        fixed = intervals(self.rows, self.metrics, confidence=confidence, seed=seed)
+        return {name: interval or fixed[name] for name, interval in chosen.items()}
 
 
 def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> Decided | None:
@@ -178,7 +175,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
         return None
     ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
     chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
-    judged = folded, tuple(_CrossFitted(metric, rule) for metric in metrics)
+    judged = folded, tuple(_CrossFitted(metric, rule, folded, threshold) for metric in metrics)
     return Decided(threshold, _flagged(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
 
 
@@ -191,20 +188,32 @@ def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
 
 
 class _CrossFitted(Metric):
-    """A metric of decisions, from the rows' predictions and folds: without some of the rows the choices are others."""
+    """A metric of decisions, from the rows' predictions and folds.
 
-    def __init__(self, metric: Metric, rule: ThresholdRule):
-        self._metric, self._rule = metric, rule
+    Without some of the rows the choices are others, for each fold and for use. What the latter move the metric on all rows is
+    taken away: an interval is about the threshold that is kept, not about the one that other rows would have chosen.
+    """
+
+    smooth = False
+
+    def __init__(self, metric: Metric, rule: ThresholdRule, rows: Rows, threshold: float):
+        self._metric, self._rule, self._all, self._kept = metric, rule, rows, threshold
         self.name, self.higher_is_better, self.unit = metric.name, metric.higher_is_better, metric.unit
         self.within = metric.within
 
     def value(self, rows: Rows) -> float | None:
         assert rows.columns is not None
         if "decided" not in rows.memo:  # by every metric
-            known = _chosen(self._rule, rows)
-            rows.memo["decided"] = None if known is None else _flagged(rows, np.asarray(known)[rows.columns[FOLD]])
-        decided: Rows | None = rows.memo["decided"]
-        return None if decided is None else self._metric.on(decided)
+            known, threshold = _chosen(self._rule, rows), choose(self._rule, rows)
+            rows.memo["decided"] = None
+            if known is not None and threshold is not None:
+                decided = _flagged(rows, np.asarray(known)[rows.columns[FOLD]])
+                at = [_flagged(self._all, np.full(len(self._all), each)) for each in (self._kept, threshold)]
+                rows.memo["decided"] = decided, *at
+        if rows.memo["decided"] is None:
+            return None
+        value, kept, here = (self._metric.on(decided) for decided in rows.memo["decided"])
+        return None if value is None or kept is None or here is None else value + kept - here
 
 
 def _flagged(rows: Rows, threshold: Floats) -> Rows:

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from headway.evaluation.bootstrap import Difference, _poisson, paired_means, resampling_units
+from headway.evaluation.bootstrap import Difference, _poisson, paired_means, resampling_units, tail
 from headway.evaluation.metrics import measure
 from headway.metrics.classification import PositivesAmongNegatives, auc
 from headway.metrics.ranking import NO_GROUP
@@ -114,6 +114,22 @@ def test_intervals_and_tails():
     assert exact.probability_below(0.0) == 1.0 and exact.probability_below(0.001) == 0.0
     none = Difference(metric="auc", candidate=None, champion=0.7, difference=None, standard_error=None)
     assert none.interval(0.95) is None and none.probability_above(0) is None and none.probability_below(0) is None
+
+
+@pytest.mark.parametrize("units", [6, 20, 50])
+def test_what_few_groups_are_said_to_detect_is_blocked_as_often_as_said(units):
+    """The error of few groups is more often too small than too large, and so would be what is said to be detectable."""
+    r = np.random.default_rng(0)
+    moved = r.normal(size=(4000, units))
+    errors = moved.std(1, ddof=1) / np.sqrt(units)
+    said = [
+        Difference(metric="a", candidate=0, champion=0, difference=0, standard_error=e, freedom=units - 1)
+        for e in errors
+    ]
+    truth = np.median([each.detectable(0.95) for each in said])
+    found = zip(moved.mean(1) + truth, errors, strict=True)
+    blocked = np.mean([tail(-difference, error, units - 1) < 0.025 for difference, error in found])
+    assert 0.8 <= blocked <= 0.97
 
 
 def test_what_is_undefined_stays_so():

@@ -7,6 +7,7 @@ import pytest
 
 from headway.evaluation.bootstrap import resampled
 from headway.evaluation.metrics import metrics_of
+from headway.evaluation.results.interval_forms import reaching
 from headway.evaluation.results.intervals import few_rows, intervals
 from headway.metrics.base import Rows
 from headway.metrics.user_metric import UserMetric
@@ -49,8 +50,10 @@ def test_the_interval_is_as_wide_as_a_bootstraps(task, weighted, grouped):
         low, high = found[metric.name]
         assert low < metric.on(rows) < high
         ratio = (high - low) / 2 / 1.2816 / drawn.std(ddof=1)
-        # how distances near 0 are divided is not known, and their interval is too wide rather than too narrow
-        assert 0.8 < ratio < (2.5 if metric.name in ("ece", "bias", "miscoverage") else 1.2), metric.name
+        # how distances near 0 are divided is not known, and their interval is too wide rather than too narrow; an error larger
+        # than all that were drawn is not in a bootstrap
+        most = 2.5 if metric.name in ("ece", "bias", "miscoverage") else 1.6 if metric.heavy else 1.2
+        assert 0.8 < ratio < most, metric.name
 
 
 @pytest.mark.slow
@@ -77,9 +80,53 @@ def test_a_calibrated_models_ece_is_not_made_of_chance():
         held += low == 0.0
         assert high > 0.01
     assert held >= 72
-    off = task_of("binary").rows(r.random(4000) < 0.3, r.uniform(0.4, 0.6, 4000))
-    low, high = intervals(off, [task_of("binary").metric("ece")])["ece"]
-    assert low < 0.2 < high < low + 0.05, "the predictions' mean is 0.5"
+    held = 0
+    for seed in range(80):
+        r = np.random.default_rng(seed)
+        off = task_of("binary").rows(r.random(4000) < 0.3, r.uniform(0.4, 0.6, 4000))
+        low, high = intervals(off, [task_of("binary").metric("ece")])["ece"]
+        held += low < 0.2 < high < low + 0.05
+    assert held >= 72, "the predictions' mean is 0.5"
+
+
+@pytest.mark.parametrize("off", [0.0, 0.05, 0.1, 0.2, 0.4])
+def test_a_distance_is_covered_as_often_as_it_says_wherever_it_lies(off):
+    """The bias of 400 rows has a standard error of 0.05: an interval cut off at 0 would be right in 97.5% of all cases at 0.05
+    to 0.1, where it can hardly be missed above."""
+    held = 0
+    for seed in range(600):
+        r = np.random.default_rng(seed)
+        label = r.normal(size=400)
+        rows = task_of("regression").rows(label, np.full(400, -off))
+        low, high = intervals(rows, [task_of("regression").metric("bias")])["bias"]
+        held += low <= off <= high
+    assert 0.925 <= held / 600 <= 0.972
+
+
+@pytest.mark.parametrize("units", [None, 50])
+def test_an_error_whose_variance_is_infinite_is_covered(units):
+    """Squares of Student's t with 3 degrees of freedom: corrected for the skewness of the sample alone, 88% held the truth, since
+    the samples without a very large error were taken at their word."""
+    held, r = 0, np.random.default_rng(0)
+    for _ in range(500):
+        unit = None if units is None else r.integers(0, units, 300)
+        rows = task_of("regression").rows(r.standard_t(3, 300), np.zeros(300), units=unit)
+        low, high = intervals(rows, [task_of("regression").metric("loss")])["loss"]
+        held += low <= 3.0 <= high
+    assert 0.92 <= held / 500 <= 0.98
+
+
+def test_what_is_averaged_within_bounds_is_taken_as_it_is():
+    r = np.random.default_rng(0)
+    even = np.where(np.arange(400) % 2 == 0, 1.0, -1.0) * (1 + 0.01 * r.random(400))
+    assert np.allclose(reaching(even), even, rtol=0.001), "no largest stands out"
+    heavy = r.standard_t(2, 400)
+    longer = reaching(heavy)
+    most = np.abs(heavy).argmax()
+    assert np.array_equal(np.delete(longer, most), np.delete(heavy, most))
+    assert 1 <= longer[most] / heavy[most] <= 1.5
+    assert np.allclose(reaching(1e6 * heavy), 1e6 * longer) and np.allclose(reaching(-heavy), -longer)
+    assert np.array_equal(reaching(np.zeros(400)), np.zeros(400))
 
 
 @pytest.mark.parametrize("units", [None, 40])
