@@ -158,6 +158,6 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
     signs = np.where(parts < 0, -1.0, 1.0)
     beyond = np.sqrt(np.maximum(parts**2 - 2 * error**2, 0.0))
     divided = beyond if beyond.any() else np.abs(parts)
-    least = float(np.quantile(np.abs(drawn).sum(1), 1 - probability)) + reach(signs)
+    least = float(np.quantile(np.abs(drawn).sum(1), 0.25)) + reach(signs)
     low = min(true(divided, 2 * probability - 1), max(least, true(divided, probability)))
     return low, max(true(error, 1 - probability), seen + reach(signs))

@@ -175,7 +175,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
         return None
     ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
     chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
-    judged = folded, tuple(_CrossFitted(metric, rule, folded, threshold) for metric in metrics)
+    judged = folded, tuple(_CrossFitted(metric, rule, rows, _counted(rows, threshold)) for metric in metrics)
     return Decided(threshold, _flagged(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
 
 
@@ -196,8 +196,8 @@ class _CrossFitted(Metric):
 
     smooth = False
 
-    def __init__(self, metric: Metric, rule: ThresholdRule, rows: Rows, threshold: float):
-        self._metric, self._rule, self._all, self._kept = metric, rule, rows, threshold
+    def __init__(self, metric: Metric, rule: ThresholdRule, rows: Rows, kept: Rows):
+        self._metric, self._rule, self._all, self._kept = metric, rule, rows, kept
         self.name, self.higher_is_better, self.unit = metric.name, metric.higher_is_better, metric.unit
         self.within = metric.within
 
@@ -208,12 +208,19 @@ class _CrossFitted(Metric):
             rows.memo["decided"] = None
             if known is not None and threshold is not None:
                 decided = _flagged(rows, np.asarray(known)[rows.columns[FOLD]])
-                at = [_flagged(self._all, np.full(len(self._all), each)) for each in (self._kept, threshold)]
-                rows.memo["decided"] = decided, *at
+                rows.memo["decided"] = decided, self._kept, _counted(self._all, threshold)
         if rows.memo["decided"] is None:
             return None
         value, kept, here = (self._metric.on(decided) for decided in rows.memo["decided"])
         return None if value is None or kept is None or here is None else value + kept - here
+
+
+def _counted(rows: Rows, threshold: float) -> Rows:
+    """The decisions by one threshold, in a row of each label and decision."""
+    kind = 2 * (rows.prediction >= threshold) + (rows.label > 0.5)
+    return Rows(
+        np.array([0.0, 1, 0, 1]), np.array([0.0, 0, 1, 1]), np.bincount(kind, rows.weight, 4).astype(np.float64)
+    )
 
 
 def _flagged(rows: Rows, threshold: Floats) -> Rows:
