@@ -7,15 +7,19 @@ table = flights(rows=3_300_000)
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
+import json
 import os
 import platform
 import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -112,6 +116,40 @@ def child(*arguments: str) -> str:
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return done.stdout
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """(pid, the model's address, lines printed to stderr) of `headway serve` on a free port; it logs no requests."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "flows.cli",
+        "serve",
+        str(folder),
+        "--port",
+        "0",
+        "--json",
+        "--log-rate",
+        "0",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stderr is not None
+        said: list[str] = []
+        listener = threading.Thread(target=lambda: said.extend(server.stderr or []), daemon=True)
+        listener.start()
+        try:
+            lines = [""]
+            while lines[-1] != "}\n":
+                lines.append(server.stdout.readline())
+                if not lines[-1]:
+                    listener.join(10)
+                    raise SystemExit(f"headway serve ended: {''.join(said)}")
+            yield server.pid, json.loads("".join(lines))["url"], said
+        finally:
+            server.terminate()
+            server.wait(60)
 
 
 def data_folder(arguments: argparse.Namespace) -> Path:

@@ -17,6 +17,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import child, header
+from common import child, header, serving
 
 MIB = 1 << 20
 BODY_MIB = 32
@@ -131,41 +132,15 @@ def main() -> None:
 
 def figures(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The good client's latencies and the server's peak memory, quiet and under attack, and the answers to each attack."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flows.cli",
-        "serve",
-        str(folder),
-        "--port",
-        "0",
-        "--json",
-        "--log-rate",
-        "0",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None and server.stderr is not None
-        said: list[str] = []
-        threading.Thread(target=lambda: said.extend(server.stderr or []), daemon=True).start()
-        try:
-            lines = [""]
-            while lines[-1] != "}\n":
-                lines.append(server.stdout.readline())
-                if not lines[-1]:
-                    raise SystemExit(f"headway serve ended: {''.join(said)}")
-            url = json.loads("".join(lines))["url"]
-            quiet = good_client(url, lambda passed: passed >= min(10.0, arguments.seconds))
-            before = peak_mib(server.pid)
-            options = ["--child", "attack", "--url", url, "--seconds", str(arguments.seconds)]
-            options += ["--rate", str(arguments.rate), "--only", arguments.only]
-            with subprocess.Popen([sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True) as other:
-                attacked = good_client(url, lambda passed: other.poll() is not None)
-                answers = json.loads(other.communicate()[0])
-            after = peak_mib(server.pid)
-        finally:
-            server.terminate()
-            server.wait(60)
+    with serving(folder) as (pid, url, said):
+        quiet = good_client(url, lambda passed: passed >= min(10.0, arguments.seconds))
+        before = peak_mib(pid)
+        options = ["--child", "attack", "--url", url, "--seconds", str(arguments.seconds)]
+        options += ["--rate", str(arguments.rate), "--only", arguments.only]
+        with subprocess.Popen([sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True) as other:
+            attacked = good_client(url, lambda passed: other.poll() is not None)
+            answers = json.loads(other.communicate()[0])
+        after = peak_mib(pid)
     return {
         "quiet": quiet,
         "attacked": attacked,
@@ -206,7 +181,8 @@ def good_client(url: str, ended: Callable[[float], bool]) -> dict[str, float]:
             connection.close()
         time.sleep(0.02)
     p50, p99 = (float(np.percentile(seconds, q)) for q in (50, 99))
-    return {"requests": len(seconds), "failed": failed, "p50": p50, "p99": p99, "longest": max(seconds)}
+    figures = {"requests": len(seconds), "failed": failed, "p50": p50, "p99": p99, "longest": max(seconds)}
+    return figures | {"load": os.getloadavg()[0]}
 
 
 def show(found: dict[str, Any]) -> None:
@@ -215,6 +191,7 @@ def show(found: dict[str, Any]) -> None:
         print(
             f"good client, {name:8s}  {one['requests']:5d} requests, {one['failed']} not answered by 200;"
             f"  p50 {1e3 * one['p50']:6.1f} ms  p99 {1e3 * one['p99']:6.1f} ms  longest {1e3 * one['longest']:6.1f} ms"
+            f"  load of the machine {one['load']:.1f}"
         )
     for name, (rate, answers) in found["attacks"].items():
         print(f"{name:40s} {rate:5.1f}/s  {', '.join(f'{kind}: {n}' for kind, n in sorted(answers.items()))}")

@@ -17,8 +17,6 @@ import argparse
 import http.client
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -26,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import child, header
+from common import child, header, serving
 
 BATCHES = (1, 64)
 NUMBERS, TEXTS = ("dep_delay", "distance", "sched_dep_time"), ("carrier", "origin")
@@ -57,36 +55,13 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
     child(__file__, "--child", "model", "--folder", str(folder))
     options = ["--folder", str(folder), "--seconds", str(arguments.seconds)]
     calls = json.loads(child(__file__, "--child", "bare", *options).splitlines()[-1])
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flows.cli",
-        "serve",
-        str(folder),
-        "--port",
-        "0",
-        "--json",
-        "--log-rate",
-        "0",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-        assert server.stdout is not None
-        try:
-            lines = [""]
-            while lines[-1] != "}\n":
-                lines.append(server.stdout.readline())
-                if not lines[-1]:
-                    raise SystemExit("headway serve ended; type it to see why")
-            url = json.loads("".join(lines))["url"]
-            for batch in BATCHES:
-                named = {name: calls[f"{name} {batch}"] for name in ("call", "made and called")}
-                named["served, one client"] = ask(url, batch, 1, arguments.seconds)
-                named[f"served, {arguments.clients} clients"] = ask(url, batch, arguments.clients, arguments.seconds)
-                for name, figures in named.items():
-                    show(name, batch, figures, named["call"])
-        finally:
-            server.terminate()
+    with serving(folder) as (_, url, _):
+        for batch in BATCHES:
+            named = {name: calls[f"{name} {batch}"] for name in ("call", "made and called")}
+            named["served, one client"] = ask(url, batch, 1, arguments.seconds)
+            named[f"served, {arguments.clients} clients"] = ask(url, batch, arguments.clients, arguments.seconds)
+            for name, figures in named.items():
+                show(name, batch, figures, named["call"])
 
 
 def show(name: str, batch: int, figures: dict[str, float], call: dict[str, float]) -> None:

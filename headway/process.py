@@ -22,11 +22,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NoReturn
+
+from headway.scratch import Scratch
 
 LAST_LINES = 20
 """Printed lines of a child that an error shows."""
@@ -104,7 +105,7 @@ class ChildProcess:
         self._answer, self._on_line, self._ignore = answer, on_line, ignore
         self._lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
         self._sending = threading.Lock()
-        self._scratch = tempfile.TemporaryDirectory(prefix="headway-child-", ignore_cleanup_errors=True)
+        self._scratch = Scratch("child")
         temporary = {"TMPDIR": self._scratch.name, SCRATCH: self._scratch.name}
         self._process = subprocess.Popen(
             [sys.executable, *arguments],

@@ -17,7 +17,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from beam_jobs.runners.config import RunnerConfig
 from headway.errors import ConfigError, HeadwayError
+from headway.scratch import Scratch
 
 _REACH_SECONDS = 30.0
 _START_SECONDS = 90.0
@@ -96,7 +96,7 @@ def start(runner: RunnerConfig) -> Iterator[tuple[str, Log]]:
         fix = "install Java 17, or name it in job_server_java_launcher"
         raise ConfigError(f"there is no {java} on the PATH", where="runner.options", fix=fix)
     port, artifacts = (int(options.get(name) or free_port()) for name in ("job_port", "artifact_port"))
-    with tempfile.TemporaryDirectory(prefix="headway-job-server-", ignore_cleanup_errors=True) as scratch:
+    with Scratch("job-server") as scratch:
         path = Path(scratch) / "log"
         command = [java, f"-Djava.io.tmpdir={scratch}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         command += [*OPENS, *options.get("job_server_jvm_properties", ()), "-cp", classpath]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import tempfile
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
 from headway.records.spec import total
 from headway.schema.columns import Column
+from headway.scratch import Scratch
 from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.data.examples import Examples
@@ -78,7 +78,7 @@ def replay(
             f"{name}/{task_of(task).output}": _expected(request.predictions, picked, rows, prediction_column(name))
             for name, task in request.labels.items()
         }
-        with tempfile.TemporaryDirectory(prefix="headway-replay-") as folder:
+        with Scratch("replay") as folder:
             moved = Path(folder) / "moved"
             shutil.copytree(request.saved_model, moved)
             np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)

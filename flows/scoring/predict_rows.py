@@ -5,7 +5,6 @@ table = predict_rows(loaded, {"dep_delay": [5.0], "carrier": ["UA"]}, model="cha
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.scoring.predict import predict
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
+from headway.scratch import Scratch
 from headway.tabular import quarantine
 
 _PLACES = ("source_file", "source_row")
@@ -38,7 +38,7 @@ def predict_rows(loaded: LoadedPipeline, rows: Any, *, model: str, monitor: Moni
         StoreError: there is no such version.
     """
     table = as_table(rows)
-    with tempfile.TemporaryDirectory(prefix="headway-predict-") as folder:
+    with Scratch("predict") as folder:
         source, out = Path(folder) / "rows.parquet", Path(folder) / "out"
         pq.write_table(table, source)
         result = predict(

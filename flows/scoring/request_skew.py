@@ -8,7 +8,6 @@ The rows of the data go through the model as `headway predict` sends them: raw f
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from flows.scoring.predict import find_model, predict
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from headway.scratch import Scratch
 from headway.tabular.coerce import coerce
 from headway.tasks.table import task_of
 from headway.validation.joined_skew import DIFFERING, PREDICTION, joined_skew
@@ -57,7 +57,7 @@ def request_skew(
     """
     keys = tuple(keys) or _keys(loaded)
     paths = list(requests) or _logged(loaded)
-    with find_model(loaded, model, monitor.log) as (folder, version), tempfile.TemporaryDirectory() as scratch:
+    with find_model(loaded, model, monitor.log) as (folder, version), Scratch("skew") as scratch:
         described = describe_model(folder)
         columns = [column for column in described.columns if not column.shape and column.name not in keys]
         output = task_of(described.task).output if ":" not in described.task else PREDICTION

@@ -27,6 +27,7 @@ import pytest
 
 from beam_jobs.runners.job_server import free_port
 from tests.flows.churn import PIPELINE
+from tests.serving import serving
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -268,41 +269,19 @@ def test_runs_that_fail_with_secrets_in_hand_are_told_without_them(place, land):
 
 
 def test_requests_to_headway_serve_leave_no_header_and_no_query_behind(place):
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flows.cli",
-        "serve",
-        str(place.home / "churn"),
-        "--port",
-        "0",
-        "--log-rate",
-        "1",
-    ]
-    with subprocess.Popen(
-        [*command, "--json"], env=place.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            text = ""
-            while not text.endswith("}\n"):
-                text += (line := process.stdout.readline())
-                assert line, process.stderr.read()
-            url = json.loads(text)["url"]
-            for body in ({"instances": [{"x": 1.0, "c": "a"}]}, {"instances": [{"x": "not a number", "c": "a"}]}):
-                request = urllib.request.Request(f"{url}:predict?access_token={QUERY}", json.dumps(body).encode())
-                request.add_header("Authorization", f"Bearer {HEADER}")
-                try:
-                    with urllib.request.urlopen(request, timeout=30) as answer:
-                        place.said.append(answer.read().decode())
-                except urllib.error.HTTPError as refused:
-                    place.said.append(refused.read().decode())
-                    assert refused.code == 400
-            process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=30)
-            place.said.append(text + out + err)
-        finally:
-            process.kill()
+    with serving(place.home / "churn", "--log-rate", "1", env=place.env) as server:
+        for body in ({"instances": [{"x": 1.0, "c": "a"}]}, {"instances": [{"x": "not a number", "c": "a"}]}):
+            request = urllib.request.Request(f"{server.url}:predict?access_token={QUERY}", json.dumps(body).encode())
+            request.add_header("Authorization", f"Bearer {HEADER}")
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    place.said.append(answer.read().decode())
+            except urllib.error.HTTPError as refused:
+                place.said.append(refused.read().decode())
+                assert refused.code == 400
+        server.process.send_signal(signal.SIGTERM)
+        out, err = server.process.communicate(timeout=30)
+        place.said.append(server.text + out + err)
     assert list((place.home / "churn" / "store" / "requests").rglob("*.jsonl"))
 
 

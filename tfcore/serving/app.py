@@ -102,7 +102,7 @@ class Answers:
             outputs = await self.batcher.predict(model, rows)
         finally:
             self._bytes -= size
-        self._log.add(model, rows, outputs)
+        await self._run(is_small and rows.cells <= SMALL_CELLS, self._log.add, model, rows, outputs)
         count = sum(array.size for array in outputs.values())
         self._options.limits.check_cells(count, f"the answer has {count:,} values")
         return _json(await self._run(count <= SMALL_CELLS, answer, form, outputs, model.metadata.classes))

@@ -15,7 +15,7 @@ import base64
 import binascii
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,12 @@ class Rows:
     @property
     def cells(self) -> int:
         return sum(array.size for array in self.arrays.values())
+
+    def take(self, places: NDArray[np.int64]) -> Rows:
+        """The rows at these places."""
+        arrays = {name: array[places] for name, array in self.arrays.items()}
+        keys = None if self.keys is None else [self.keys[at] for at in places.tolist()]
+        return replace(self, count=len(places), arrays=arrays, keys=keys)
 
 
 class SignatureReader:

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -38,8 +39,10 @@ from tfcore.serving.served_model import ServedModel
 FILE_BYTES = 8 << 20
 FILE_SECONDS = 60.0
 """A file is written when it has so many bytes, or its first line is so old."""
-_MOST_WAITING = 256
-"""Requests that wait to be written; more are dropped, so that a slow disk costs neither memory nor answers."""
+MOST_WAITING = 32 << 20
+"""Bytes of the rows that wait to be written; more are dropped, so that a slow disk costs neither memory nor answers."""
+_EMPTY_ROW = 1 << 10
+"""What a request takes besides its values."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -68,8 +71,8 @@ class RequestLog:
         """Rows that were drawn and not written."""
         self._store, self._rate, self._say, self._seconds = store, rate, say, seconds
         self._random = np.random.default_rng()
-        self._waiting: queue.Queue[tuple[ServedModel, Rows, Arrays, NDArray[np.int64], float] | None]
-        self._waiting = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.SimpleQueue[tuple[int, ServedModel, Rows, Arrays, float] | None] = queue.SimpleQueue()
+        self.waiting_bytes, self._counting = 0, threading.Lock()
         self._files = 0
         self._said = ""
         self._thread = threading.Thread(target=self._run, name="request-log", daemon=True)
@@ -85,10 +88,18 @@ class RequestLog:
         )
         if not len(drawn):
             return
-        try:
-            self._waiting.put_nowait((model, rows, outputs, drawn, time.time()))
-        except queue.Full:
-            self.dropped += len(drawn)
+        if len(drawn) < rows.count:
+            rows, outputs = rows.take(drawn), {name: array[drawn] for name, array in outputs.items()}
+        size = _EMPTY_ROW + sum(_bytes(array) for array in (*rows.arrays.values(), *outputs.values()))
+        size += len(repr(rows.keys))
+        with self._counting:
+            fits = not self.waiting_bytes or self.waiting_bytes + size <= MOST_WAITING
+            if fits:
+                self.waiting_bytes += size
+            else:
+                self.dropped += len(drawn)
+        if fits:
+            self._waiting.put((size, model, rows, outputs, time.time()))
 
     def close(self) -> None:
         """Write the remaining rows; no rows may be added afterwards."""
@@ -109,11 +120,13 @@ class RequestLog:
                 item = self._waiting.get(timeout=None if until == math.inf else max(0.0, until - time.monotonic()))
                 ended = item is None
                 if item is not None:
-                    line = _line(*item)
+                    line = _line(*item[1:])
                     if not lines:
                         until = time.monotonic() + self._seconds
                     lines.append(line)
-                    rows, size = rows + len(item[3]), size + len(line)
+                    rows, size = rows + item[2].count, size + len(line)
+                    with self._counting:
+                        self.waiting_bytes -= item[0]
             except queue.Empty:
                 pass
             if lines and (ended or size >= FILE_BYTES or time.monotonic() >= until):
@@ -128,37 +141,43 @@ class RequestLog:
             self._store.replace(self.folder / f"{now:%Y-%m-%d}" / name, "".join(lines))
             self.rows += rows
         except Exception as error:  # a full disk: answers go on
-            self.dropped += rows
+            with self._counting:
+                self.dropped += rows
             if str(error) != self._said:
                 self._said = str(error)
                 self._say(f"requests cannot be logged: {error}")
 
 
-def _line(model: ServedModel, rows: Rows, outputs: Arrays, drawn: NDArray[np.int64], at: float) -> str:
+def _line(model: ServedModel, rows: Rows, outputs: Arrays, at: float) -> str:
     entry = {
         "time": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "version": model.version,
         "signature_name": rows.signature,
-        "instances": logged_rows(model.metadata.columns, rows, drawn),
-        "predictions": of_rows({name: plain(name, array[drawn]) for name, array in sorted(outputs.items())}),
+        "instances": _logged(model.metadata.columns, rows),
+        "predictions": of_rows({name: plain(name, array) for name, array in sorted(outputs.items())}),
     }
     if rows.keys is not None:
-        entry["keys"] = [rows.keys[at] for at in drawn.tolist()]
+        entry["keys"] = rows.keys
     entry |= {name: value.item() for name, value in rows.arguments.items()}
     return json.dumps(entry) + "\n"
 
 
-def logged_rows(columns: tuple[Column, ...], rows: Rows, drawn: NDArray[np.int64]) -> list[dict[str, Any]]:
+def _bytes(array: NDArray[Any]) -> int:
+    """The memory of an array with its texts."""
+    return array.nbytes + (sum(map(sys.getsizeof, array.flat)) if array.dtype == np.object_ else 0)
+
+
+def _logged(columns: tuple[Column, ...], rows: Rows) -> list[dict[str, Any]]:
     """Rows by the names of their columns, without nulls."""
-    found: list[dict[str, Any]] = [{} for _ in drawn]
+    found: list[dict[str, Any]] = [{} for _ in range(rows.count)]
     for column, name in zip(columns, tensor_names(columns).values(), strict=True):
-        values = rows.arrays[name][drawn]
-        present: NDArray[np.bool_] = np.ones(len(drawn), np.bool_)
+        values = rows.arrays[name]
+        present: NDArray[np.bool_] = np.ones(rows.count, np.bool_)
         if name + PRESENT in rows.arrays:
-            present = rows.arrays[name + PRESENT][drawn]
+            present = rows.arrays[name + PRESENT]
         elif column.nullable and column.type == "float32" and not column.is_list:
             present = np.asarray(~np.isnan(values).reshape(len(values), -1).all(axis=1))
-        lengths = rows.arrays[name + LENGTH][drawn].tolist() if name + LENGTH in rows.arrays else None
+        lengths = rows.arrays[name + LENGTH].tolist() if name + LENGTH in rows.arrays else None
         for at, (value, is_known) in enumerate(zip(values.tolist(), present.tolist(), strict=True)):
             if is_known:
                 value = value[: lengths[at]] if lengths is not None else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.records.spec import total
 from headway.schema.columns import Column
+from headway.scratch import Scratch
 from tfcore.export.replay_process import ReplayProcess, replay_request
 from tfcore.export.signatures import tensor_names
 from tfcore.testing.example_shards import Written
@@ -46,7 +46,7 @@ def assert_no_skew(
     rows = sum(total(shard["rows"]) for shard in shards)
     if len(expected) != rows:
         raise AssertionError(f"{len(expected)} predictions were given for the {rows} rows of {split}")
-    with tempfile.TemporaryDirectory(prefix="headway-skew-") as folder:
+    with Scratch("skew") as folder:
         moved = Path(folder) / "moved"
         shutil.copytree(saved_model, moved)
         np.save(Path(folder) / "expected.npy", np.asarray(expected), allow_pickle=False)

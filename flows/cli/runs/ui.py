@@ -6,7 +6,6 @@ import contextlib
 import json
 import socket
 import sys
-import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from flows.config.extras import require
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import listed, now
 from headway.redaction import redact
+from headway.scratch import Scratch
 
 if TYPE_CHECKING:
     from flows.dashboard.opened_stores import OpenedStore
@@ -81,7 +81,7 @@ def ui(
 @contextlib.contextmanager
 def _shown(url: str) -> Iterator[None]:
     """Open the browser on a private file that leads to this address: all users of a machine can read command lines."""
-    with tempfile.TemporaryDirectory(prefix="headway-ui-") as folder:  # only its owner may enter it
+    with Scratch("ui") as folder:  # only its owner may enter it
         page = Path(folder) / "headway-ui.html"
         page.write_text(leading_to(url))
         # a browser in the terminal would not return before it was left, and until then nobody would answer it

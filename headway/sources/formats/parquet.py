@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from headway.errors import DataError
 from headway.process_tuning import give_back
+from headway.scratch import Scratch
 from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import ParquetConfig
 from headway.sources.formats.columnar import Way, first_rows, leaves, pick, runs
@@ -193,7 +193,7 @@ def by_columns(
         for start in range(0, count, rows):
             yield _side_by_side([as_batch(table.slice(start, rows)) for table in tables], columns)
         return
-    with tempfile.TemporaryDirectory(prefix="headway-") as folder:
+    with Scratch("columns") as folder:
         files = [Path(folder) / str(i) for i in range(len(sets))]
         for path, names in zip(files, sets, strict=True):
             table = _read(parquet, group, ways, names)

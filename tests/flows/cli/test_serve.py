@@ -1,6 +1,7 @@
 """`headway serve`, typed as a user types it, in a process of its own."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -9,6 +10,8 @@ import time
 import urllib.request
 
 import pytest
+
+from tests.serving import serving
 
 
 def ask(url, body=None):
@@ -20,37 +23,16 @@ def ask(url, body=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_champion_is_served_until_a_signal_asks_for_the_end(served, number):
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flows.cli",
-        "serve",
-        str(served),
-        "--port",
-        "0",
-        "--json",
-        "--log-rate",
-        "1",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            lines = []
-            while not lines or lines[-1] != "}\n":
-                lines.append(process.stdout.readline())
-                assert lines[-1], process.stderr.read()
-            started = json.loads("".join(lines))
-            assert started["version"] == 1 and ask(started["url"])["model_version_status"][0]["version"] == "1"
-            row = {"hour": 7, "carrier": "UA"}
-            asked = {"signature_name": "serving_nullable", "instances": [row]}
-            assert 0 < ask(f"{started['url']}:predict", asked)["predictions"][0]["probability"] < 1
-            began = time.monotonic()
-            process.send_signal(number)
-            _, errors = process.communicate(timeout=20)
-            assert process.returncode == 0 and time.monotonic() - began < 5
-            assert "Traceback" not in errors and "ended; 1 request answered by 1 call of the model" in errors, errors
-        finally:
-            process.kill()
+    with serving(served, "--log-rate", "1") as server:
+        assert server.version == 1 and ask(server.url)["model_version_status"][0]["version"] == "1"
+        row = {"hour": 7, "carrier": "UA"}
+        asked = {"signature_name": "serving_nullable", "instances": [row]}
+        assert 0 < ask(f"{server.url}:predict", asked)["predictions"][0]["probability"] < 1
+        began = time.monotonic()
+        server.process.send_signal(number)
+        _, errors = server.process.communicate(timeout=20)
+        assert server.process.returncode == 0 and time.monotonic() - began < 5
+        assert "Traceback" not in errors and "ended; 1 request answered by 1 call of the model" in errors, errors
     (log,) = (served / "store" / "requests").rglob("*.jsonl")
     assert json.loads(log.read_text())["instances"] == [row]
 
@@ -78,3 +60,21 @@ def test_without_a_store_or_a_champion_there_is_nothing_to_serve(served, typed):
     assert "there is no champion yet" in done.stderr and "headway run promotes one" in done.stderr
     done = typed("serve", served, "--port", "0", "--version", "9", check=5)
     assert "version 9 does not exist or is damaged" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_gpu_is_used_only_when_it_is_asked_for_and_must_be_there_then(served_once, typed, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert "--gpu: TensorFlow finds no GPU" in typed("serve", served_once, "--port", "0", "--gpu", check=2).stderr
+    script = (
+        "import os, sys; import tfcore.serving.server as server; from flows.cli.app import main\n"
+        "def ended(*_):\n"
+        "    import tensorflow as tf\n"
+        "    print(os.environ['CUDA_VISIBLE_DEVICES'], tf.config.experimental.tensor_float_32_execution_enabled())\n"
+        "    os._exit(0)\n"
+        "server.run = ended; main(['serve', sys.argv[1], '--port', '0', '--log-rate', '0', '--quiet'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    command = [sys.executable, "-c", script, str(served_once)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["-1 False"], done.stdout + done.stderr

@@ -21,9 +21,12 @@ from headway.storage.object_store import Bucket
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store
 from headway.validation.serving import requests
+from tests.waiting import until
+from tfcore.serving import request_log
 from tfcore.serving.app import ServeOptions, make_app
 from tfcore.serving.champion_watch import ChampionWatch
 from tfcore.serving.refusals import RequestLimits
+from tfcore.serving.request_json import Rows
 from tfcore.serving.request_log import RequestLog
 
 DELAY = tensor_name("dep delay")
@@ -398,6 +401,29 @@ def test_a_store_that_cannot_be_written_costs_no_answer(served):
     said: list[str] = []
     ((status, _),) = asked(served, (f"{MODEL}:predict", {"instances": [ROW]}), rate=1.0, said=said)
     assert status == 200 and any("requests cannot be logged" in line for line in said), said
+
+
+def test_what_waits_to_be_logged_is_bounded_in_bytes_and_what_is_dropped_is_said(served, monkeypatch):
+    monkeypatch.setattr(request_log, "MOST_WAITING", 3_000_000)
+    store, said = Store(served / "store"), []
+    is_free, replace = threading.Event(), Store.replace
+    monkeypatch.setattr(Store, "replace", lambda *given: (is_free.wait(20), replace(*given))[1])
+    monkeypatch.setattr(request_log, "FILE_BYTES", 1)  # the first line waits for the store, and the rest for it
+    model = ChampionWatch(Registry(store, "flights"), say=said.append).model
+    text = np.empty(1, object)
+    text[:] = [b"x" * 1_000_000]
+    array = {name: np.zeros(1, np.float32) for name in ("hour", "dep_delay")}
+    log = RequestLog(store, "flights", rate=1.0, say=said.append)
+    names = {t.name for t in model.signatures["serving_default"].inputs}
+    rows = Rows("serving_default", 1, dict.fromkeys(names, array["hour"]) | {"carrier": text})
+    log.add(model, rows, {"probability": array["hour"]})
+    until(log_is_empty := lambda: not log.waiting_bytes, 20)
+    for _ in range(7):
+        log.add(model, rows, {"probability": array["hour"]})
+    assert log.dropped == 5 and 2_000_000 < log.waiting_bytes <= 3_000_000 and not log_is_empty()
+    is_free.set()
+    log.close()
+    assert (log.rows, log.dropped) == (3, 5) and any("5 rows were not logged" in line for line in said), said
 
 
 def test_requests_beyond_the_limit_of_memory_are_answered_503(served_once):
