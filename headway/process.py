@@ -8,6 +8,8 @@
     child.send({"rows": 3})                       # a line of its stdin; each line of its stdout goes to `answers.put`
     child.close(5.0)
 
+    with Scratch("replay") as folder:             # a temporary folder; those of killed processes go when one is made
+
 A process that merely imports Headway, such as a notebook, keeps its own settings.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -22,17 +25,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any, NoReturn
-
-from headway.scratch import Scratch
 
 LAST_LINES = 20
 """Printed lines of a child that an error shows."""
 SCRATCH = "HEADWAY_SCRATCH"
 """The environment variable that names the folder of a child's temporary files, which goes with the child."""
+_SCRATCH_PREFIX = "headway-scratch-"
+_NEW_SECONDS = 60.0
+"""A folder that changed since then may be about to be locked."""
 _OWN: list[int | None] = []
 _LIBRARIES = (
     "absl|apache_beam|dateutil|fsspec|google|grpc|h5py|jax|keras|ml_dtypes|numpy|pandas|prefect|pyarrow|pydantic|"
@@ -73,6 +81,42 @@ def leave(code: int) -> NoReturn:
     if SCRATCH in os.environ:
         shutil.rmtree(os.environ[SCRATCH], ignore_errors=True)
     os._exit(code)
+
+
+class Scratch(tempfile.TemporaryDirectory[str]):
+    """A temporary folder that goes with this process even if it is killed, as `tempfile.TemporaryDirectory`.
+
+    It is locked (flock) as long as the process lives, in whatever container that is; making one removes those of this
+    user whose process is dead.
+
+    Args:
+        label: part of its name.
+    """
+
+    def __init__(self, label: str):
+        remove_abandoned()
+        super().__init__(prefix=f"{_SCRATCH_PREFIX}{label}-", ignore_cleanup_errors=True)
+        lock = os.open(self.name, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        self._unlock = weakref.finalize(self, os.close, lock)
+
+    def cleanup(self) -> None:
+        super().cleanup()
+        self._unlock()
+
+
+def remove_abandoned() -> None:
+    """Remove this user's folders of dead processes."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's; locked: its process lives; removed by another process
+            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                status = os.fstat(lock)
+                if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _NEW_SECONDS:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 class ChildProcess:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from beam_jobs.runners.config import RunnerConfig
 from headway.errors import ConfigError, HeadwayError
-from headway.scratch import Scratch
+from headway.process import Scratch
 
 _REACH_SECONDS = 30.0
 _START_SECONDS = 90.0

@@ -29,9 +29,9 @@ from headway.errors import DataError, HeadwayError
 from headway.evaluation.further_labels import prediction_column
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
+from headway.process import Scratch
 from headway.records.spec import total
 from headway.schema.columns import Column
-from headway.scratch import Scratch
 from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.data.examples import Examples

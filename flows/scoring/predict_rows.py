@@ -16,7 +16,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.scoring.predict import predict
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
-from headway.scratch import Scratch
+from headway.process import Scratch
 from headway.tabular import quarantine
 
 _PLACES = ("source_file", "source_row")

@@ -20,8 +20,8 @@ from flows.config.pipeline import LoadedPipeline
 from flows.scoring.predict import find_model, predict
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
+from headway.process import Scratch
 from headway.schema.columns import Column
-from headway.scratch import Scratch
 from headway.tabular.coerce import coerce
 from headway.tasks.table import task_of
 from headway.validation.joined_skew import DIFFERING, PREDICTION, joined_skew

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
+from headway.process import Scratch
 from headway.records.spec import total
 from headway.schema.columns import Column
-from headway.scratch import Scratch
 from tfcore.export.replay_process import ReplayProcess, replay_request
 from tfcore.export.signatures import tensor_names
 from tfcore.testing.example_shards import Written

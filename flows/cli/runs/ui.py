@@ -18,8 +18,8 @@ from flows.cli.options import Count, JsonOption
 from flows.config.extras import require
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import listed, now
+from headway.process import Scratch
 from headway.redaction import redact
-from headway.scratch import Scratch
 
 if TYPE_CHECKING:
     from flows.dashboard.opened_stores import OpenedStore

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import DataError
+from headway.process import Scratch
 from headway.process_tuning import give_back
-from headway.scratch import Scratch
 from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import ParquetConfig
 from headway.sources.formats.columnar import Way, first_rows, leaves, pick, runs

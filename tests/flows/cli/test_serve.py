@@ -68,6 +68,7 @@ def test_a_gpu_is_used_only_when_it_is_asked_for_and_must_be_there_then(served_o
     assert "--gpu: TensorFlow finds no GPU" in typed("serve", served_once, "--port", "0", "--gpu", check=2).stderr
     script = (
         "import os, sys; import tfcore.serving.server as server; from flows.cli.app import main\n"
+        "from headway.process import own; own()\n"
         "def ended(*_):\n"
         "    import tensorflow as tf\n"
         "    print(os.environ['CUDA_VISIBLE_DEVICES'], tf.config.experimental.tensor_float_32_execution_enabled())\n"
