@@ -4,6 +4,7 @@
     nice python bench/gate.py --task regression       # or quantiles
     nice python bench/gate.py --seeds             # how far apart trainings are that differ by their seed alone
     nice python bench/gate.py --drawn             # rows of keys, of groups, of many slices, with weights
+    nice python bench/gate.py --sequences         # a hundred retrains, one after the other
 
 A champion and a candidate know the truth but for noise of their own (what a seed does). The candidate has one thing wrong. Each
 cell draws rows anew, compares the two by the task's default tolerances overall and on slices, and counts how often something
@@ -29,10 +30,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headway.evaluation.bootstrap import Difference
+from headway.evaluation.checks.small_steps import Levels, Measured, differences, of_champion
 from headway.evaluation.comparison import Compared, Comparison, compare
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.margins import allowed
 from headway.evaluation.metrics import UNIT, measure
 from headway.monitor import Monitor
+from headway.registry.pointers import Event
+from headway.registry.standing import reference_of, standing_of
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 
@@ -339,6 +345,130 @@ def print_drawn(rows: int, repetitions: int) -> None:
         print(f"| {name} | {blocked:.1%} | {stated:.4f} | {caught:.0%} |", flush=True)
 
 
+@dataclass(frozen=True)
+class Chains:
+    """Many sequences of retrains, each judged against the champion of its time and the reference."""
+
+    rejected: float
+    """The share of candidates."""
+    stopped: float
+    """The share of chains with a fall that is told to add up."""
+    lost: Floats
+    """What the recipe had lost where that was first told, by chain; infinite: never."""
+
+
+SEED, ERROR_2000 = 0.004, 0.004
+"""Of the AUC of nets where columns interact (--seeds): the standard deviation between seeds, and the standard error of the
+difference of two of them on 2,000 rows."""
+
+
+def sequences(rows: int, loss: float, *, chains: int = 200, retrains: int = 100) -> Chains:
+    """Retrains with newer data and eval rows of their own, whose recipe loses so much AUC at each."""
+    found = [_sequence(rows, loss, retrains, np.random.default_rng(seed)) for seed in range(chains)]
+    told = np.array([at for _, at in found])
+    return Chains(
+        rejected=sum(rejected for rejected, _ in found) / (chains * retrains),
+        stopped=float(np.isfinite(told).mean()),
+        lost=loss * told,
+    )
+
+
+def _sequence(rows: int, loss: float, retrains: int, r: Random) -> tuple[int, float]:
+    """(candidates that were rejected, the first retrain at which a fall was told)"""
+    auc, error, config = task_of("binary").metric("auc"), ERROR_2000 * np.sqrt(2000 / rows), GateConfig()
+    quality = {1: 0.8 + SEED * r.normal()}
+    history, facts = [_promoted(1)], {1: {}}
+    rejected, told = 0, np.inf
+    for retrain in range(1, retrains + 1):
+        champion, number = history[-1].version, retrain + 1
+        quality[number] = 0.8 - loss * retrain + SEED * r.normal()
+        early = reference_of(history, facts, most=config.reference_champions)
+        on_rows = {
+            n: quality[n] + error / np.sqrt(2) * r.normal()
+            for n in {number, champion, early and early.version} - {None}
+        }
+
+        def compared(other: int, on_rows=on_rows, number=number) -> Difference:
+            sides = on_rows[number], on_rows[other]
+            return Difference(
+                metric="auc",
+                candidate=sides[0],
+                champion=sides[1],
+                difference=sides[0] - sides[1],
+                standard_error=error,
+            )
+
+        pairs, bad = {"overall": compared(champion)}, False
+        lucky = {champion: 0.0}
+        if early is not None:
+            pairs["reference"] = compared(early.version)
+            entries = {role: [_entry(pair)] for role, pair in pairs.items()}
+            here = ((f"{retrain}", "eval"),)
+            models = [Measured.model_validate(each) for each in early.measured]
+            models.append(Measured(place=early.place + 1, eval=here, differences=differences(entries["reference"])))
+            models.append(
+                Measured(
+                    place=early.place, eval=here, differences=of_champion(entries["overall"], entries["reference"])
+                )
+            )
+            levels = Levels.of(models, auc)
+            lucky = {champion: levels.luck(early.place), early.version: levels.luck(0)}
+            if levels.decline(margin(on_rows[early.version]), 1.0):
+                bad, told = True, min(told, retrain)
+        for pair, other in zip(pairs.values(), lucky, strict=True):
+            bad |= pair.probability_below(-margin(on_rows[other]) - lucky[other]) < (1 - config.confidence) / 2
+        rejected += bad
+        if not bad:
+            verdict = {"primary": "auc", "better": "higher", "champion": {"version": champion}}
+            verdict["comparisons"] = {role: [_entry(pair)] for role, pair in pairs.items()}
+            verdict["reference"] = early and {"version": early.version}
+            facts[number] = {"standing": standing_of(verdict), "eval_parts": [(f"{retrain}", "eval")]}
+            history.append(_promoted(number))
+    return rejected, told
+
+
+def margin(auc: float) -> float:
+    """The default tolerance of an AUC."""
+    return allowed(task_of("binary").tolerances["auc"], auc, auc - 0.5)
+
+
+def _entry(pair: Difference) -> dict[str, object]:
+    """As a verdict has it."""
+    names = ("metric", "candidate", "champion", "difference")
+    return {name: getattr(pair, name) for name in names} | {
+        "interval": pair.interval(0.95),
+        "error": pair.standard_error,
+    }
+
+
+def _promoted(version: int) -> Event:
+    verdict = "promote" if version > 1 else "first model"
+    return Event(time="", kind="promote", version=version, previous=None, serving=version, reason="", verdict=verdict)
+
+
+def optimism(rows: int = 2000, seeds: int = 20, repetitions: int = 2000) -> float:
+    """By how much the AUC of the best of so many seeds, chosen on the same eval rows, is above what it has on others."""
+    r = np.random.default_rng(0)
+    quality = SEED * r.normal(size=(repetitions, seeds))
+    measured = quality + ERROR_2000 * np.sqrt(2000 / rows / 2) * r.normal(size=quality.shape)
+    best = measured.argmax(1)[:, None]
+    return float((np.take_along_axis(measured, best, 1) - np.take_along_axis(quality, best, 1)).mean())
+
+
+def long_run() -> None:
+    print(
+        "| recipe | eval rows | candidates rejected | chains in which a fall is told | lost by then: median, 95% | before 0.02 is lost |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    for rows, loss in ((2000, 0.0), (100_000, 0.0), (2000, 0.001), (100_000, 0.001)):
+        found = sequences(rows, loss)
+        lost = "" if not loss else f"{np.median(found.lost):.4f}, {np.quantile(found.lost, 0.95):.4f}"
+        early = "" if not loss else f"{(found.lost <= 0.02).mean():.1%}"
+        name = "equal" if not loss else f"loses {loss} each"
+        print(f"| {name} | {rows:,} | {found.rejected:.1%} | {found.stopped:.1%} | {lost} | {early} |")
+    print(f"\nthe best of 20 seeds on the same 2,000 eval rows looks better than it is by {optimism():.4f} AUC")
+
+
 def seeds() -> None:
     """How far apart plain nets are that differ by their seed alone, in shares of what they gain over the constant."""
     print("| standard deviation of the difference of two seeds | loss, of its gain | AUC, of its gain | bias |")
@@ -439,10 +569,14 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--seeds", action="store_true")
     parser.add_argument("--drawn", action="store_true")
+    parser.add_argument("--sequences", action="store_true")
     options = parser.parse_args()
     header("gate")
     if options.drawn:
         print_drawn(options.rows[0], options.repetitions)
+        return
+    if options.sequences:
+        long_run()
         return
     if options.seeds:
         seeds()

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.dag.export_stages import ExportSteps
-from flows.dag.references import best_version, check_metrics, data_of, further_labels, label_facts, trained_parts
+from flows.dag.references import check_metrics, data_of, further_labels, label_facts, reference_version, trained_parts
 from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
+from headway.evaluation.checks.small_steps import Measured
 from headway.evaluation.gate import Candidate, Champion, GateRequest, Repeat, trained_on
 from headway.messages import counted, metrics_line
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.registry.registry import Version
+from headway.registry.standing import Reference
 
 
 @dataclass
@@ -23,6 +25,8 @@ class Judge:
     role: str
     """champion or reference."""
     version: Version
+    since: Reference | None = None
+    """Of the reference: how the champions since stood to it."""
     scored: Output | None = None
     reason: str | None = None
     """Why it was not scored."""
@@ -32,11 +36,15 @@ class Judge:
     def key(self) -> dict[str, Any]:
         """Return the judge's part of the gate's key."""
         key = {"version": self.version.number, "scored": self.scored.fingerprint if self.scored else self.reason}
-        return key | {"worth": self.version.facts.get("worth"), "repeats": [out.fingerprint for _, out in self.repeats]}
+        return (
+            key
+            | {"worth": self.version.facts.get("worth"), "repeats": [out.fingerprint for _, out in self.repeats]}
+            | ({} if self.since is None else {"place": self.since.place, "since": self.since.measured})
+        )
 
 
 class GateSteps(ExportSteps):
-    """The steps that compare a model with the champion and with the best of the last champions."""
+    """The steps that compare a model with the champion and with an early champion, the reference."""
 
     def _task(self) -> str | None:
         """The task, once the train labels are known."""
@@ -60,14 +68,14 @@ class GateSteps(ExportSteps):
         return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
 
     def _judges(self, champion: Version | None) -> list[Judge]:
-        """The champion, and the best of the last ones when it is another, on the candidate's evaluation rows."""
+        """The champion, and an early one when there is another, on the candidate's evaluation rows."""
         if champion is None:
             return []
         self.run_result.champion = champion.number
         task = self._task()
         evaluation = tuple(self.parts["eval"])
-        best = best_version(self.run_spec, champion, task=task, evaluation=evaluation, split=self._split_digest())
-        judges = [Judge("champion", champion)] + ([] if best is None else [Judge("reference", best)])
+        early = reference_version(self.run_spec, champion, task=task, evaluation=evaluation, split=self._split_digest())
+        judges = [Judge("champion", champion)] + ([] if early is None else [Judge("reference", early[0], early[1])])
         for judge in judges:
             judge.reason = self._other_task(judge.version, task)
             if judge.reason is None:
@@ -113,7 +121,7 @@ class GateSteps(ExportSteps):
     @staticmethod
     def _stand_in(scored: Output) -> Judge:
         """Return another model's evaluation in the champion's place; its version is none of the registry."""
-        return Judge("champion", Version(number=0, path=scored.path, created="", facts={}), scored)
+        return Judge("champion", Version(number=0, path=scored.path, created="", facts={}), scored=scored)
 
     def _test(self) -> None:
         """Score the test split with a candidate that passed: reported, and never used to decide."""
@@ -161,6 +169,7 @@ class GateSteps(ExportSteps):
 
         def request() -> GateRequest:
             parameters = self.transform.get()["parameters"]
+            since = next((judge.since for judge in judges if judge.since is not None), None)
             champions = {judge.role: self._champion(judge) for judge in judges}
             return GateRequest(
                 task=parameters["label"]["task"],
@@ -180,6 +189,8 @@ class GateSteps(ExportSteps):
                 ),
                 champion=champions.get("champion"),
                 reference=champions.get("reference"),
+                since=() if since is None else tuple(map(Measured.model_validate, since.measured)),
+                place=0 if since is None else since.place,
                 label=label_facts(parameters, self.statistics.get()),
                 labels=tuple(further_labels(parameters, self.statistics.get())),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},

@@ -1,9 +1,9 @@
 """Finds what the gate compares with besides the champion, and checks that a pipeline's metrics exist for its task.
 
-The best of the last champions, the data behind a model, the facts of the labels.
+An early champion, the data behind a model, the facts of the labels.
 
     check_metrics(loaded, possible_tasks(pipeline.task, label))      # before anything runs
-    best_version(run_spec, champion, ...)                                 # the version to compare with besides the champion
+    reference_version(run_spec, champion, ...)                       # the version to compare with besides the champion
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headway.evaluation.further_labels import FurtherLabel
 from headway.evaluation.gate import Parts, trained_on
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Version
-from headway.registry.standing import best_champion
+from headway.registry.standing import Reference, reference_of
 from headway.schema.columns import FURTHER, LABEL, Column
 from headway.storage.fingerprint import fingerprint
 from headway.tabular.expressions import parse
@@ -140,10 +140,11 @@ def trained_parts(version: Version) -> Parts:
     return tuple(dict.fromkeys((span, part) for span, part in parts))
 
 
-def best_version(
+def reference_version(
     run_spec: RunSpec, champion: Version, *, task: str | None, evaluation: Parts, split: str
-) -> Version | None:
-    """The best of the last champions, when that is another than the present one and can score these rows fairly."""
+) -> tuple[Version, Reference] | None:
+    """An early champion that can score these rows fairly, and how those since stood to it; None: there is no other than the
+    present one."""
     config = run_spec.loaded.pipeline.gate
     known_task: Any = task or champion.facts.get("task")
     if config.reference_champions < 2 or known_task is None:
@@ -162,6 +163,5 @@ def best_version(
         parts = trained_parts(versions[number])
         if details.get("task") != known_task or trained_on(parts, details.get("split", ""), evaluation, split):
             barred.add(number)
-    metric = config.primary_metric(known_task, ranked=run_spec.loaded.pipeline.ndcg_at is not None)
-    best = best_champion(history, facts, metric, most=config.reference_champions, barred=barred)
-    return None if best is None else versions[best]
+    found = reference_of(history, facts, most=config.reference_champions, barred=barred)
+    return None if found is None else (versions[found.version], found)

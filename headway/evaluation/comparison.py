@@ -104,7 +104,7 @@ class Compared:
     def as_json(self) -> dict[str, Any]:
         where = {"slice": self.column, "value": self.value} if self.column else {}
         facts = {name: getattr(self.measured, name) for name in ("metric", "candidate", "champion", "difference")}
-        facts["better"] = self.metric.better
+        facts["better"], facts["error"] = self.metric.better, self.measured.standard_error
         facts["interval"] = list(self.interval) if self.interval else None
         margin = {"tolerance": self.margin.value, "tolerance_of": self.margin.of or None}
         if self.measured.seed_deviation is not None:
@@ -182,6 +182,23 @@ class Comparison:
             "slices": [c.as_json() for c in self.slices],
             "left_out": list(self.left_out),
         }
+
+
+def allowing(comparison: Comparison, lucky: Mapping[str, float], config: GateConfig, whose: str) -> Comparison:
+    """The comparison over all rows with wider margins: by how much chance favours the other model, by metric.
+
+    Only what failed is tested again; slices stay as they are.
+    """
+
+    def again(test: Compared) -> Compared:
+        luck = lucky.get(test.measured.metric, 0.0)
+        if not test.failed or not luck:
+            return test
+        of = f"{number(test.margin.value)}, and {number(luck)} that chance favours {whose} by"
+        margin = Margin(test.margin.value + luck, of)
+        return _test(test.measured, test.metric, margin, config, test.rows, test.column, test.value)
+
+    return replace(comparison, overall=tuple(map(again, comparison.overall)))
 
 
 def with_further(comparison: Comparison, label: str, further: Comparison, config: GateConfig) -> Comparison:

@@ -22,6 +22,7 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.evaluation.checks.champion_decay import Worth
+from headway.evaluation.checks.small_steps import Measured
 from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.further_labels import FurtherLabel, columns_of, split_name
 from headway.evaluation.margins import parse_tolerance
@@ -110,9 +111,10 @@ class GateConfig(Frozen):
         description="when the linear baseline is better than the candidate beyond chance: say so, or reject the candidate",
     )
     reference_champions: int = Field(
-        default=10,
+        default=100,
         ge=0,
-        description="also compare with the best of this many last champions; 0 or 1: with the champion only",
+        description="also compare with an early one of this many last champions, for small steps down that add up; 0 or 1: "
+        "with the champion only",
     )
     slice_min_rows: int = Field(
         default=200,
@@ -350,7 +352,9 @@ class GateRequest(Frozen):
     config: GateConfig = GateConfig()
     candidate: Candidate
     champion: Champion | None = None
-    reference: Champion | None = Field(default=None, description="the best of the last champions, if another than it")
+    reference: Champion | None = Field(default=None, description="an early champion that models are held against")
+    since: tuple[Measured, ...] = Field(default=(), description="how the champions since the reference stood to it")
+    place: int = Field(default=0, ge=0, description="how many champions there were since the reference")
     label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
     baselines: dict[str, Path] = Field(
         default={}, description="predictions of other baselines by name, over the same rows; shown"

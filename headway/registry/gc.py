@@ -5,9 +5,9 @@
         removed = remove(remover, garbage)
 
 Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
-version point at; of the versions all, or with `keep_versions` the newest so many, the champion, the last ten champions and
-whatever an alias points at; of the serving copies the champion's and the newest two (a server may still have the one before
-loaded); checkpoints of a training that did not end, and pages of comparisons, for two weeks; and whatever a reader holds
+version point at; of the versions all, or with `keep_versions` the newest so many, the last ten champions, the early one that
+the champion was held against, and whatever an alias points at; of the serving copies the champion's and the newest two (a
+server may still have the one before loaded); checkpoints of a training that did not end, and pages of comparisons, for two weeks; and whatever a reader holds
 (`headway.registry.leases`).
 
 What is relied on is held. A run holds a lease on what it works with, and `alone` refuses while there is one; a run that
@@ -117,8 +117,10 @@ def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
     if keep is None:
         return
     champions = dict.fromkeys(event.version for event in reversed(model.history()))
-    pointed = {*list(champions)[:CHAMPIONS], *model.aliases().values()}
     versions = model.versions()
+    standing = {version.number: (version.facts.get("standing") or {}).get("reference") or {} for version in versions}
+    early = {standing.get(number, {}).get("version") for number in list(champions)[:1]}
+    pointed = {*list(champions)[:CHAMPIONS], *model.aliases().values(), *early}
     for version in versions[: max(0, len(versions) - keep)]:
         if version.number not in pointed:
             why = f"older than the newest {counted(keep, 'version')}, and nothing points at it"

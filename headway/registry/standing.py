@@ -1,70 +1,111 @@
-"""Finds the best of the last champions, among those with comparable metrics.
+"""How a champion stands to those before it, and the early one that candidates are held against beside the champion.
 
-    best_champion(history, facts, "auc", most=10)         # 4, or None: the champion itself
+    standing_of(verdict)                                   # what a version keeps of its promotion
+    reference_of(history, facts, most=100)                 # the reference, and how the champions since stood to it
 
-A metric of one version and of the next is of other evaluation rows, and cannot be compared. But each promotion held the new
-champion against the old one on the same rows, and their difference is kept with the version (`standing_of`). Summed up from
-promotion to promotion, these differences put the champions of a chain on one scale. The chain begins anew where it has no
-difference to add: with a first model, with another primary metric, and wherever a person decided (a rollback, a promotion
-by force or by number), since what a person chose is not to be held against what it replaced.
+A metric of one version and of the next is of other evaluation rows, and cannot be compared. But each run scores one early
+champion, the reference, on its rows too, and the difference is kept with the version. The reference stays the same from
+promotion to promotion, so that these differences are on one scale (`headway.evaluation.checks.small_steps`). The chain
+begins anew where a candidate was not compared, and wherever a person decided (a rollback, a promotion by force or by
+number), since what a person chose is not to be held against what it replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from headway.evaluation.checks.small_steps import differences, of_champion
 from headway.registry.registry import Event
-from headway.tasks.table import direction
 
 
 def standing_of(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How the candidate of a verdict stands to the champion: {metric, better, against: its version, difference}; None when they
-    were not compared."""
+    """How the candidate of a verdict stands to the champion: {metric, better, against: its version, difference}, and by every
+    metric to the reference: {version, candidate, champion: {metric: [difference, standard error]}}; None when they were not
+    compared."""
     champion, primary = verdict.get("champion"), verdict.get("primary")
     if not isinstance(champion, Mapping):
         return None
     for compared in verdict["comparisons"]["overall"]:
         if compared["metric"] == primary and compared["interval"] is not None:
             found = {"metric": primary, "against": champion["version"], "difference": compared["difference"]}
-            return found | {"better": verdict["better"]}
+            return found | {"better": verdict["better"], "reference": _beside_reference(verdict)}
     return None
 
 
-def best_champion(
+def _beside_reference(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """The champion is the reference where there is no other."""
+    compared = verdict["comparisons"]
+    if not compared.get("reference"):
+        version = verdict["champion"]["version"]
+        return {"version": version, "candidate": differences(compared["overall"]), "champion": {}}
+    version = verdict["reference"]["version"]
+    candidate = differences(compared["reference"])
+    return {"version": version, "candidate": candidate, "champion": of_champion(**compared)}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The champion that candidates are held against beside the present one."""
+
+    version: int
+    place: int
+    """How many champions came after it; that of the present one on the way from the reference."""
+    measured: list[dict[str, Any]]
+    """How they stood to it, as `headway.evaluation.checks.small_steps.Measured`."""
+
+
+def reference_of(
     history: Sequence[Event],
     facts: Mapping[int, Mapping[str, Any]],
-    metric: str,
     *,
     most: int,
     barred: Collection[int] = (),
-) -> int | None:
-    """The version that stood highest among the last `most` champions; None when that is the present one.
+) -> Reference | None:
+    """The reference, and how the champions since then stood to it; None when there is none but the champion.
+
+    It is the one that the champion was held against, as long as that is one of the last `most` champions; else the first of
+    them, or, where there are so many, the one in the middle.
 
     Args:
         history: the registry's, oldest first.
         facts: what versions say of themselves, by number; those that are gone are left out.
-        metric: the primary metric.
-        barred: versions that cannot be compared now, whatever they were worth.
+        barred: versions that cannot be compared now.
     """
+    chain = _chain(history, facts, most)
+    able = [version for version in chain[:-1] if version in facts and version not in barred]
+    if not able:
+        return None
+    reference = _held_against(facts, chain[-1]).get("version")
+    if reference not in able:
+        reference = able[0] if len(chain) < most else able[len(able) // 2]
+    since = chain[chain.index(reference) + 1 :]
+    found = []
+    for place, version in enumerate(since, 1):
+        kept = _held_against(facts, version)
+        if kept.get("version") != reference:
+            continue
+        for at, which in ((place, "candidate"), (place - 1, "champion")):
+            if at and kept[which]:
+                parts = facts[version].get("eval_parts", [])
+                found.append({"place": at, "eval": parts, "differences": kept[which]})
+    return Reference(reference, len(since), found)
+
+
+def _held_against(facts: Mapping[int, Mapping[str, Any]], version: int) -> Mapping[str, Any]:
+    """Nothing of a version from before this was kept."""
+    return (facts.get(version, {}).get("standing") or {}).get("reference") or {}
+
+
+def _chain(history: Sequence[Event], facts: Mapping[int, Mapping[str, Any]], most: int) -> list[int]:
+    """The last champions, oldest first, of which each was compared with the one before."""
     chain: list[int] = []
     for event in reversed(history):
         if len(chain) >= most:
             break
         chain.insert(0, event.version)
-        if event.kind != "promote" or event.verdict in (None, "forced"):
+        standing = facts.get(event.version, {}).get("standing") or {}
+        if event.kind != "promote" or event.verdict in (None, "forced") or standing.get("against") is None:
             break
-    heights: dict[int, float] = {}
-    height, before = 0.0, None
-    for version in chain:
-        standing = facts.get(version, {}).get("standing") or {}
-        if before is not None and standing.get("metric") == metric and standing.get("against") == before:
-            height += direction(metric, standing.get("better")) * standing["difference"]
-        elif before is not None:
-            heights, height = {}, 0.0
-        heights[version], before = height, version
-    if before is None:
-        return None
-    able = {version: at for version, at in heights.items() if version in facts and version not in barred}
-    best = max(able, key=lambda version: (able[version], version), default=None)
-    return best if best is not None and best != before and able[best] > heights[before] else None
+    return chain

@@ -1,4 +1,4 @@
-"""The candidate against the champion, and against the best of the last champions.
+"""The candidate against the champion, and against an early champion, the reference.
 
 compared = AgainstChampion(models, findings, tolerances, primary)
 compared.judge(champion)
@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from headway.evaluation.checks.champion_decay import decayed
 from headway.evaluation.checks.prediction_drift import prediction_drift
-from headway.evaluation.comparison import Comparison, compare, with_further
+from headway.evaluation.checks.small_steps import Decline, Levels, Measured, differences, of_champion
+from headway.evaluation.comparison import Comparison, allowing, compare, with_further
 from headway.evaluation.further_labels import named, part_of
 from headway.evaluation.gate.findings import Findings
 from headway.evaluation.gate.scored_models import ScoredModels
@@ -37,6 +38,7 @@ class AgainstChampion:
         self.outcome: str | None = None
         self.drift: dict[str, Any] | None = None
         self.decay: list[dict[str, Any]] = []
+        self.declines: list[Decline] = []
         self.alarms: list[str] = []
         """Why the champion itself needs a look; they change no verdict."""
 
@@ -48,6 +50,9 @@ class AgainstChampion:
             self._unjudged(*why)
             return
         compared = self._compare(champion, self.request.slices, self.models.repeats(champion.repeats))
+        reference = self._reference()
+        levels = self._levels(compared, reference)
+        compared = self._allowing(compared, levels, self.request.place, name)
         self.metrics["champion"] = self.models.measured(self.models.of(champion))
         self.comparisons |= compared.as_json()
         self.outcome = compared.of(self.primary).outcome
@@ -60,7 +65,8 @@ class AgainstChampion:
         if self.request.slices_chosen:
             what = listed(self.request.slices) if self.request.slices else "none, for want of rows or columns"
             findings.notes.append(f"slices, as evaluation.slices names none: {what}")
-        self._reference()
+        if reference is not None:
+            self._since_reference(reference, levels)
         if self.outcome in ("better", "not compared") or findings.rejected:
             return
         later = newer(self.request.candidate, champion)
@@ -93,22 +99,53 @@ class AgainstChampion:
             name = f"the champion, version {champion.version}, has become worse since it was promoted"
             self.alarms.append(f"{name}: {decay.sentence(confidence)}")
 
-    def _reference(self) -> None:
-        """Many small steps down, each within the tolerance, are a long way: the best of the last champions is held too."""
+    def _reference(self) -> Comparison | None:
+        """The comparison with the reference, if there is one that can be compared."""
         reference = self.request.reference
         if reference is None:
-            return
-        name = f"version {reference.version}, the best of the last champions"
-        if (why := self._uncomparable(reference, "the best of the last champions")) is not None:
+            return None
+        if (why := self._uncomparable(reference, "an early champion")) is not None:
             self.findings.notes.append(f"{why[1]}; it is left out")
-            return
-        compared = self._compare(reference, ())
+            return None
         self.metrics["reference"] = self.models.measured(self.models.of(reference))
+        return self._compare(reference, ())
+
+    def _levels(self, champion: Comparison, reference: Comparison | None) -> dict[str, Levels]:
+        """By metric, the champions since the reference, and the candidate, on one scale."""
+        if reference is None:
+            return {}
+        request, sides = self.request, (reference.as_json()["overall"], champion.as_json()["overall"])
+        today = [(request.place + 1, differences(sides[0])), (request.place, of_champion(sides[1], sides[0]))]
+        measured = [
+            *request.since,
+            *(Measured(place=at, eval=request.eval, differences=found) for at, found in today if at),
+        ]
+        metrics = {c.measured.metric: c.metric for c in reference.overall if c.interval is not None}
+        return {name: Levels.of(measured, metric, name) for name, metric in metrics.items()}
+
+    def _allowing(self, compared: Comparison, levels: Mapping[str, Levels], place: int, name: str) -> Comparison:
+        """With wider margins where a seed of good luck made the champion, or the reference."""
+        return allowing(compared, {metric: each.luck(place) for metric, each in levels.items()}, self.config, name)
+
+    def _since_reference(self, compared: Comparison, levels: Mapping[str, Levels]) -> None:
+        """Many small steps down, each within the tolerance, are a long way."""
+        assert self.request.reference is not None
+        version, findings = self.request.reference.version, self.findings
+        name = f"version {version}, an early champion"
+        compared = self._allowing(compared, levels, 0, name)
         self.comparisons["reference"] = [metric.as_json() for metric in compared.overall]
-        failures = compared.failures(name)
-        self.findings.block("reject", *failures)
-        if not failures and (metric := compared.of(self.primary)).outcome != "not compared":
-            self.findings.notes.append(metric.sentence(name, compared.confidence))
+        findings.block("reject", *compared.failures(name))
+        for test in compared.overall:
+            metric = test.measured.metric
+            if metric in levels:
+                # the primary metric has all of the error, the others share as much
+                share = 1.0 if metric == self.primary else 1 / max(1, len(levels) - 1)
+                if (decline := levels[metric].decline(test.margin.value, share)) is not None:
+                    self.declines.append(decline)
+        findings.block("reject", *(decline.sentence(version) for decline in self.declines))
+        test = compared.of(self.primary)
+        if not test.failed and test.outcome != "not compared":
+            findings.notes.append(test.sentence(name, compared.confidence))
 
     def _compare(
         self, champion: Champion, slices: tuple[str, ...], seeds: Sequence[tuple[Repeat, pa.Table]] = ()

@@ -7,8 +7,8 @@ It reads predictions only (Parquet files written by evaluation: label, predictio
 order for all models), so neither model nor TensorFlow is needed. Against a promotion speak, the gravest first: an absolute
 threshold that is missed; a metric without a value on these rows; a constant prediction that the candidate does not beat
 (`headway.evaluation.baseline`); and the paired bootstrap interval of (candidate - champion), when it lies wholly beyond the
-tolerance on the bad side, overall, on a slice, or against the best of the last champions (`headway.evaluation.comparison`).
-What passes all that is promoted when its primary metric is better (the interval is wholly above 0) or its data are newer
+tolerance on the bad side, overall, on a slice, or against an early champion (`headway.evaluation.comparison`); and a fall that adds up from promotion
+to promotion (`headway.evaluation.checks.small_steps`). What passes all that is promoted when its primary metric is better (the interval is wholly above 0) or its data are newer
 than the champion's. docs/gate.md has the rules in a table. Verdicts:
 
     promote                   better than the champion, or trained on newer data and not blocked
@@ -247,6 +247,7 @@ class _Decision:
             "prediction_drift": earlier.drift,
             "worth": None if unusable(models.candidate, models.task) else models.worth(models.candidate, compared),
             "decay": earlier.decay,
+            "declines": [decline.as_json() for decline in earlier.declines],
             "alarms": earlier.alarms,
             "settings": self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
         }
