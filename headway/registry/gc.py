@@ -5,10 +5,10 @@
         removed = remove(remover, garbage)
 
 Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
-version point at; of the versions all, or with `keep_versions` the newest so many, the last ten champions, the early one that
-the champion was held against, and whatever an alias points at; of the serving copies the champion's and the newest two (a
-server may still have the one before loaded); checkpoints of a training that did not end, and pages of comparisons, for two weeks; and whatever a reader holds
-(`headway.registry.leases`).
+version point at; of the versions all, or with `keep_versions` the newest so many, the last ten champions, the early one
+that the champion was held against, and whatever an alias points at; of the serving copies the champion's and the newest two
+(a server may still have the one before loaded); checkpoints of a training that did not end, and pages of comparisons, for
+two weeks; and whatever a reader holds (`headway.registry.leases`).
 
 What is relied on is held. A run holds a lease on what it works with, and `alone` refuses while there is one; a run that
 begins later waits. Versions and serving copies are removed under their model's lock, after another look at the pointers.

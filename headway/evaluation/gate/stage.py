@@ -6,10 +6,11 @@
 It reads predictions only (Parquet files written by evaluation: label, prediction, weight, slice columns, in the same
 order for all models), so neither model nor TensorFlow is needed. Against a promotion speak, the gravest first: an absolute
 threshold that is missed; a metric without a value on these rows; a constant prediction that the candidate does not beat
-(`headway.evaluation.baseline`); and the paired bootstrap interval of (candidate - champion), when it lies wholly beyond the
-tolerance on the bad side, overall, on a slice, or against an early champion (`headway.evaluation.comparison`); and a fall that adds up from promotion
-to promotion (`headway.evaluation.checks.small_steps`). What passes all that is promoted when its primary metric is better (the interval is wholly above 0) or its data are newer
-than the champion's. docs/gate.md has the rules in a table. Verdicts:
+(`headway.evaluation.baseline`); the paired bootstrap interval of (candidate - champion), when it lies wholly beyond the
+tolerance on the bad side, overall, on a slice, or against an early champion (`headway.evaluation.comparison`); and a fall
+that adds up from promotion to promotion (`headway.evaluation.checks.small_steps`). What passes all that is promoted when its
+primary metric is better (the interval is wholly above 0) or its data are newer than the champion's. docs/gate.md has the
+rules in a table. Verdicts:
 
     promote                   better than the champion, or trained on newer data and not blocked
     first model               there is no champion, the thresholds are met, and it is better than a constant beyond chance
