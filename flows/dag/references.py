@@ -143,8 +143,7 @@ def trained_parts(version: Version) -> Parts:
 def reference_version(
     run_spec: RunSpec, champion: Version, *, task: str | None, evaluation: Parts, split: str
 ) -> tuple[Version, Reference] | None:
-    """An early champion that can score these rows fairly, and how those since stood to it; None: there is no other than the
-    present one."""
+    """An early champion that can score these rows fairly, and how those since stood to it; None: there is but the present one."""
     config = run_spec.loaded.pipeline.gate
     known_task: Any = task or champion.facts.get("task")
     if config.reference_champions < 2 or known_task is None:
