@@ -198,6 +198,8 @@ def _spikes(column: Column, seen: Seen, statistics: SplitStatistics) -> str | No
         return None
     if f"{column.name}__value" in seen.schema:  # two inputs would have one name
         return None
+    if column.type == "int64" and own.is_few_values:  # categories already
+        return None
     if not seen.whole or not _SPIKES_FROM <= seen.rows.num_rows < _SPIKES_BELOW or own.distinct <= _LEVELS:
         return None
     value, times = own.top(1)[0]

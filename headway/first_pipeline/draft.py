@@ -23,7 +23,7 @@ from headway.first_pipeline.column_choices import SUSPICIOUS, Choice, choose_col
 from headway.first_pipeline.csv_form import null_values, null_words
 from headway.first_pipeline.image_size import image_size, pixels_note
 from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
-from headway.first_pipeline.look import Look, Seen, take, typed
+from headway.first_pipeline.look import MOST_REJECTED, Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
 from headway.messages import counted, percent
 from headway.schema.columns import LABEL
@@ -40,9 +40,8 @@ from headway.validation.leaks.leakage_hints import signs
 from headway.validation.leaks.row_copies import copies_of_rows
 from headway.validation.leaks.telling_words import telling_word
 
-_MOST_REJECTED = 0.01
-"""The share of rejected rows at which a run stops; `validation.max_quarantined` has the same default."""
-
+_FEWEST_ROWS, _FEWEST_OF_A_CLASS = 10, 2
+"""Train and eval each need rows of every class."""
 
 _FEW_ROWS = 20_000
 WORDS_MODEL: dict[str, float | bool] = {"linear": True, "most_ids": 5000, "l2": 0.0001, "linear_l2": 0.000001}
@@ -139,6 +138,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         seen = seen.labelled(label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
+    _refuse_too_few(seen, facts)
     notes: list[str] = [*seen.doubts, *([spellings.note] if spellings else [])]
     if facts.rare and (label.column is not None or spellings is not None):
         source["where"] = _without(label, facts.rare)
@@ -155,7 +155,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             )
         seen = dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare)))
         statistics = statistics_of(seen)
-    if seen.rejected > _MOST_REJECTED * seen.read:
+    if seen.rejected > MOST_REJECTED * seen.read:
         notes.append(
             f"{seen.rejected:,} of {seen.read:,} rows cannot be read and would stop a run at "
             "validation.max_quarantined: 0.01; 'headway quarantine' shows them"
@@ -199,6 +199,24 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         notes=tuple(notes),
         leaks=tuple(_leaks(seen, statistics, learned, facts, split)),
     )
+
+
+def _refuse_too_few(seen: Seen, facts: LabelFacts) -> None:
+    """Raises a DataError where train or eval would lack rows, or rows of one of two classes."""
+    rows, fewest = seen.rows.num_rows, seen.rows.num_rows
+    if facts.kind == "binary":
+        fewest = min(pc.struct_field(pc.value_counts(seen.label), 1).to_pylist())
+    if rows < _FEWEST_ROWS or fewest < _FEWEST_OF_A_CLASS:
+        few = (
+            counted(fewest, "row of the rarer class", "rows of the rarer class")
+            if rows >= _FEWEST_ROWS
+            else counted(rows, "row")
+        )
+        raise DataError(
+            f"{few} with a label: too few for train and eval",
+            where="the data",
+            fix=f"bring at least {_FEWEST_ROWS} rows, {_FEWEST_OF_A_CLASS} of each class; hundreds to judge a model",
+        )
 
 
 def _leaks(

@@ -7,6 +7,8 @@ seen = typed(look, LabelConfig(column="quality"))        # in stored types, with
 
 from __future__ import annotations
 
+import bisect
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,22 +16,26 @@ import numpy as np
 import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
+from headway.messages import counted
 from headway.schema.columns import LABEL, Column, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, Doubt, LeftOut, infer
-from headway.sources.base import InputFile
+from headway.sources.base import Chunk, InputFile, Range
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.discovery.spans import files, spans
 from headway.sources.sample import Sample
-from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.coerce import Coerced, coerce, raw_types
 from headway.tabular.label import LabelConfig
 from headway.tabular.list_arrays import as_batch
+from headway.tabular.quarantine import text_of
 
 MOST_BYTES = 256 << 20
 """Of larger data so much is read, in ranges spread evenly over them."""
 MOST_ROWS = 200_000
 """Rows that are looked at, taken evenly from those read."""
 MOST_CELLS = 20_000_000
+MOST_REJECTED = 0.01
+"""The share of a span's rows that may be rejected; `validation.max_quarantined` has the same default."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,15 @@ def typed(look: Look, label: LabelConfig) -> Seen:
 
     Raises:
         ConfigError: the label names a column that does not exist, or cannot be computed.
+        DataError: the label has no value, or so many rows of a span cannot be read that a run would stop.
     """
+    for name in {*label.columns()} & {*look.names}:
+        if look.sample.table.column(name).null_count == look.sample.table.num_rows:
+            raise DataError(
+                f"column {name!r} has no value in the first {counted(look.sample.table.num_rows, 'row')}: nothing to learn",
+                where=look.config.path,
+                fix="fill it, or name another column by --label",
+            )
     schema, notes = infer(
         look.sample,
         {},
@@ -138,6 +152,7 @@ def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch],
     ranges = source.ranges(look.files)
     size = sum(file.bytes for file in look.files)
     most = max(1, len(ranges) * MOST_BYTES // max(size, 1))
+    bounds = _Spans(look)
     chosen = ranges
     if most < len(ranges):
         chosen = [ranges[i] for i in np.unique(np.linspace(0, len(ranges) - 1, most).astype(int))]
@@ -146,7 +161,48 @@ def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch],
     for piece in chosen:
         for chunk in source.read(piece, names, raw_types(columns)):
             coerced = coerce(chunk.batch, columns)
-            rejected += len(chunk.malformed) + chunk.batch.num_rows - coerced.batch.num_rows
+            wrong = len(chunk.malformed) + chunk.batch.num_rows - coerced.batch.num_rows
+            rejected += wrong
+            bounds.add(piece, chunk, coerced, wrong)
             if coerced.batch.num_rows:
                 parts.append(coerced.batch)
+    if len(chosen) == len(ranges):
+        bounds.check()
     return parts, rejected, len(chosen) == len(ranges)
+
+
+class _Spans:
+    """Counts the rejected rows of each span, and keeps the first of them."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._read, self._rejected, self._first = Counter[int](), Counter[int](), dict[int, str]()
+
+    def add(self, piece: Range, chunk: Chunk, coerced: Coerced, wrong: int) -> None:
+        span = bisect.bisect_right(self._look.starts, piece.file) - 1
+        self._read[span] += len(chunk.malformed) + chunk.batch.num_rows
+        self._rejected[span] += wrong
+        if wrong and span not in self._first:
+            self._first[span] = f"{piece.path}: {_told(chunk, coerced)}"
+
+    def check(self) -> None:
+        """Refuses a span of which validation would refuse a run."""
+        for span, wrong in self._rejected.items():
+            if wrong > MOST_REJECTED * self._read[span]:
+                name = f" of span {self._look.spans[span]}" if len(self._look.spans) > 1 else ""
+                raise DataError(
+                    f"{wrong:,} of {self._read[span]:,} rows{name} cannot be read as the first rows are, and a run "
+                    f"stops at {MOST_REJECTED:.0%} (validation.max_quarantined); the first: {self._first[span]}",
+                    where=self._look.config.path,
+                    fix="mend these values, leave the column out of the files, or move the files elsewhere",
+                )
+
+
+def _told(chunk: Chunk, coerced: Coerced) -> str:
+    """The first row of a chunk that cannot be read."""
+    if coerced.rejected.num_rows:
+        row = coerced.rejected.slice(0, 1).to_pylist()[0]
+        return f"column {row['column']!r}: {row['value']!r} {row['reason']}"
+    bad = chunk.malformed[0]
+    column = "" if bad.column is None else f"column {bad.column!r}: "
+    return f"{column}{text_of(bad.text or '')[:80]!r} {bad.reason}"

@@ -32,6 +32,7 @@ MAX_DISTINCT = 65_536
 """A numeric column with more distinct values keeps sketches in place of complete counts."""
 MAX_ALL = 1 << 21
 """So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
+_FEW_VALUES, _ROWS_PER_VALUE = 50, 10
 _LEAST_DISTINCT, _WIDE = 256, 512
 _BINS = 1 << 16
 _PROBE = 256
@@ -335,6 +336,11 @@ class ColumnStatistics:
     def mean_length(self) -> float:
         """The mean number of bytes per string."""
         return self.bytes_total / self.values if self.values else 0.0
+
+    @property
+    def is_few_values(self) -> bool:
+        """Whether there are at most 50 different values, and a tenth of the rows or two: `auto` reads integers as categories."""
+        return self.complete and self.distinct <= min(_FEW_VALUES, max(2, self.present // _ROWS_PER_VALUE))
 
     @property
     def complete(self) -> bool:

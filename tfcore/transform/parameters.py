@@ -53,8 +53,6 @@ from tfcore.transform.train_sample import TrainSample
 
 VERSION = 3
 FILE = "transform.json"
-AUTO_VOCABULARY_INTS = 50
-AUTO_ROWS_PER_INT = 10
 """auto: an integer column with at most so many distinct train values, and at least so many rows for each, is a category;
 of fewer rows each value would be learned from next to nothing, and the order of the numbers be lost."""
 AUTO_TOP_K = 10_000
@@ -261,8 +259,8 @@ def fit_parameters(
                 continue
             if (again := _frequent(fitted_column, config.frequent, stats)) is None:
                 notes.append(
-                    f"column {column.name!r} has no {column.name}__value: it is not a number, or no value of several has "
-                    f"{config.frequent:.1%} of the train rows"
+                    f"column {column.name!r} has no {column.name}__value: it is not a number, or a category already, or no value "
+                    f"of several has {config.frequent:.1%} of the train rows"
                 )
                 continue
             parts.append(ColumnPart(name=again.column.name, source=column, part="value"))
@@ -483,8 +481,7 @@ def _automatic(column: Column, stats: ColumnStatistics) -> Op:
         return Vocabulary(top_k=AUTO_TOP_K) if stats.complete else Hash(buckets=AUTO_TOP_K)
     if column.length is not None:  # a place in a vector means something, and ids would lose it
         return Standardize()
-    most = min(AUTO_VOCABULARY_INTS, max(2, stats.present // AUTO_ROWS_PER_INT))
-    if column.type == "int64" and stats.complete and stats.distinct <= most:
+    if column.type == "int64" and stats.is_few_values:
         return Vocabulary()
     return Standardize()
 

@@ -528,3 +528,33 @@ def test_numbers_that_may_be_the_pixels_of_a_square_image_are_said(tmp_path, for
         assert not said
     else:
         assert ("'p0' to 'p143'" if form == "columns" else "'pixels'") in said[0] and "height: 12, width: 12" in said[0]
+
+
+def test_a_span_that_a_run_would_refuse_is_refused_with_its_file_column_and_value(tmp_path):
+    for month in range(1, 7):
+        folder = tmp_path / f"2024-{month:02d}"
+        folder.mkdir()
+        third = "high" if month == 4 else "0.5"
+        (folder / "part.csv").write_text("x,v,y\n" + "".join(f"0.{i},{third},{i % 2}\n" for i in range(100)))
+    source, look = look_at(found_source(str(tmp_path)))
+    with pytest.raises(
+        DataError, match=r"100 of 100 rows of span 2024-04 .*2024-04/part.csv: column 'v': 'high' is not a number"
+    ):
+        draft_of(source, look, label_of("y", look.names))
+
+
+@pytest.mark.parametrize(("label", "few"), [([0, 1, 0], "3 rows"), ([1] + [0] * 29, "1 row of the rarer class")])
+def test_too_few_rows_for_train_and_eval_are_refused(drafted, label, few):
+    with pytest.raises(DataError, match=few):
+        drafted({"x": list(range(len(label))), "y": label})
+
+
+def test_a_label_without_any_value_is_refused(drafted):
+    with pytest.raises(DataError, match="column 'y' has no value in the first 30 rows"):
+        drafted({"x": [i / 7 for i in range(30)], "y": [""] * 30})
+
+
+def test_integers_that_are_categories_already_get_no_second_category(drafted):
+    visits = [i % 12 if i % 3 else 0 for i in range(ROWS)]
+    draft = drafted({"visits": visits, "x": R.random(ROWS).tolist(), "y": R.integers(0, 2, ROWS).tolist()})
+    assert "visits" not in draft.columns
