@@ -19,13 +19,13 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
-from flows.comparison.shown import Comparison
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
-from flows.execution.history import LATEST, find, runs_of
 from flows.observability.from_python import Progress, reporting
-from flows.past_run import Run, Version
-from flows.progress.result_table import Table, html_table
+from flows.records import LATEST, find, runs_of
+from flows.tell.comparison.shown import Comparison
+from flows.tell.past_run import Run, Version
+from flows.tell.result_table import Table, html_table
 from headway.errors import StoreError
 from headway.registry.registry import Registry
 
@@ -79,7 +79,7 @@ class Pipeline:
             ConfigError, DataError: as a run would.
         """
         from flows.execution.planning import planned
-        from flows.progress.rerun_reasons import in_words
+        from flows.tell.rerun_reasons import in_words
         from headway.messages import window_text
 
         value = planned(self._spec(window, until, seed))
@@ -287,7 +287,7 @@ class Pipeline:
             StoreError: no version or run has this name.
             ConfigError: both are the same one.
         """
-        from flows.comparison.compared import compare
+        from flows.tell.comparison.compared import compare
 
         return Comparison(compare(self._registry, str(first), str(second)))
 

@@ -21,7 +21,7 @@ from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, S
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
-from flows.progress.summary import sentence
+from flows.tell.summary import sentence
 from headway.messages import window_text
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window

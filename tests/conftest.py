@@ -76,7 +76,7 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
-QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "flows/report"]
+QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "flows/tell"]
 NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY = {"tensorflow", "apache_beam", "prefect"}

@@ -195,9 +195,9 @@ def _output(record: dict[str, Any], run_spec: RunSpec, stage: str) -> Output | N
 
 def _tables(output: Output) -> list[str]:
     """Return the text tables of a stage's output: column statistics per split, anomalies, an evaluation."""
-    from flows.progress.artifacts import artifacts_of, column_rows
-    from flows.progress.evaluation_tables import evaluation_tables
-    from flows.progress.tables import findings, text_table
+    from flows.tell.artifacts import artifacts_of, column_rows
+    from flows.tell.evaluation_tables import evaluation_tables
+    from flows.tell.text_table import findings, text_table
 
     if output.stage == "statistics":
         result = output.get()
@@ -222,7 +222,7 @@ _TABLE = 40
 def summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
     """A finished run for a terminal."""
     from flows.dag.column_table import LEFT_OUT, about_column, table_text
-    from flows.progress.summary import summary
+    from flows.tell.summary import summary
 
     places: list[tuple[str, object]] = []
     if record["state"] == "promoted":
@@ -258,7 +258,7 @@ def plan(
     options: WindowOptions = WindowOptions(),
 ) -> int:
     from flows.execution.planning import planned
-    from flows.progress.rerun_reasons import in_words
+    from flows.tell.rerun_reasons import in_words
 
     run_spec = run_spec_of(pipeline, options)
     value = planned(run_spec)

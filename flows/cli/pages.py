@@ -5,7 +5,7 @@ from __future__ import annotations
 import webbrowser
 from pathlib import Path
 
-from flows.report.page import on_this_disk, place_of
+from flows.tell.report_page import on_this_disk, place_of
 from headway.errors import ConfigError
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store

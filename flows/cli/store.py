@@ -24,8 +24,8 @@ def runs(
     limit: Annotated[Count, Parameter(help="runs to show")] = 20,
     options: Options = Options(),
 ) -> int:
-    from flows.execution.history import runs_of
-    from flows.progress.tables import text_table
+    from flows.records import runs_of
+    from flows.tell.text_table import text_table
 
     _, store = store_of(pipeline, options)
     records = runs_of(store)[:limit]
@@ -54,8 +54,8 @@ def show(
 ) -> int:
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
     from flows.dag.step import find_output
-    from flows.execution.history import find
-    from flows.progress.rerun_reasons import why_it_ran
+    from flows.records import find
+    from flows.tell.rerun_reasons import why_it_ran
 
     if RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
         pipeline, run = run or ".", pipeline
@@ -199,7 +199,7 @@ def clean(
     options: Options = Options(),
 ) -> int:
     """Say how much of a store no kept run and no version needs, by kind; with --yes delete it, as `headway gc` does."""
-    from flows.progress.tables import text_table
+    from flows.tell.text_table import text_table
 
     _, store = store_of(pipeline, options)
     result = collected(store, keep, keep_versions, dry_run=not yes) | {"dry_run": not yes}

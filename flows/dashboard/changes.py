@@ -17,8 +17,8 @@ from flows.dashboard.pages.model_page import champion_of, spans_of
 from flows.dashboard.pages.version_page import metric_table, standing
 from flows.dashboard.request_checks import Access
 from flows.execution.promotions import promote_version, roll_back
-from flows.report.headline import Headline
-from flows.report.view import Part, Table
+from flows.tell.ending import Headline
+from flows.tell.parts import Part, Table
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
 from headway.registry.registry import NOBODY, Event, Registry, Version

@@ -1,4 +1,4 @@
-"""A page of the dashboard as plain values, and its HTML: the parts are the report's own (`flows.report.view`).
+"""A page of the dashboard as plain values, and its HTML: the parts are the report's own (`flows.tell.parts`).
 
 html = render(Page("Runs", parts=[Part("Runs", tables=[Table("Runs", rows)])]), stores)
 """
@@ -15,9 +15,9 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from flows.report.headline import Headline, headline_of
-from flows.report.rendering import environment, style
-from flows.report.view import Part
+from flows.tell.ending import Headline, headline_of
+from flows.tell.html import environment, style
+from flows.tell.parts import Part
 from headway.redaction import redact
 
 HERE = Path(__file__).parent

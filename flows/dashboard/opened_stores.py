@@ -15,8 +15,7 @@ from pathlib import Path
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dashboard.run_index import RunIndex
-from flows.progress.log_file import path_of as log_of
-from flows.progress.log_file import read_log
+from flows.records import log_path, read_log
 from headway.errors import StoreError
 from headway.registry.registry import Registry
 from headway.registry.registry import names as registry_names
@@ -48,7 +47,7 @@ class OpenedStore:
 
     def log(self, run: str) -> str | None:
         """The log of a run that the index has; None where there is none."""
-        return None if self.leads_out(log_of(self.store, run)) else read_log(self.store, run)
+        return None if self.leads_out(log_path(self.store, run)) else read_log(self.store, run)
 
     def leads_out(self, path: Path) -> bool:
         """Whether a file of the store is a link to something outside of it."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flows.execution.history import settled
+from flows.records import settled
 from headway.storage.object_store import each
 from headway.storage.store import Store
 

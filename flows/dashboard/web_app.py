@@ -27,10 +27,10 @@ from flows.dashboard.pages.store_page import store_page, stores_page
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.dashboard.pages.version_page import version_page
 from flows.dashboard.request_checks import FORM_BYTES, REPORT_POLICY, Access, Guard
-from flows.report.headline import Headline
-from flows.report.material import Material
-from flows.report.page import page as drawn_report
-from flows.report.page import path_of
+from flows.tell.ending import Headline
+from flows.tell.material import Material
+from flows.tell.report_page import page as drawn_report
+from flows.tell.report_page import path_of
 from headway.errors import HeadwayError
 from headway.redaction import redact
 

@@ -14,7 +14,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import ALREADY, RunSpec
 from flows.execution.planning import planned
 from flows.progress.mlflow_tracking import follow
-from flows.progress.rerun_reasons import in_words
+from flows.tell.rerun_reasons import in_words
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
 from headway.registry.pointers import NOBODY, Event

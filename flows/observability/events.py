@@ -14,7 +14,7 @@ from typing import Any
 
 from flows.dag.run_spec import INGEST
 from flows.dag.step import Output
-from flows.progress.summary import sentence
+from flows.tell.summary import sentence
 from headway.messages import counted, some
 
 Event = tuple[str, dict[str, Any]]

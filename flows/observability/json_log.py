@@ -16,8 +16,8 @@ from typing import Any
 from flows.dag.step import Output, Step
 from flows.observability.json_stream import JsonStream
 from flows.progress.reporter import Reporter
-from flows.progress.summary import sentence
 from flows.progress.terminal import Pace, line_of
+from flows.tell.summary import sentence
 from headway.monitor import Monitor
 from headway.redaction import redact
 from headway.registry.registry import Registry

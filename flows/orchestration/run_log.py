@@ -34,9 +34,9 @@ from flows.observability.events import resource
 from flows.observability.json_stream import about
 from flows.observability.reporting import listeners
 from flows.orchestration.requested_stops import StopRequests
-from flows.progress.artifacts import Artifact, artifacts_of, key_of, report_artifact, verdict_markdown
 from flows.progress.reporter import Several
 from flows.progress.terminal import Lines, Progress, line_of
+from flows.tell.artifacts import Artifact, artifacts_of, key_of, report_artifact, verdict_markdown
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:

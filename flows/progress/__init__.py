@@ -1,1 +1,1 @@
-"""Reports of a run: terminal output, tables, Prefect artifacts."""
+"""What listens to a run while it goes on: the terminal, its log file, MLflow."""

@@ -2,7 +2,6 @@
 
     with logged(store, run, report) as both:          # a reporter that also writes the file
         both.note("...")
-    read_log(store, run)                              # the text, for `headway logs`
 
 Every line is written when it is reported, so that a run that was killed shows its last ones. A store in a bucket gets the
 file when the run ends; until then, and after a kill, it lies in the working copy.
@@ -17,22 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from flows.progress.reporter import Reporter, Several
-from flows.progress.summary import sentence
 from flows.progress.terminal import Lines
+from flows.records import log_path
+from flows.tell.summary import sentence
 from headway.messages import now
 from headway.redaction import redact
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 
 
-def path_of(store: Store, run: str) -> Path:
-    return store.runs_folder / f"{run}.log"
-
-
 @contextlib.contextmanager
 def logged(store: Store, run: str, shown: Reporter) -> Iterator[Reporter]:
     """Yield a reporter that reports to `shown` and to the run's log, which says at the end what the run ended by."""
-    path = path_of(store, run)
+    path = log_path(store, run)
     log = _LogFile(path)
     try:
         yield Several([shown, log])
@@ -42,15 +38,6 @@ def logged(store: Store, run: str, shown: Reporter) -> Iterator[Reporter]:
     finally:
         with contextlib.suppress(OSError):  # the run matters more than its log
             store.replace(path, path.read_text(encoding="utf-8"))
-
-
-def read_log(store: Store, run: str) -> str | None:
-    """Return the log of a run; None where there is none."""
-    path = path_of(store, run)
-    try:
-        return store.read(path).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 class _LogFile(Lines):

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
     "headway": (
         "flows.api",
-        "flows.past_run",
-        "flows.comparison.shown",
-        "flows.progress.result_table",
+        "flows.tell.past_run",
+        "flows.tell.comparison.shown",
+        "flows.tell.result_table",
         "headway.api",
         "headway.errors",
     ),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from flows.execution.history import runs_of
+from flows.records import runs_of
 from headway.storage.store import Store
 from tests.chaos.training import Training
 

@@ -20,8 +20,8 @@ import yaml
 
 from beam_jobs.runners.job_server import free_port
 from flows.observability.events import events_of_record
-from flows.progress.summary import sentence
 from flows.retrain import ended
+from flows.tell.summary import sentence
 from headway.storage.process_identity import alive
 from tests.waiting import until
 

@@ -40,8 +40,8 @@ def why(
     options: Options = Options(),
 ) -> int:
     """Why steps of a run ran or were reused; the pipeline may come first or last."""
-    from flows.execution.history import LATEST, find, find_with_step
-    from flows.progress.rerun_reasons import steps_explained
+    from flows.records import LATEST, find, find_with_step
+    from flows.tell.rerun_reasons import steps_explained
 
     if stage is not None and (Path(stage).is_file() or (Path(stage) / "pipeline.yaml").is_file()):
         place, stage = stage, pipeline if pipeline != "." else None
@@ -117,8 +117,7 @@ def logs(
     options: Options = Options(),
 ) -> int:
     """What a run reported while it ran; the pipeline may come first or last."""
-    from flows.execution.history import find
-    from flows.progress.log_file import path_of, read_log
+    from flows.records import find, log_path, read_log
 
     run, pipeline = arranged_run(run, pipeline)
     loaded, store = store_of(pipeline, options)
@@ -130,6 +129,11 @@ def logs(
             f"run {record['run']} has no log: it was made before there were any", where=store.name, fix=fix
         )
     lines = [{"time": line[:24], "line": line[25:]} for line in text.splitlines()]
-    value = {"run": record["run"], "state": record["state"], "file": str(path_of(store, record["run"])), "lines": lines}
+    value = {
+        "run": record["run"],
+        "state": record["state"],
+        "file": str(log_path(store, record["run"])),
+        "lines": lines,
+    }
     # the date stands in the run's name
     return answer(options, value, "\n".join(f"{line['time'][11:19]} {line['line']}".rstrip() for line in lines))

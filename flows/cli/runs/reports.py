@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, store_of
 from flows.cli.options import Options, PipelinePath
 from flows.cli.runs.reasons import arranged_run
-from flows.execution.history import KILLED, LATEST, find
+from flows.records import KILLED, LATEST, find
 
 
 def report(
@@ -26,7 +26,7 @@ def report(
     """Where the report of a run is: one page with figures. A run that has none yet gets one; the pipeline may come first or
     last."""
     from flows.cli.pages import handed_out
-    from flows.report.page import path_of, write
+    from flows.tell.report_page import path_of, write
 
     run, pipeline = arranged_run(run, pipeline)
     loaded, store = store_of(pipeline, options)

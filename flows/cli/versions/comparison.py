@@ -33,9 +33,9 @@ def compare(
     """Two versions of a model, or two runs: metrics with 95% intervals, the difference on the same rows where both scored
     them, config, code, columns, data windows, size, what the gate said; and a page with their figures over one another."""
     from flows.cli.pages import handed_out
-    from flows.comparison.compared import compare as compared
-    from flows.comparison.comparison_page import write
-    from flows.comparison.comparison_text import lines
+    from flows.tell.comparison.compared import compare as compared
+    from flows.tell.comparison.comparison_page import write
+    from flows.tell.comparison.comparison_text import lines
 
     (first, second), pipeline = arranged([first, second], pipeline)
     found = compared(registry_of(pipeline, options), first, second)

@@ -11,7 +11,7 @@ from flows.dashboard.layout import Page, address, link, long, paged, pager, when
 from flows.dashboard.monitor_state import CheckedSpan, checked_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import MOST_POINTS, drift_chart, metric_chart
-from flows.report.view import Chart, Part, Table
+from flows.tell.parts import Chart, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, metrics_line, number, signed, window_text
 from headway.registry.registry import Event, Registry, Version

@@ -12,12 +12,12 @@ from markupsafe import Markup
 from flows.dashboard.layout import LIVE_SECONDS, Page, address, link, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import DRAWING
-from flows.progress.evaluation_tables import metric_rows
-from flows.report.headline import Headline, headline_of
-from flows.report.material import Material
-from flows.report.page import path_of
-from flows.report.stage_times import what_ran
-from flows.report.view import Part, Table
+from flows.tell.ending import Headline, headline_of
+from flows.tell.evaluation_tables import metric_rows
+from flows.tell.material import Material
+from flows.tell.parts import Part, Table
+from flows.tell.report_page import path_of
+from flows.tell.sections.stage_times import what_ran
 from headway.messages import counted, duration, window_text
 
 _TAIL = 14

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, pager, state_cell, when
 from flows.dashboard.opened_stores import OpenedStore
-from flows.report.view import Part, Table
+from flows.tell.parts import Part, Table
 from headway.messages import counted, duration, metrics_line, number, window_text
 
 

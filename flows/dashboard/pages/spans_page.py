@@ -10,7 +10,7 @@ from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, li
 from flows.dashboard.monitor_state import checked_spans, waiting_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, spans_of
-from flows.report.view import Part, Table
+from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, size
 from headway.storage.manifest import Manifest

@@ -12,7 +12,7 @@ from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, primary_of
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
-from flows.report.view import Part, Table
+from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, number
 from headway.registry.versions import numbers

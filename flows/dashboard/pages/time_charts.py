@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from flows.report.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, short
-from flows.report.view import Chart
+from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, short
+from flows.tell.parts import Chart
 from headway.messages import number
 
 DRAWING = threading.Lock()

@@ -7,8 +7,8 @@ from typing import Any
 from flows.dashboard.layout import Page, address, link, long, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, metrics_of, primary_of, spans_of
-from flows.report.headline import Headline
-from flows.report.view import Part, Table
+from flows.tell.ending import Headline
+from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, number, signed, size, window_text
 from headway.registry.registry import Event, Version

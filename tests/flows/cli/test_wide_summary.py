@@ -6,7 +6,7 @@ from flows.cli import commands
 
 
 def test_of_a_wide_table_only_the_columns_left_out_are_printed(monkeypatch):
-    monkeypatch.setattr("flows.progress.summary.summary", lambda record, places, notes: "promoted")
+    monkeypatch.setattr("flows.tell.summary.summary", lambda record, places, notes: "promoted")
     rows = [{"column": f"c{i}", "type": "number", "transform": "standardize", "why": "auto"} for i in range(100)]
     rows[7] = {"column": "same", "type": "number", "transform": "left out", "why": "constant"}
     record = {"state": "trained", "stages": [], "notes": [], "columns": rows}
@@ -17,7 +17,7 @@ def test_of_a_wide_table_only_the_columns_left_out_are_printed(monkeypatch):
 
 
 def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_replay(monkeypatch):
-    monkeypatch.setattr("flows.progress.summary.summary", lambda record, places, notes: str(dict(places)))
+    monkeypatch.setattr("flows.tell.summary.summary", lambda record, places, notes: str(dict(places)))
     stages = [{"stage": stage, "fingerprint": "ab"} for stage in ("train", "export", "replay")]
     store = SimpleNamespace(output=lambda stage, fingerprint: f"stages/{stage}/{fingerprint}")
     for last, folder in (("replay", "export"), ("train", "train")):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from flows.progress.log_file import logged, path_of, read_log
+from flows.progress.log_file import logged
 from flows.progress.terminal import Lines, Reporter
+from flows.records import log_path, read_log
 from headway.redaction import remember
 from headway.storage.store import Store
 
@@ -42,6 +43,6 @@ def test_a_log_has_no_secret(store, monkeypatch):
 
 
 def test_a_log_that_cannot_be_written_costs_no_run(store):
-    path_of(store, "r").mkdir()
+    log_path(store, "r").mkdir()
     with logged(store, "r", Reporter()) as both:
         both.note("goes on")

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from flows.config.pipeline import Pipeline
-from flows.execution.history import find
+from flows.records import find
 from headway.config import load
 from headway.errors import ConfigError, HeadwayError
 from headway.registry.pointers import check_alias

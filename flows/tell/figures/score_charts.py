@@ -1,0 +1,221 @@
+"""Figures of an evaluation, two models over one another: from the tables of `headway.metrics.tables`, and from rows.
+
+charts = list(charts_of(tables, champion_tables, Names("candidate", "version 3")))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, figure
+from flows.tell.parts import Chart
+from headway.messages import number
+from headway.metrics.base import Rows
+
+Columns = Mapping[str, Sequence[Any]]
+Tables = Mapping[str, Columns]
+_BINS = 30
+_EVEN: Any = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (3, 3)), "alpha": 0.7}
+
+
+class Names(NamedTuple):
+    """What the two models are called."""
+
+    ours: str
+    theirs: str = ""
+
+
+def charts_of(ours: Tables, theirs: Tables, names: Names, *, beside: bool = False) -> Iterator[Chart]:
+    """The charts of tables, those that have any.
+
+    Args:
+        theirs: the other model's tables; empty where it has none on these rows.
+        beside: only charts that show both.
+    """
+    for name, chart in _CHARTS:
+        columns = ours.get(name)
+        if columns and not (beside and chart is _by_threshold):
+            yield chart(columns, theirs.get(name) or {}, names)
+
+
+def _keys(theirs: Columns, names: Names, *more: tuple[str, str]) -> list[tuple[str, str]]:
+    return [("first", names.ours), *([("second", names.theirs)] if theirs else []), *more]
+
+
+def _values(columns: Columns, name: str) -> NDArray[np.float64]:
+    return np.asarray([np.nan if value is None else value for value in columns[name]], np.float64)
+
+
+def _lines(axes: Plot, ours: Columns, theirs: Columns, x: str, y: str, **style: Any) -> None:
+    if theirs:
+        axes.plot(_values(theirs, x), _values(theirs, y), color=SECOND, **style)
+    axes.plot(_values(ours, x), _values(ours, y), color=FIRST, **style)
+
+
+def _roc(ours: Columns, theirs: Columns, names: Names) -> Chart:
+    def draw(axes: Plot) -> None:
+        axes.plot([0, 1], [0, 1], **_EVEN)
+        _lines(axes, ours, theirs, "false_positive_rate", "true_positive_rate")
+        _shares(axes, "false positives, share of all negatives", "found, share of all positives")
+
+    return Chart("ROC curve", figure(draw, name="roc", label="ROC curve"), _keys(theirs, names))
+
+
+def _precision_recall(ours: Columns, theirs: Columns, names: Names) -> Chart:
+    def draw(axes: Plot) -> None:
+        _lines(axes, ours, theirs, "recall", "precision")
+        _shares(axes, "recall", "precision")
+
+    title = "Precision and recall"
+    return Chart(title, figure(draw, name="precision recall", label=f"{title} by threshold"), _keys(theirs, names))
+
+
+def _by_threshold(ours: Columns, theirs: Columns, names: Names) -> Chart:
+    def draw(axes: Plot) -> None:
+        axes.plot(_values(ours, "threshold"), _values(ours, "precision"), color=FIRST)
+        axes.plot(_values(ours, "threshold"), _values(ours, "recall"), color=MUTED)
+        _shares(axes, "threshold", "share")
+
+    svg = figure(draw, name="by threshold", label=f"Precision and recall of {names.ours} by threshold")
+    return Chart("By threshold", svg, [("first", "precision"), ("muted", "recall")])
+
+
+def _lift(ours: Columns, theirs: Columns, names: Names) -> Chart:
+    def draw(axes: Plot) -> None:
+        axes.plot([0, 1], [0, 1], **_EVEN)
+        for side, colour in ((theirs, SECOND), (ours, FIRST)):
+            if side:
+                x, y = (np.append(0.0, _values(side, name)) for name in ("share_of_rows", "share_of_positives"))
+                axes.plot(x, y, color=colour, marker="o", markersize=3)
+        _shares(axes, "share of the rows, the highest predictions first", "share of all positives")
+
+    return Chart(
+        "Gain",
+        figure(draw, name="lift", label="Share of positives among the highest predictions"),
+        _keys(theirs, names),
+    )
+
+
+def _reliability(ours: Columns, theirs: Columns, names: Names) -> Chart:
+    def draw(axes: Plot) -> None:
+        low, high = _range(ours, theirs, "prediction_mean", "label_mean")
+        axes.plot([low, high], [low, high], **_EVEN)
+        _lines(axes, ours, theirs, "prediction_mean", "label_mean", marker="o", markersize=3)
+        axes.set_xlabel("predicted, mean")
+        axes.set_ylabel("observed, mean")
+
+    note = "A point is a tenth of the rows, by prediction. On the line, what is predicted is what is observed."
+    svg = figure(draw, name="calibration", label="Predicted and observed means, by tenths of the rows")
+    return Chart("Calibration", svg, _keys(theirs, names), note)
+
+
+def _residuals(ours: Columns, theirs: Columns, names: Names) -> Chart:
+    def draw(axes: Plot) -> None:
+        x, mean, apart = (_values(ours, name) for name in ("prediction_mean", "residual_mean", "residual_deviation"))
+        axes.axhline(0, color=MUTED, linewidth=0.8)
+        axes.fill_between(x, mean - apart, mean + apart, color=FIRST, alpha=0.15, linewidth=0)
+        _lines(axes, ours, theirs, "prediction_mean", "residual_mean", marker="o", markersize=3)
+        axes.set_xlabel("predicted")
+        axes.set_ylabel("label − prediction")
+
+    note = "The mean by tenths of the predictions; "
+    note += f"the band is one standard deviation of the residuals of {names.ours}."
+    svg = figure(draw, name="residuals", label="Residuals by prediction")
+    return Chart("Residuals", svg, _keys(theirs, names), note)
+
+
+def _levels(ours: Columns, theirs: Columns, names: Names) -> Chart:
+    def draw(axes: Plot) -> None:
+        axes.plot([0, 1], [0, 1], **_EVEN)
+        _lines(axes, ours, theirs, "level", "labels_below", marker="o", markersize=3)
+        _shares(axes, "predicted quantile", "labels at or below it")
+
+    svg = figure(draw, name="levels", label="Share of labels at or below each predicted quantile")
+    return Chart("Coverage of the quantiles", svg, _keys(theirs, names))
+
+
+_CHARTS: Sequence[tuple[str, Callable[[Columns, Columns, Names], Chart]]] = (
+    ("roc", _roc),
+    ("precision_recall", _precision_recall),
+    ("reliability", _reliability),
+    ("lift", _lift),
+    ("precision_recall", _by_threshold),
+    ("residuals", _residuals),
+    ("residuals", _reliability),
+    ("levels", _levels),
+)
+DRAWN = frozenset(name for name, _ in _CHARTS)
+"""Tables that are drawn."""
+
+
+def scores(rows: Rows) -> Chart:
+    """The predicted probabilities of a binary model, by label."""
+    edges = np.linspace(0, 1, _BINS + 1)
+    positive = rows.label > 0
+    sides = [np.histogram(rows.prediction[at], edges, weights=rows.weight[at])[0] for at in (~positive, positive)]
+    shares = [side / max(side.sum(), 1e-12) for side in sides]
+
+    def draw(axes: Plot) -> None:
+        axes.stairs(shares[0], edges, color=MUTED, linewidth=1.4)
+        axes.stairs(shares[1], edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("predicted probability")
+        axes.set_ylabel("share of the rows")
+
+    keys = [("first", "label 1"), ("muted", "label 0")]
+    svg = figure(draw, name="scores", label="Predicted probabilities of rows with label 1 and with label 0")
+    return Chart("Predictions by label", svg, keys)
+
+
+def errors(rows: Rows, theirs: Rows | None, names: Names) -> Chart:
+    """The distribution of label - prediction, without the outermost hundredth on both sides."""
+    ours = rows.label - rows.prediction
+    low, high = (float(value) for value in np.quantile(ours, (0.01, 0.99)))
+    edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+
+    def shares(each: Rows) -> NDArray[np.float64]:
+        return np.histogram(each.label - each.prediction, edges, weights=each.weight)[0] / max(each.total, 1e-12)
+
+    def draw(axes: Plot) -> None:
+        axes.stairs(shares(rows), edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
+        if theirs is not None:
+            axes.stairs(shares(theirs), edges, color=SECOND, linewidth=1.4)
+        axes.set_xlabel("label − prediction")
+        axes.set_ylabel("share of the rows")
+
+    keys = [("first", names.ours), *([("second", names.theirs)] if theirs is not None else [])]
+    label = f"Distribution of label - prediction; 98% of the rows are within {number(low)} and {number(high)}"
+    return Chart("How far predictions are off", figure(draw, name="errors", label=label), keys)
+
+
+def agreement(rows: Rows, theirs: Rows, names: Names) -> Chart:
+    """How far the predicted probabilities of two models are apart on the same rows."""
+    apart = theirs.prediction - rows.prediction
+    reach = max(float(np.quantile(np.abs(apart), 0.995)), 1e-3)
+    edges = np.linspace(-reach, reach, _BINS + 2)  # a bin around 0
+    share = np.histogram(np.clip(apart, -reach, reach), edges, weights=rows.weight)[0] / max(rows.total, 1e-12)
+
+    def draw(axes: Plot) -> None:
+        axes.stairs(share, edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
+        axes.set_xlabel(f"probability, {names.theirs} − {names.ours}")
+        axes.set_ylabel("share of the rows")
+
+    note = f"What {names.theirs} predicts for a row, less what {names.ours} does; the mean is {number(float(apart.mean()))}."
+    label = f"Distribution of the differences between the probabilities of {names.theirs} and {names.ours}"
+    return Chart("How far their predictions are apart", figure(draw, name="agreement", label=label), note=note)
+
+
+def _shares(axes: Plot, x: str, y: str) -> None:
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.01)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
+def _range(ours: Columns, theirs: Columns, *names: str) -> tuple[float, float]:
+    values = np.concatenate([_values(side, name) for side in (ours, theirs) if side for name in names])
+    return float(np.nanmin(values)), float(np.nanmax(values))

@@ -1,0 +1,256 @@
+"""A recorded run, and a version of the model, as objects that show themselves; `flows.api` hands them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from flows.config.pipeline import LoadedPipeline
+from flows.dag.step import Output, find_output
+from flows.records import read_log
+from flows.tell.rerun_reasons import steps_explained
+from flows.tell.result_table import Table, html_table
+from flows.tell.summary import headline, summary, window
+from headway.errors import StoreError
+from headway.messages import metrics_line, number
+from headway.monitor import Monitor
+from headway.registry.registry import Registry
+from headway.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The gate's decision on a run's candidate."""
+
+    verdict: str
+    """Such as "first model", "better" or "rejected"."""
+    promote: bool
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<b>{escape(self.verdict)}</b><ul>{''.join(f'<li>{escape(reason)}</li>' for reason in self.reasons)}</ul>"
+        )
+
+
+class Run:
+    """A run of a pipeline, as the store keeps it."""
+
+    def __init__(self, loaded: LoadedPipeline, store: Store, record: Mapping[str, Any]):
+        self._loaded, self._store = loaded, store
+        self.record = dict(record)
+        """What runs/<run>.json holds."""
+
+    @property
+    def name(self) -> str:
+        return str(self.record["run"])
+
+    @property
+    def state(self) -> str:
+        """promoted, already champion, named, done, the verdict on a candidate that was not promoted, failed, cancelled, ..."""
+        return str(self.record["state"])
+
+    @property
+    def headline(self) -> str:
+        """What became of the candidate, in a few words."""
+        return headline(self.record)
+
+    @property
+    def window(self) -> str:
+        return window(self.record.get("spans"))
+
+    @property
+    def seconds(self) -> float:
+        return float(self.record.get("seconds", 0.0))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None: the run ended before the gate."""
+        found = self.record.get("verdict")
+        return None if found is None else Verdict(found["verdict"], found["promote"], tuple(found["reasons"]))
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The candidate's metrics on the eval split; empty: the run ended before the evaluation."""
+        return {k: v for k, v in (self.record.get("metrics") or {}).items() if isinstance(v, int | float)}
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self.record.get("warnings", []))
+
+    @property
+    def statistics(self) -> Table:
+        """A row per column and split: rows, missing, distinct, mean, quantiles, the most frequent values. `temporal` names the
+        unit of dates and times, counted since 1970-01-01: days ("date"), microseconds ("timestamp"), "epoch_seconds", ...
+
+        Raises:
+            StoreError: the run has no statistics, or they are gone.
+        """
+        found = self._output("statistics")
+        rows = [{"split": split} | column for split, columns in found["columns"].items() for column in columns]
+        return Table([row | {"top": [str(value) for value, _ in row.get("top", [])]} for row in rows], "statistics")
+
+    @property
+    def evaluation(self) -> Table:
+        """A row per metric: its value, the ends of its interval, and what constant and linear predictions have on the same
+        rows. A run whose candidate was the champion already has what that was promoted with.
+
+        Raises:
+            StoreError: the run has no evaluation, or it is gone.
+        """
+        ran = any(step["stage"] == "measure" for step in self.record["stages"])
+        found = self.record if not ran and self.metrics else self._output("measure")
+        intervals, others = found.get("intervals") or {}, found.get("baselines") or {}
+        rows = []
+        for name, value in found["metrics"].items():
+            if value is None or isinstance(value, int | float):
+                low, high = intervals.get(name) or (None, None)
+                beside = {who: metrics.get(name) for who, metrics in others.items()}
+                rows.append({"metric": name, "value": value, "low": low, "high": high} | beside)
+        return Table(rows, f"metrics on {found['rows']:,} eval rows" if "rows" in found else "metrics on the eval rows")
+
+    @property
+    def model(self) -> Version:
+        """The version that this run promoted, or found to be the champion.
+
+        Raises:
+            StoreError: there is none.
+        """
+        if "version" not in self.record:
+            fix = "Pipeline.champion is the version in production"
+            raise StoreError(
+                f"run {self.name} has no version of the model: {self.headline}", where=self._store.name, fix=fix
+            )
+        return Version(self._loaded, Registry(self._store, self._loaded.pipeline.name), self.record["version"])
+
+    @property
+    def report(self) -> Path | None:
+        """The page that `headway report` names, on this machine's disk; None: it was not written."""
+        from flows.tell.report_page import on_this_disk, path_of
+
+        try:
+            return on_this_disk(self._store, path_of(self._store, self.name))
+        except FileNotFoundError:
+            return None
+
+    @property
+    def log(self) -> str:
+        """What the run reported, a line each with its time; empty: it has no log."""
+        return read_log(self._store, self.name) or ""
+
+    @property
+    def steps(self) -> Table:
+        """A row per step: whether it ran or was reused, why, how long it took, and where its output lies."""
+        names = ("title", "stage", "cached", "seconds", "reason", "output", "fingerprint")
+        rows = [{name: step[name] for name in names} for step in steps_explained(self._store, self.record)]
+        return Table(rows, f"run {self.name}: {self.headline}")
+
+    def output(self, stage: str) -> Path:
+        """The folder of a stage's output, such as "train".
+
+        Raises:
+            StoreError: the run has no such stage, or its output is gone.
+        """
+        found = self._find(stage)
+        self._store.localize(str(found.path))
+        return found.path
+
+    def _output(self, stage: str) -> dict[str, Any]:
+        return self._find(stage).get()
+
+    def _find(self, stage: str) -> Output:
+        entry = next((step for step in reversed(self.record["stages"]) if step["stage"] == stage), None)
+        if entry is None:
+            ran = ", ".join(dict.fromkeys(step["stage"] for step in self.record["stages"])) or "no stage"
+            raise StoreError(
+                f"run {self.name} has no {stage}: {self.headline}", where=self._store.name, fix=f"it has {ran}"
+            )
+        if (output := find_output(self._store, **entry)) is None:
+            problem = f"the {stage} of run {self.name} is no longer in the store"
+            raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")
+        return output
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name}: {self.headline}>"
+
+    def __str__(self) -> str:
+        return summary(self.record)
+
+    def _repr_html_(self) -> str:
+        verdict = self.verdict
+        rows = [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
+        about = f"<p>{escape(self.window)}; {self.seconds:.1f} s; run {escape(self.name)}</p>"
+        reasons = "" if verdict is None else "".join(f"<li>{escape(reason)}</li>" for reason in verdict.reasons)
+        head = f"<b>{escape(str(self.record['pipeline']))}: {escape(self.headline)}</b>"
+        return head + about + (f"<ul>{reasons}</ul>" if reasons else "") + (html_table(rows) if rows else "")
+
+
+class Version:
+    """A version of the model in the registry."""
+
+    def __init__(self, loaded: LoadedPipeline, registry: Registry, number: int):
+        self._loaded, self._registry, self.number = loaded, registry, number
+        self._version = registry.version(number)
+
+    @property
+    def saved_model(self) -> Path:
+        """The folder of the SavedModel."""
+        return self._version.saved_model
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """On the eval split of the run that made it."""
+        return {k: v for k, v in (self._version.facts.get("metrics") or {}).items() if isinstance(v, int | float)}
+
+    @property
+    def names(self) -> list[str]:
+        """What points at it now: champion, previous, aliases."""
+        champion = self._registry.champion()
+        places = {
+            "champion": champion and champion.number,
+            "previous": self._registry.previous(),
+            **self._registry.aliases(),
+        }
+        return [name for name, number in places.items() if number == self.number]
+
+    @property
+    def lineage(self) -> dict[str, Any]:
+        """Run, code, config, spans and raw files behind it, as `headway lineage --json` prints them."""
+        from headway.registry.lineage import read
+
+        return read(self._registry, self._version)
+
+    def predict(self, rows: Any) -> Table:
+        """Predict rows in memory, by the same job as `headway predict`; TensorFlow is loaded into this process.
+
+        Args:
+            rows: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings, with the columns
+                that the model takes; others are ignored.
+
+        Returns:
+            A row for each, in their order: `prediction`, and of several classes `probabilities`.
+
+        Raises:
+            DataError: a column is missing, or a row cannot be predicted.
+        """
+        from flows.scoring.predict_rows import predict_rows
+
+        return Table(predict_rows(self._loaded, rows, model=str(self.number), monitor=Monitor()), str(self))
+
+    def __repr__(self) -> str:
+        names = "".join(f", {name}" for name in self.names)
+        return f"<Version {self.number} of {self._loaded.pipeline.name}{names}: {metrics_line(self.metrics)}>"
+
+    def __str__(self) -> str:
+        return f"version {self.number} of {self._loaded.pipeline.name}"
+
+    def _repr_html_(self) -> str:
+        rows = [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
+        head = f"<b>{escape(str(self))}</b> {escape(', '.join(self.names))}<br><code>{escape(str(self.saved_model))}</code>"
+        return head + html_table(rows)

@@ -1,0 +1,131 @@
+"""A run's report as one HTML file: no script, nothing from elsewhere.
+
+html = page(Material(store, record))
+place = write(store, record)               # <store>/runs/<run>.html, whole or not at all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import escape
+
+from flows.tell.ending import headline_of
+from flows.tell.evaluation_tables import interval_text
+from flows.tell.figures.drawing import reused
+from flows.tell.html import Document, document
+from flows.tell.material import Material
+from flows.tell.parts import Part
+from flows.tell.sections.curves import training
+from flows.tell.sections.origin import again, origin
+from flows.tell.sections.scores import evaluation
+from flows.tell.sections.stage_times import what_ran
+from flows.tell.sections.window_data import data
+from headway.messages import counted, duration, number, window_text
+from headway.storage.atomic_io import replace_text
+from headway.storage.store import Store
+
+_LOOKED_THROUGH = 3
+"""Reports of earlier runs, of several pipelines in one store."""
+
+
+def path_of(store: Store, run: str) -> Path:
+    """The report of a run in the store, beside the run's record."""
+    return store.runs_folder / f"{run}.html"
+
+
+def place_of(store: Store, path: Path) -> str:
+    """A page of the store for a person: a path, or a bucket's URL."""
+    return f"{store.name}/{path.relative_to(store.root).as_posix()}"
+
+
+def on_this_disk(store: Store, path: Path) -> Path:
+    """Where a page of the store can be opened: its own file, or a copy of one in a bucket, as it is there now.
+
+    Raises:
+        FileNotFoundError: there is no such page.
+    """
+    page = store.read(path)
+    if not path.is_file() or path.read_bytes() != page:
+        replace_text(path, page.decode("utf-8"))
+    return path
+
+
+def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | None = None) -> str:
+    """Draw a run's report and put it beside the run's record.
+
+    Args:
+        files: {span: raw files}, where they are known.
+
+    Returns:
+        Its place, as `place_of` says.
+    """
+    with reused(_before(store, record)):
+        html = page(Material(store, record, files))
+    path = path_of(store, record["run"])
+    store.replace(path, html)
+    return place_of(store, path)
+
+
+def _before(store: Store, record: Mapping[str, Any]) -> str | None:
+    """The newest report of an earlier run of the pipeline, whose figures may be the same."""
+    names = sorted((name for name in store.children(store.runs_folder) if name.endswith(".html")), reverse=True)
+    for name in [name for name in names if name.removesuffix(".html") < record["run"]][:_LOOKED_THROUGH]:
+        try:
+            text = store.read(store.runs_folder / name).decode("utf-8", "replace")
+        except OSError:  # somebody removed it
+            continue
+        if f"<title>{escape(record['pipeline'])}" in text:
+            return text
+    return None
+
+
+def page(material: Material) -> str:
+    """The report of a run, without secrets."""
+    record, verdict = material.record, material.verdict
+    parts = [
+        evaluation(material),
+        data(material),
+        training(material),
+        what_ran(record),
+        origin(material),
+        again(material),
+    ]
+    if record.get("notes"):
+        parts.append(Part("Notes", points=record["notes"]))
+    headline = headline_of(record, verdict)
+    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.get("warnings") or []]
+    about = f"run {record['run']}"
+    return document(
+        Document(
+            title=f"{record['pipeline']}: {headline.word}, {about}",
+            pipeline=record["pipeline"],
+            about=about,
+            headline=headline,
+            parts=[part for part in parts if part is not None],
+            facts=_facts(material, verdict),
+            findings=warnings,
+        )
+    )
+
+
+def _facts(material: Material, verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a reader wants to know first."""
+    record = material.record
+    spans = record.get("spans") or list(material.ingested())
+    facts = []
+    primary = verdict.get("primary")
+    value = (record.get("metrics") or {}).get(primary)
+    if value is not None:
+        interval = (material.result("measure").get("intervals") or {}).get(primary)
+        between = f" ({interval_text(interval)})" if interval else ""
+        facts.append((str(primary), number(value) + between))
+    rows = material.result("statistics").get("rows") or {}
+    facts += [(f"{split} rows", f"{count:,}") for split, count in rows.items()]
+    if spans:
+        facts.append((counted(len(spans), "span"), window_text(spans)))
+    facts.append(("took", duration(record.get("seconds", 0.0))))
+    facts.append(("began", str(record.get("started", ""))[:16].replace("T", " ") + " UTC"))
+    return facts

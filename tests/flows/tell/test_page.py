@@ -1,0 +1,224 @@
+"""The report of a run: what it says, that it stands alone, and that nothing in the data becomes markup."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flows.tell.ending import headline_of
+from flows.tell.figures import drawing
+from flows.tell.material import Material
+from flows.tell.report_page import on_this_disk, page, write
+from flows.tell.sections.scores import _differences
+from flows.tell.sections.window_data import usual_values
+from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
+
+pytestmark = pytest.mark.slow  # matplotlib draws
+
+TASKS = ["binary", "multiclass", "regression", "count", LEVELS]
+
+
+def html_of(store, record):
+    return page(Material(store, record))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
+    html = html_of(*recorded(tmp_path, task))
+    h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
+    assert h1.startswith("Version 4 is the champion now: ") and "with version 3" in h1
+    parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
+    assert parts == [
+        "Evaluation",
+        "Data",
+        "Training",
+        "What ran",
+        "Where it comes from",
+        "How to make it again",
+        "Notes",
+    ]
+    charts = re.findall(r"<figcaption>(.*?)</figcaption>", html)
+    named = {
+        "binary": ["ROC curve", "Precision and recall", "Calibration", "Predictions by label"],
+        "multiclass": ["Calibration"],
+        LEVELS: ["Residuals", "Coverage of the quantiles"],
+    }
+    assert set(named.get(task, ["Residuals", "How far predictions are off"])) <= set(charts)
+    assert "Loss by step" in charts and "drifted from version 3" in html
+    assert "2 rejected" in html and "is not a number" in html
+    assert "headway run /data/homes/pipeline.yaml --window 2 --until 2026-02 --seed 3" in html
+
+
+def test_nothing_in_the_data_becomes_markup(tmp_path):
+    html = html_of(*recorded(tmp_path, "multiclass"))
+    assert "<script" not in html and "<i>2026" not in html and "gardens</b>" not in html
+    assert html.count("&lt;script&gt;") > 5
+    assert "$price_{x}$" in html, "no mathematics is made of a column's name"
+
+
+def test_a_figure_is_svg_with_colours_of_the_style_sheet_and_ids_of_its_own(tmp_path):
+    html = html_of(*recorded(tmp_path))
+    pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(pictures) > 30
+    for picture in pictures:
+        ElementTree.fromstring(picture.replace("<svg", '<svg xmlns:xlink="http://www.w3.org/1999/xlink"', 1))
+        assert not re.search("#[0-9a-f]{6}", picture)
+    ids = re.findall(r' id="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    names = set(re.findall(r'(?:url\(#|href="#)([\w-]+)', html))
+    assert names <= set(ids)
+
+
+def test_a_page_needs_nothing_from_elsewhere(tmp_path):
+    html = html_of(*recorded(tmp_path))
+    assert not re.search(r'(?:src|href)="(?!#|data:,)', html) and "@import" not in html and "url(http" not in html
+
+
+def test_a_run_that_failed_in_validation_shows_what_there_is(tmp_path):
+    html = html_of(*recorded(tmp_path, until="validate"))
+    assert "The run failed: validation found 1 error." in html
+    assert "Columns of the train rows" in html and "Evaluation" not in html
+
+
+def test_a_first_model_is_held_against_the_constant(tmp_path):
+    html = html_of(*recorded(tmp_path, champion=False))
+    assert "the first one: auc is" in html and "a constant prediction has 0.5" in html
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("reject", "The candidate is rejected: "),
+        ("keep champion", "The champion stays: "),
+        ("held", "The candidate is not promoted, held: "),
+        ("already champion", "this model is the champion already, version 4"),
+        ("cancelled", "The run was stopped"),
+        ("killed", "The process of this run died"),
+    ],
+)
+def test_every_end_of_a_run_has_its_sentence(tmp_path, state, words):
+    store, record = recorded(tmp_path, "regression", state=state)
+    assert words in html_of(store, record)
+
+
+def test_what_the_store_no_longer_has_is_left_out(tmp_path):
+    store, record = recorded(tmp_path)
+    for stage in ("statistics", "evaluate", "train", "ingest", "gate"):
+        for name in store.children(store.stages / stage):
+            store.discard(store.output(stage, name))
+    html = html_of(store, record)
+    assert "Metrics" in html and "Version 4 is the champion now" in html
+
+
+def test_a_record_of_an_early_run_is_enough(tmp_path):
+    store, _ = recorded(tmp_path)
+    early = {"run": "r1", "pipeline": "p", "state": "done", "started": "2026-01-01T00:00:00Z", "stages": []}
+    assert "r1" in html_of(store, early)
+
+
+def test_the_same_run_gives_the_same_page(tmp_path):
+    store, record = recorded(tmp_path)
+    once, again = (re.sub(r"Drawn by.*", "", html_of(store, record)) for _ in range(2))
+    assert once == again
+
+
+def test_a_report_lies_beside_the_record_and_replaces_the_one_before(tmp_path):
+    store, record = recorded(tmp_path)
+    place = write(store, record)
+    assert place == str(store.runs_folder / f"{record['run']}.html")
+    assert write(store, record) == place
+    assert store.children(store.runs_folder) == [f"{record['run']}.html", f"{record['run']}.json"]
+    assert [run["run"] for run in store.runs()] == [record["run"]]
+
+
+def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
+    html_of(*recorded(tmp_path / "narrow", rows=200))  # imports, and the font cache
+    store, record = recorded(tmp_path / "wide", rows=200, wide=600)
+    began = time.process_time()
+    html = html_of(store, record)
+    assert time.process_time() - began < 2.4, "0.4 s, measured alone"
+    assert len(html) < 3_000_000
+    assert "The other 557 columns" in html and HOSTILE.replace("/", "") not in html
+
+
+def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
+    reason = (
+        "auc fell from 0.9 (version 3) to 0.8: -0.1, 95% interval -0.2 to -0.05, wholly beyond the tolerance of 0.01"
+    )
+    verdict = {"verdict": "reject", "reasons": [reason, "every threshold is met"]}
+    headline = headline_of({"state": "reject"}, verdict)
+    assert headline.sentence == "The candidate is rejected: auc fell from 0.9 (version 3) to 0.8: -0.1."
+    assert (headline.word, headline.tone) == ("rejected", "bad")
+    assert list(headline.reasons) == verdict["reasons"]
+
+
+def test_a_difference_of_ones_own_metric_is_drawn_better_to_the_right():
+    gain = {"metric": "mine:gain", "better": "higher", "difference": 0.02, "interval": [0.01, 0.03]}
+    gain |= {"tolerance": 0.01, "outcome": "better"}
+    cost = gain | {"metric": "mine:cost", "better": "lower", "difference": -0.02, "interval": [-0.03, -0.01]}
+    auc = gain | {"metric": "auc"}
+    of_gain, of_cost, of_auc, mirrored = _differences([gain, cost, auc, gain | {"better": "lower"}])
+    assert of_gain == of_cost == of_auc != mirrored
+
+
+def test_values_that_are_no_text_are_told_by_their_size():
+    column = {"type": "bytes", "rows": 400, "missing": 0, "distinct": 400, "shortest": 97, "longest": 4000}
+    assert usual_values(column | {"top": [["\\x89PNG\r\n\x1a", 1]]}) == "97 to 4,000 bytes"
+    assert usual_values(column | {"top": [["cat", 200], ["dog", 1]]}) == "cat 50%, dog under 1%"
+
+
+def test_figures_of_an_earlier_report_that_show_the_same_are_not_drawn_again(tmp_path, monkeypatch):
+    store, record = recorded(tmp_path)
+    write(store, record)
+    later = record | {"run": f"{record['run']}-later"}
+    monkeypatch.setattr(drawing, "_drawn", lambda *figure: pytest.fail("a figure was drawn"))
+    place = write(store, later)
+    figures = [
+        re.findall(r'<svg class="figure".*?</svg>', Path(page).read_text(), re.DOTALL)
+        for page in (store.runs_folder / f"{record['run']}.html", place)
+    ]
+    assert figures[0] and figures[0] == figures[1]
+    monkeypatch.setattr(drawing, "CODE", "another")
+    with pytest.raises(pytest.fail.Exception):  # what draws it has changed
+        write(store, record | {"run": f"{record['run']}-latest"})
+
+
+def test_a_page_whose_figures_are_there_needs_no_matplotlib(tmp_path):
+    store, record = recorded(tmp_path)
+    write(store, record)
+    code = (
+        "import json, sys\nfrom flows.tell.report_page import write\n"
+        "from headway.storage.store import Store\nfrom pathlib import Path\n"
+        f"record = json.loads({json.dumps(json.dumps(record, default=str))}) | {{'run': '9'}}\n"
+        f"write(Store(Path({str(store.root)!r})), record)\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'matplotlib'])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_ranking_says_what_its_metrics_look_at_and_has_the_one_that_decides_first(tmp_path):
+    html = html_of(*recorded(tmp_path, ranked=True))
+    assert "The order of the rows of one city is judged by ndcg, mrr and recall_at_k, on its first 10 ranks" in html
+    table = html[html.index('aria-label="Metrics"') :]
+    assert re.search(r'<th scope="row">(.*?)</th>', table)[1] == "ndcg"
+
+
+@pytest.mark.parametrize(("better", "told"), [("higher", "more"), ("lower", "less")])
+def test_the_first_sentence_says_which_values_of_ones_own_metric_are_better(better, told):
+    verdict = {"verdict": "first model", "primary": "mine:cost", "better": better}
+    verdict |= {"metrics": {"candidate": {"mine:cost": 2.5}}}
+    headline = headline_of({"state": "promoted", "version": 1}, verdict)
+    assert f"the first one: mine:cost is 2.5 ({told} is better)" in headline.sentence
+
+
+def test_the_copy_of_a_page_in_a_bucket_is_as_new_as_the_page(tmp_path):
+    path, pages = tmp_path / "runs" / "1.html", iter([b"first", b"second"])
+    store = SimpleNamespace(read=lambda path: next(pages))
+    assert [on_this_disk(store, path).read_text() for _ in range(2)] == ["first", "second"]

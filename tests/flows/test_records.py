@@ -1,0 +1,137 @@
+"""Runs as they are looked back on: their true state, which one is meant, and why a step would run."""
+
+import os
+import time
+
+import pytest
+
+from flows.cli.app import main
+from flows.progress.terminal import Pace
+from flows.records import find, runs_of, settled
+from flows.tell.rerun_reasons import in_words
+from headway.errors import StoreError
+from headway.messages import duration
+from headway.storage.process_identity import place, started
+from headway.storage.store import Store
+
+TRAINED = {"stage": "train", "title": "train", "fingerprint": "0" * 32, "cached": False, "seconds": 60.0, "why": None}
+STATISTICS = TRAINED | {"stage": "statistics", "title": "statistics", "cached": True}
+
+
+def _run(name, **more):
+    began = {"run": name, "pipeline": "p", "state": "done", "started": "2024-05-01T10:00:00.000Z", "stages": []}
+    return began | {"spans": ["a", "b"], "seed": 0, "seconds": 1.0} | more
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "store")
+    store.create()
+    store.save_run(_run("20240501-100000-aa", stages=[STATISTICS, TRAINED], metrics={"auc": 0.75}, version=2))
+    store.save_run(_run("20240501-110000-bb", stages=[STATISTICS]))
+    store.save_run(_run("20240502-100000-cc", pipeline="other", stages=[TRAINED]))
+    return store
+
+
+def test_a_run_is_found_by_its_beginning_and_the_default_is_the_last_training(store):
+    assert find(store, None, pipeline="p")["run"] == "20240501-100000-aa"
+    assert find(store, "latest", pipeline="p")["run"] == "20240501-110000-bb"
+    assert find(store, "20240502", pipeline="p")["pipeline"] == "other"
+    with pytest.raises(StoreError, match="2 runs begin with '20240501'"):
+        find(store, "20240501", pipeline="p")
+    with pytest.raises(StoreError, match="there is no run 'x'"):
+        find(store, "x", pipeline="p")
+
+
+def test_show_takes_a_run_or_a_pipeline_and_a_run(store, tmp_path, capsys, monkeypatch):
+    (tmp_path / "pipeline.yaml").write_text("name: p\nsource: {format: csv, path: d.csv}\nlabel: y\n")
+    monkeypatch.chdir(tmp_path)
+    run = "20240501-10"
+    for arguments in (["show"], ["show", run], ["show", ".", run], ["show", run, "."], ["show", str(tmp_path)]):
+        assert main(arguments) == 0
+        said = capsys.readouterr().out
+        assert "run 20240501-100000-aa of p: done, version 2" in said and "auc 0.75" in said
+    assert main(["runs"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def _owner(**more):
+    return {
+        "run": "r",
+        "host": place(),
+        "pid": os.getpid(),
+        "process_started": started(os.getpid()),
+        "renewed": "2024-05-01T10:01:30.000Z",
+        "expires": time.time() + 60,
+    } | more
+
+
+def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
+    run = _run("r", state="running", seen="2024-05-01T10:00:20.000Z", seconds=0.0)
+    assert settled(run, _owner(), time.time())["state"] == "running"
+    assert settled(run, _owner(), time.time())["seconds"] > 1000
+    dead = settled(run, _owner(process_started="1"), time.time())
+    assert (dead["state"], dead["seconds"]) == ("killed", 90.0)  # the lease's last sign of life
+    silent = settled(run, _owner(host="elsewhere", expires=time.time() - 1), time.time())
+    assert (silent["state"], silent["seconds"]) == ("killed", 90.0)
+    for owner in (None, _owner(run="another")):  # the lock is somebody else's by now
+        assert (settled(run, owner, time.time())["state"], settled(run, owner, time.time())["seconds"]) == (
+            "killed",
+            20.0,
+        )
+
+
+def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
+    store.save_run(_run("20240503-100000-dd", state="running", seconds=0.0, seen="2024-05-01T10:05:00.000Z"))
+    newest = runs_of(store)[0]
+    assert (newest["state"], newest["seconds"]) == ("killed", 300.0)
+
+
+@pytest.mark.parametrize(
+    ("why", "stage", "words"),
+    [
+        (None, "train", ""),
+        ("never run", "ingest", "has not run yet"),
+        ("span: 2024-03 -> 2024-04", "ingest", "span 2024-04 is new"),
+        ("inputs.train: 3 entries -> 4", "statistics", "the window has 4 spans in train, before 3"),
+        (f"inputs.train[0][0]: {'0a' * 16} -> {'1b' * 16}", "statistics", "the spans of the window changed"),
+        (f"inputs.statistics: {'0a' * 16} -> {'1b' * 16}", "transform", "the statistics of the window changed"),
+        ("config.model.hidden: 1 entries -> 4", "train", "model.hidden changed"),
+        ("searched: 0 entries -> 5", "measure", "the columns that are searched for the worst slices changed"),
+        ("searched[0]: area: 5 -> radius: 5", "measure", "the columns that are searched for the worst slices changed"),
+        ("config.training.batch_size: 256 -> 64", "train", "training.batch_size is 64, before 256"),
+        (f"inputs.transform: {'0a' * 16} -> {'1b' * 16}", "train", "the transform changed"),
+        (f"model.train: {'0a' * 16} -> {'1b' * 16}", "evaluate", "the trained model changed"),
+        ("model.version is new", "evaluate", "has not run yet"),
+        ('champion: null -> {"name": "version 1 (2024-01 to 2024-...', "validate", "the champion changed"),
+        ("version: 4 -> 5", "statistics", "Headway's code of this stage is newer"),
+        ("version: 11 -> 10", "ingest", "Headway's code of this stage is older"),
+        ("files[a.csv].crc32c: 1 -> 2", "ingest", "a file of this span changed, came or went"),
+    ],
+)
+def test_a_plan_says_why_in_words(why, stage, words):
+    assert in_words(why, stage) == words
+
+
+def test_no_time_is_estimated_before_it_means_something():
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    now[0] = 40.0  # imports and tracing
+    assert pace.words(8, 60_434, "steps") == ("", "")
+    now[0] = 42.0
+    assert pace.words(400, 60_434, "steps") == ("", "")
+    now[0] = 50.0
+    assert pace.words(508, 60_434, "steps") == ("50 steps/s", "")
+    now[0] = 60.0
+    assert pace.words(1008, 60_434, "steps") == ("50 steps/s", "20 min left")
+    slow = Pace(lambda: now[0])
+    slow.words(30_000, 60_434, "steps")  # resumed
+    now[0] += 100.0
+    assert slow.words(30_030, 60_434, "steps") == ("0.3 steps/s", "28 h left")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.04, "0.0 s"), (45, "45 s"), (120, "2 min"), (102_700, "29 h"), (400_000, "5 days")]
+)
+def test_a_time_is_reported_in_the_unit_that_a_person_would_say(seconds, words):
+    assert duration(seconds) == words
