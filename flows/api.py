@@ -22,7 +22,7 @@ from typing import Any, Literal
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
 from flows.observability.from_python import Progress, reporting
-from flows.records import LATEST, find, runs_of
+from flows.records import LATEST, RunRecord, find, runs_of
 from flows.tell.comparison.shown import Comparison
 from flows.tell.past_run import Run, Version
 from flows.tell.result_table import Table, html_table
@@ -215,7 +215,7 @@ class Pipeline:
 
     def runs(self, limit: int = 20) -> list[Run]:
         """The runs of this pipeline, newest first."""
-        records = [record for record in runs_of(self._store) if record.get("pipeline") == self.name]
+        records = [record for record in runs_of(self._store) if record.pipeline == self.name]
         return [self._as_run(record) for record in records[:limit]]
 
     def last_run(self, name: str = LATEST) -> Run:
@@ -324,7 +324,7 @@ class Pipeline:
     def _version(self, number: int) -> Version:
         return Version(self._loaded, self._registry, number)
 
-    def _as_run(self, record: Mapping[str, Any]) -> Run:
+    def _as_run(self, record: RunRecord) -> Run:
         return Run(self._loaded, self._store, record)
 
     def _with(self, overrides: Mapping[str, Any]) -> LoadedPipeline:

@@ -1,78 +1,339 @@
-"""Finds recorded runs by name, and completes the record of a run whose process died.
+"""The record of a run, runs/<run>.json in the store: what it was asked for, its steps, what the gate said, and how it ended.
 
-history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
-record = find(store, "20261122-0354", pipeline="flights")
+    record = find(store, "20261122-0354", pipeline="flights")
+    record.state, record.stages[-1].title, record.verdict.reasons
+    history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
+    read_log(store, record.run)               # what it reported, runs/<run>.log
+
+A record is never changed: a run that goes on writes a later one of the same name.
 """
 
 from __future__ import annotations
 
 import datetime
 import functools
+import json
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+
+from flows.upgrades import FORMAT, upgraded
 from headway.errors import StoreError
+from headway.redaction import redacted
 from headway.storage.locks import gone
 from headway.storage.store import Store
 
-KILLED = "killed"
 LATEST = "latest"
+_Name = Annotated[str, Field(pattern=r"^([^./\\\x00][^/\\\x00]*)?$")]
+"""What becomes part of a path: a record of somebody else's must not lead out of the store."""
+Metrics = dict[str, float | None]
+"""By metric; None: it is undefined, as the AUC of a single class."""
 
 
-def runs_of(store: Store) -> list[dict[str, Any]]:
+class State(StrEnum):
+    """How a run stands."""
+
+    RUNNING = "running"
+    PROMOTED = "promoted"
+    ALREADY = "already champion"
+    NAMED = "named"
+    """It pointed an alias at its version."""
+    DONE = "done"
+    """It ended with the stage that it was asked for."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    OVERTAKEN = "overtaken"
+    """Somebody else promoted meanwhile."""
+    KILLED = "killed"
+    """Its process died."""
+    KEPT = "keep champion"
+    REJECTED = "reject"
+    ROLLED_BACK = "rolled back"
+    NOT_COMPARABLE = "not comparable"
+    INCOMPATIBLE = "incompatible champion"
+    HELD = "held"
+    SHADOW = "shadow"
+
+    @classmethod
+    def _missing_(cls, value: object) -> State | None:
+        """A state of a later Headway stands for itself."""
+        if not isinstance(value, str):
+            return None
+        state = str.__new__(cls, value)
+        state._name_ = state._value_ = value
+        return state
+
+
+NO_VERDICT = frozenset({State.RUNNING, State.DONE, State.FAILED, State.CANCELLED, State.OVERTAKEN, State.KILLED})
+"""States of a run in which no verdict took effect."""
+
+
+class _Recorded(BaseModel):
+    """Part of a record; what a later Headway adds to one is passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+
+class Ran(_Recorded):
+    """A step of a run."""
+
+    stage: _Name
+    title: str
+    fingerprint: _Name
+    cached: bool
+    """Its output was there already."""
+    seconds: float = 0.0
+    why: str | None = None
+    """It ran: the first thing that differs from the most similar output there was."""
+
+
+class Git(_Recorded):
+    commit: str
+    branch: str
+    changed: tuple[str, ...] = ()
+    """Files that differ from the commit."""
+
+
+class Code(_Recorded):
+    tools: dict[str, str] = {}
+    """Versions."""
+    modules: dict[str, str] = {}
+    """sha256 of the user's files."""
+    git: Git | None = None
+
+
+class Chosen(_Recorded):
+    """The settings of the training and the model, those left out chosen by the train rows."""
+
+    rows: int
+    says: str
+    """In words."""
+    training: dict[str, Any] = {}
+    model: dict[str, Any] = {}
+
+
+class Measured(_Recorded):
+    """The candidate on the test split."""
+
+    rows: int
+    metrics: Metrics
+
+
+class Judged(_Recorded):
+    """The champion that the candidate was compared with."""
+
+    version: int
+    alarms: tuple[str, ...] = ()
+    """By what it has become worse."""
+
+
+class Decided(_Recorded):
+    """The gate's decision."""
+
+    verdict: str
+    promote: bool
+    reasons: tuple[str, ...] = ()
+    primary: str | None = None
+    outcome: str | None = None
+    brief: str | None = None
+    """The gravest reason, without its interval."""
+    concerns: tuple[str, ...] = ()
+    """What a person should look at although the candidate was promoted."""
+
+
+class ColumnRow(_Recorded):
+    """What became of a column."""
+
+    column: str
+    type: str
+    transform: str
+    why: str
+
+
+class RunRecord(_Recorded):
+    format: int = FORMAT
+    run: _Name
+    pipeline: _Name
+    file: str = ""
+    state: State
+    started: str
+    window: int | str | None = None
+    until: str = "latest"
+    seed: int | None = None
+    force: bool = False
+    last: str | None = None
+    """The stage that it was asked to end with; None: all the way."""
+    code: Code | None = None
+    config: dict[str, Any] | None = None
+    """The keys of pipeline.yaml, with what --set changed."""
+    stages: tuple[Ran, ...] = ()
+    spans: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    columns: tuple[ColumnRow, ...] = ()
+    """Of a run that inferred the schema."""
+    training: Chosen | None = None
+    verdict: Decided | None = None
+    """None: the run did not come to the gate."""
+    test: Measured | None = None
+    champion: Judged | None = None
+    metrics: Metrics = {}
+    """Of the candidate on the eval rows, or of the champion that it is."""
+    baselines: dict[str, Metrics] = {}
+    version: int | None = None
+    """That was promoted, named, or found to be the champion."""
+    alias: str | None = None
+    serving: str | int | None = None
+    seen: str | None = None
+    """The last sign of life of a run that goes on."""
+    ended: str | None = None
+    seconds: float = 0.0
+    error: str | None = None
+    report: str | None = None
+    """A path, or a bucket's URL."""
+
+    @property
+    def going_on(self) -> bool:
+        return self.state == State.RUNNING
+
+    @property
+    def ran(self) -> list[Ran]:
+        """The steps whose output was not there."""
+        return [step for step in self.stages if not step.cached]
+
+    @property
+    def ingested(self) -> dict[str, str]:
+        """{span: fingerprint} of what it ingested, or found ingested."""
+        return {s.title.removeprefix("ingest "): s.fingerprint for s in self.stages if s.stage == "ingest"}
+
+    def step(self, stage: str) -> Ran | None:
+        """The last step of a stage."""
+        return next((step for step in reversed(self.stages) if step.stage == stage), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """As runs/<run>.json has it, without secrets."""
+        return dict(redacted(self.model_dump(mode="json")))
+
+    # the type is given: from the annotation older pydantics look for its names in each subclass's module
+    @model_serializer(mode="wrap", return_type=dict[str, Any])
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)
+        return {name: each for name, each in value.items() if name not in _LEFT_OUT or each not in (None, {}, (), [])}
+
+    def save(self, store: Store) -> None:
+        store.save_run(self.as_json())
+
+
+_LEFT_OUT = (
+    *(
+        "code",
+        "config",
+        "columns",
+        "training",
+        "verdict",
+        "test",
+        "champion",
+        "metrics",
+        "baselines",
+        "version",
+        "alias",
+    ),
+    *("serving", "seen", "ended", "error", "report"),
+)
+"""Fields that stand in the file where they have a value."""
+
+
+Record = TypeVar("Record", bound=RunRecord)
+
+
+def read_record(value: object) -> RunRecord:
+    """A record from its JSON, of this version or one before.
+
+    Raises:
+        ValidationError: it is none.
+    """
+    return RunRecord.model_validate(upgraded(value))
+
+
+def problem_of(error: ValidationError) -> str:
+    """Why something is not a run's record."""
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg'].lower()}"
+
+
+def records(store: Store) -> list[RunRecord]:
+    """All records as they were written, newest first; a damaged one is left out (`headway ui` and verify name it)."""
+    found = []
+    for value in store.runs() if store.exists() else []:
+        try:
+            found.append(read_record(value))
+        except ValidationError:
+            continue
+    return found
+
+
+def record_of(store: Store, run: str | None) -> RunRecord | None:
+    """The record of a run; None where it was removed, or is damaged."""
+    try:
+        return None if run is None else read_record(json.loads(store.read(store.runs_folder / f"{run}.json")))
+    except (OSError, ValueError):
+        return None
+
+
+def runs_of(store: Store) -> list[RunRecord]:
     """All runs, newest first, each with its true state."""
     owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
-    return [
-        settled(run, owner(run.get("pipeline")), clock()) if run.get("state") == "running" else run
-        for run in store.runs()
-    ]
+    return [settled(run, owner(run.pipeline), clock()) if run.going_on else run for run in records(store)]
 
 
-def settled(run: dict[str, Any], owner: dict[str, Any] | None, time: float) -> dict[str, Any]:
+def settled(run: Record, owner: Mapping[str, Any] | None, time: float) -> Record:
     """Correct the record of a run marked as running: add its time so far, or mark it killed if its process is gone.
 
     Args:
         owner: who holds, or last held, the lock of its pipeline.
         time: of the store's clock.
     """
-    ours = owner is not None and owner.get("run") == run["run"]
+    ours = owner is not None and owner.get("run") == run.run
     last: datetime.datetime | None
-    if ours and not gone(owner or {}, time):
-        last, state = datetime.datetime.now(datetime.UTC), "running"
+    if ours and not gone(dict(owner or {}), time):
+        last, state = datetime.datetime.now(datetime.UTC), State.RUNNING
     else:
         # the lease's last sign of life, or the last stage that it wrote down
         renewed = (owner or {}).get("renewed") if ours else None
-        last, state = _time(renewed) or _time(run.get("seen")) or _time(run["started"]), KILLED
-    began = _time(run["started"])
+        last, state = _time(renewed) or _time(run.seen) or _time(run.started), State.KILLED
+    began = _time(run.started)
     seconds = max(0.0, (last - began).total_seconds()) if last and began else 0.0
-    return run | {"state": state, "seconds": max(round(seconds, 3), run.get("seconds", 0.0))}
+    return run.model_copy(update={"state": state, "seconds": max(round(seconds, 3), run.seconds)})
 
 
-def find(store: Store, name: str | None, *, pipeline: str) -> dict[str, Any]:
+def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:
     """One run by its name or the beginning of it; "latest" is the newest of a pipeline, None the newest that trained.
 
     Raises:
         StoreError: there is none, or there are several.
     """
     runs = runs_of(store)
-    own = [run for run in runs if run.get("pipeline") == pipeline]
+    own = [run for run in runs if run.pipeline == pipeline]
     if name is None:
-        trained = [run for run in own if any(s["stage"] == "train" for s in run["stages"]) or run.get("metrics")]
+        trained = [run for run in own if run.step("train") or run.metrics]
         matches = (trained or own)[:1]
     elif name == LATEST:
         matches = own[:1]
     else:
-        matches = [run for run in runs if run["run"] == name] or [run for run in runs if run["run"].startswith(name)]
+        matches = [run for run in runs if run.run == name] or [run for run in runs if run.run.startswith(name)]
     if len(matches) == 1:
         return matches[0]
-    listed = ", ".join(run["run"] for run in (matches or own)[:5])
+    listed = ", ".join(run.run for run in (matches or own)[:5])
     if matches:
         raise StoreError(f"{len(matches)} runs begin with {name!r}", where=store.name, fix=f"name one: {listed}")
     problem = "there is no run yet" if name in (None, LATEST) else f"there is no run {name!r}"
     raise StoreError(problem, where=store.name, fix=f"newest runs: {listed}" if listed else "headway run makes one")
 
 
-def find_with_step(store: Store, step: str, *, pipeline: str) -> dict[str, Any]:
+def find_with_step(store: Store, step: str, *, pipeline: str) -> RunRecord:
     """The newest run of a pipeline that finished a step, named by its stage or title: the record of a run that ended before,
     as on a usage error, or in the step, has nothing of it. Where none did, the newest run that finished any step, else the
     newest.
@@ -80,9 +341,9 @@ def find_with_step(store: Store, step: str, *, pipeline: str) -> dict[str, Any]:
     Raises:
         StoreError: there is no run.
     """
-    own = [run for run in runs_of(store) if run.get("pipeline") == pipeline]
-    having = [run for run in own if any(step in (each["stage"], each["title"]) for each in run["stages"])]
-    some = having or [run for run in own if run["stages"]]
+    own = [run for run in runs_of(store) if run.pipeline == pipeline]
+    having = [run for run in own if any(step in (each.stage, each.title) for each in run.stages)]
+    some = having or [run for run in own if run.stages]
     return some[0] if some else find(store, LATEST, pipeline=pipeline)
 
 

@@ -9,7 +9,6 @@ then, stands in `flows.orchestration.flow_body`.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from prefect import flow
 from prefect.states import State
@@ -21,6 +20,7 @@ from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, S
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
+from flows.records import RunRecord
 from flows.tell.summary import sentence
 from headway.messages import window_text
 from headway.sources.discovery.spans import spans
@@ -63,8 +63,8 @@ def retrain(
             force=force,
         )
         record = execute(run_spec, report, wrap=functools.partial(Tasks, report=report), wait_seconds=wait)
-        if record["state"] == "promoted":
-            report.ended(f"The candidate is promoted: it is version {record['version']}.")
+        if record.state == "promoted":
+            report.ended(f"The candidate is promoted: it is version {record.version}.")
         return ended(record)
 
     def failed(report: RunLog, error: Exception) -> None:
@@ -73,7 +73,7 @@ def retrain(
     return flow_body(pipeline, work, set=set, about=about, failed=failed)
 
 
-def ended(record: dict[str, Any]) -> Ending:
+def ended(record: RunRecord) -> Ending:
     """How a run ended: its state's message, and the word in its name."""
-    state = str(record["state"])
-    return Ending(sentence(record), f"promoted {record['version']}" if state == "promoted" else state)
+    state = str(record.state)
+    return Ending(sentence(record), f"promoted {record.version}" if record.state == "promoted" else state)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -102,7 +102,7 @@ def window_text(spans: Sequence[str] | None) -> str:
     return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
 
 
-def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
+def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     """The most important metrics with those of the baselines: `auc 0.91 (constant 0.5)`."""
     usual = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
     first = (*usual, *(name for name in metrics or () if ":" in name))  # those of the user's own

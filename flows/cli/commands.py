@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output
     from flows.progress.reporter import Reporter
+    from flows.records import RunRecord
     from headway.storage.store import Store
 
 
@@ -93,9 +94,14 @@ def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
     return loaded, store
 
 
-def answer(options: JsonOption, value: Any, text: str, exit_code: int = 0) -> int:
-    """Print a command's answer: the value with --json, else the text; returns the exit code."""
-    print(json.dumps(redacted(value, secrets_only=True), indent=1) if options.json else redact(text))
+def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) -> int:
+    """Print a command's answer: the value (JSON values and models) with --json, else the text; returns the exit code."""
+    if options.json:
+        from pydantic_core import to_jsonable_python
+
+        print(json.dumps(redacted(to_jsonable_python(value), secrets_only=True), indent=1))
+    else:
+        print(redact(text))
     return exit_code
 
 
@@ -109,7 +115,7 @@ def reporting(options: JsonOption) -> Iterator[Reporter]:
         yield report
 
 
-def execute(options: RunOptions, run_spec: RunSpec) -> dict[str, Any]:
+def execute(options: RunOptions, run_spec: RunSpec) -> RunRecord:
     from flows.execution.run import execute as execute_run
 
     with reporting(options) as report:
@@ -125,7 +131,7 @@ def run(
 ) -> int:
     run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
-    exit_code = 0 if record["state"] in ("promoted", "already champion") else 4
+    exit_code = 0 if record.state in ("promoted", "already champion") else 4
     return answer(options, record, summary_text(record, run_spec), exit_code)
 
 
@@ -162,8 +168,8 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
     record = execute(options, run_spec)
     text = summary_text(record, run_spec)
-    paths = {s["title"]: str(run_spec.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
-    value = record | {"outputs": paths}
+    paths = {s.title: str(run_spec.store.output(s.stage, s.fingerprint)) for s in record.stages}
+    value = record.as_json() | {"outputs": paths}
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
         if run_spec.last == "statistics":
             value["statistics"] = last.get()["columns"]
@@ -178,19 +184,21 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     return answer(options, value, text)
 
 
-def _last(record: dict[str, Any], run_spec: RunSpec) -> Output | None:
+def _last(record: RunRecord, run_spec: RunSpec) -> Output | None:
     """The output of the run's last stage."""
-    last = record["stages"][-1]["stage"] if record["stages"] else ""
+    last = record.stages[-1].stage if record.stages else ""
     ends = "measure" if run_spec.last == "evaluate" else run_spec.last
     return _output(record, run_spec, last) if last == ends else None
 
 
-def _output(record: dict[str, Any], run_spec: RunSpec, stage: str) -> Output | None:
+def _output(record: RunRecord, run_spec: RunSpec, stage: str) -> Output | None:
     """The output of the last step of a stage, if the run had one."""
     from flows.dag.step import find_output
 
-    ran = next((step for step in reversed(record["stages"]) if step["stage"] == stage), None)
-    return None if ran is None else find_output(run_spec.store, **ran)
+    ran = record.step(stage)
+    return (
+        None if ran is None else find_output(run_spec.store, stage=stage, fingerprint=ran.fingerprint, title=ran.title)
+    )
 
 
 def _tables(output: Output) -> list[str]:
@@ -219,35 +227,35 @@ _TABLE = 40
 """Columns that the summary of a run shows; of more, those that were left out."""
 
 
-def summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
+def summary_text(record: RunRecord, run_spec: RunSpec) -> str:
     """A finished run for a terminal."""
     from flows.dag.column_table import LEFT_OUT, about_column, table_text
     from flows.tell.summary import summary
 
     places: list[tuple[str, object]] = []
-    if record["state"] == "promoted":
-        places.append(("model", run_spec.registry.version(record["version"]).saved_model))
-        places.append(("serving", run_spec.registry.serving / str(record["serving"])))
-    if run_spec.last is not None and record["stages"]:
-        last = next((stage for stage in record["stages"] if stage["stage"] == "export"), record["stages"][-1])
-        places.append(("output", run_spec.store.output(last["stage"], last["fingerprint"])))
-    table = record.get("columns")
-    notes = [note for note in record["notes"] if about_column(note) is None] if table else record["notes"]
+    if record.state == "promoted" and record.version is not None:
+        places.append(("model", run_spec.registry.version(record.version).saved_model))
+        places.append(("serving", run_spec.registry.serving / str(record.serving)))
+    if run_spec.last is not None and record.stages:
+        last = record.step("export") or record.stages[-1]
+        places.append(("output", run_spec.store.output(last.stage, last.fingerprint)))
+    table = record.columns
+    notes = [note for note in record.notes if about_column(note) is None] if table else record.notes
     text = summary(record, places, notes=notes)
     if not table:
         return text
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    shown = table if len(table) <= _TABLE else [row for row in table if row["transform"] == LEFT_OUT][:_TABLE]
+    shown = table if len(table) <= _TABLE else [row for row in table if row.transform == LEFT_OUT][:_TABLE]
     more = f"  and {counted(len(table) - len(shown), 'more column')}; " if len(shown) < len(table) else "  ("
     again = "headway schema --columns shows " + ("all of them\n" if len(shown) < len(table) else "this again)\n")
-    return f"{table_text(shown, width) if shown else ''}\n{more}{again}\n{text}"
+    return f"{table_text([row.model_dump() for row in shown], width) if shown else ''}\n{more}{again}\n{text}"
 
 
-def verdict_lines(record: dict[str, Any]) -> list[str]:
+def verdict_lines(record: RunRecord) -> list[str]:
     """A run's verdict with its reasons, and its metrics."""
-    verdict, metrics = record.get("verdict"), record.get("metrics")
-    lines = [f"verdict: {verdict['verdict']}", *(f"  {reason}" for reason in verdict["reasons"])] if verdict else []
-    return lines + ([f"metrics: {metrics_line(metrics, record.get('baselines'))}"] if metrics else [])
+    verdict, metrics = record.verdict, metrics_line(record.metrics, record.baselines)
+    lines = [f"verdict: {verdict.verdict}", *(f"  {reason}" for reason in verdict.reasons)] if verdict else []
+    return lines + ([f"metrics: {metrics}"] if metrics else [])
 
 
 def plan(
@@ -375,7 +383,7 @@ def schema(
     assert output is not None
     splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
     before = path.read_text(encoding="utf-8")
-    spans = {span: run_spec.files(span) for span in record["spans"]}
+    spans = {span: run_spec.files(span) for span in record.spans}
     new = new_columns(run_spec.loaded, from_text(before, where=str(path)), spans)
     after = proposed(before, splits, where=str(path), new=new)
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")

@@ -49,13 +49,14 @@ def quarantine(
     """Show the rows that the latest run's ingest rejected, of all its spans or of one."""
     import pyarrow as pa
 
+    from flows.records import records
     from headway.tabular import quarantine as quarantines
 
     loaded, store = store_of(pipeline, options)
-    ingesting = [run for run in store.runs() if run.get("pipeline") == loaded.pipeline.name and _ingests(run)]
+    ingesting = [run for run in records(store) if run.pipeline == loaded.pipeline.name and run.ingested]
     if not ingesting:
         raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway ingest")
-    ingests = _ingests(ingesting[0])
+    ingests = ingesting[0].ingested
     if span is not None and span not in ingests:
         raise ConfigError(f"the latest run has no span {span!r}", where="--span", fix=f"it has: {', '.join(ingests)}")
     tables, read = [], 0
@@ -69,12 +70,6 @@ def quarantine(
     whole = pa.concat_tables(tables)
     value = _summary(whole, read, limit)
     return answer(options, value, _text(value))
-
-
-def _ingests(run: dict[str, Any]) -> dict[str, str]:
-    """Return {span: fingerprint} of the spans that a run ingested or found ingested."""
-    stages = run.get("stages", [])
-    return {s["title"].removeprefix("ingest "): s["fingerprint"] for s in stages if s["stage"] == "ingest"}
 
 
 def _reasons(table: pa.Table) -> list[dict[str, Any]]:
@@ -132,9 +127,9 @@ def export_examples(
 
     run_spec = run_spec_of(pipeline, options, last="ingest")
     record = execute(options, run_spec)
-    outputs = _ingests(record)
+    outputs = record.ingested
     parts: dict[str, list[interchange.Part]] = {}
-    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, record["spans"]).items():
+    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, record.spans).items():
         if split not in (None, name):
             continue
         for span, part in split_parts:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, chosen_values, reporting, store_of, verdict_lines
+from flows.cli.commands import answer, reporting, store_of, verdict_lines
 from flows.cli.options import Count, Options, PipelinePath
 from flows.cli.runs.reasons import RUN
 from headway.errors import StoreError
@@ -31,12 +31,12 @@ def runs(
     records = runs_of(store)[:limit]
     rows = [
         {
-            "run": r["run"],
-            "pipeline": r["pipeline"],
-            "state": r["state"] + (f", v{r['version']}" if "version" in r else ""),
-            "took": duration(r.get("seconds", 0.0)),
-            "ran": sum(not s["cached"] for s in r["stages"]),
-            "window": window_text(r.get("spans")),
+            "run": r.run,
+            "pipeline": r.pipeline,
+            "state": str(r.state) + (f", v{r.version}" if r.version is not None else ""),
+            "took": duration(r.seconds),
+            "ran": len(r.ran),
+            "window": window_text(r.spans),
         }
         for r in records
     ]
@@ -53,7 +53,6 @@ def show(
     options: Options = Options(),
 ) -> int:
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
-    from flows.dag.step import find_output
     from flows.records import find
     from flows.tell.rerun_reasons import why_it_ran
 
@@ -61,27 +60,31 @@ def show(
         pipeline, run = run or ".", pipeline
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
-    spans, seed = record.get("spans") or [], record.get("seed")
-    version = f", version {record['version']}" if "version" in record else ""
+    version = f", version {record.version}" if record.version is not None else ""
     lines = [
-        f"run {record['run']} of {record['pipeline']}: {record['state']}{version}",
-        f"window: {window_text(spans) or 'not known'} ({counted(len(spans), 'span')}), seed {seed}",
-        f"started: {record['started'][:16].replace('T', ' ')} UTC, took {duration(record.get('seconds', 0.0))}",
-        *(f"{word}: {text}" for word in ("note", "warning") for text in record.get(f"{word}s", [])),
-        *([f"training: {chosen_values(record['training'])}"] if "training" in record else []),
+        f"run {record.run} of {record.pipeline}: {record.state}{version}",
+        f"window: {window_text(record.spans) or 'not known'} ({counted(len(record.spans), 'span')}), seed {record.seed}",
+        f"started: {record.started[:16].replace('T', ' ')} UTC, took {duration(record.seconds)}",
+        *(f"note: {text}" for text in record.notes),
+        *(f"warning: {text}" for text in record.warnings),
+        *(
+            [f"training: {counted(record.training.rows, 'train row')}: {record.training.says}"]
+            if record.training
+            else []
+        ),
         "stages:",
     ]
-    for s in record["stages"]:
-        took = "cached" if s["cached"] else duration(s["seconds"])
-        why = "" if s["cached"] else why_it_ran(s["why"], s["stage"])
-        lines.append(f"  {s['title']:<22} {took:>8}  {why}".rstrip())
-        lines.append(f"      {store.output(s['stage'], s['fingerprint'])}")
-        sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s["stage"])
-        if sentences is not None and (output := find_output(store, **s)) is not None:
-            lines += [f"      {sentence}" for sentence in sentences(output.get())]
+    for s in record.stages:
+        took = "cached" if s.cached else duration(s.seconds)
+        why = "" if s.cached else why_it_ran(s.why, s.stage)
+        lines.append(f"  {s.title:<22} {took:>8}  {why}".rstrip())
+        lines.append(f"      {store.output(s.stage, s.fingerprint)}")
+        sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s.stage)
+        if sentences is not None and (manifest := store.find(s.stage, s.fingerprint)) is not None:
+            lines += [f"      {sentence}" for sentence in sentences(manifest.result)]
     lines += verdict_lines(record)
-    if "error" in record:
-        lines.append(f"error: {record['error']}")
+    if record.error:
+        lines.append(f"error: {record.error}")
     return answer(options, record, "\n".join(lines))
 
 

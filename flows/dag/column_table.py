@@ -18,6 +18,7 @@ from typing import Any
 from flows.config.columns import Columns, resolve, unknown_columns
 from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.dag.run_spec import TRANSFORM
+from flows.records import records
 from headway.schema.columns import Column, type_text
 from headway.sources.discovery.spans import files, spans
 from headway.sources.discovery.window import select_window
@@ -153,15 +154,15 @@ def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
     pipeline, store = loaded.pipeline, loaded.open_store()
     window = select_window(spans(pipeline.source), None, "latest", "allow")
     columns = resolve(loaded, files(pipeline.source, window[0]))
-    runs = [run for run in store.runs() if run.get("pipeline") == pipeline.name] if store.exists() else []
+    runs = [run for run in records(store) if run.pipeline == pipeline.name]
     notes = list(columns.notes)
-    inferred = next((run for run in runs if run.get("columns")), None)
+    inferred = next((run for run in runs if run.columns), None)
     if inferred is not None and not columns.inferred:
-        notes += inferred["notes"]
+        notes += inferred.notes
     parameters = None
     for run in runs:
-        fingerprint = next((s["fingerprint"] for s in run.get("stages", []) if s["stage"] == TRANSFORM.name), None)
-        manifest = store.find(TRANSFORM.name, fingerprint) if fingerprint else None
+        step = run.step(TRANSFORM.name)
+        manifest = store.find(TRANSFORM.name, step.fingerprint) if step else None
         if manifest is not None:
             parameters = manifest.result["parameters"]
             notes += manifest.result["notes"]

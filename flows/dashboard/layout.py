@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
+from flows.records import RunRecord
 from flows.tell.ending import Headline, headline_of
 from flows.tell.html import environment, style
 from flows.tell.parts import Part
@@ -107,9 +108,9 @@ def link(text: object, href: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(href, text)
 
 
-def state_cell(record: Mapping[str, Any]) -> Markup:
+def state_cell(record: RunRecord) -> Markup:
     """The word for how a run stands, coloured."""
-    said = headline_of(record, record.get("verdict") or {})
+    said = headline_of(record, record.verdict.model_dump() if record.verdict else {})
     return Markup('<span class="state {}">{}</span>').format(said.tone, said.word)
 
 

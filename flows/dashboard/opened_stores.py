@@ -68,7 +68,7 @@ class OpenedStore:
 
     def models(self) -> list[str]:
         """Every model of the registry and every pipeline that ran or was named, sorted."""
-        return sorted({*self.model_folders(), *self.pipelines, *(run["pipeline"] for run in self.index.runs())})
+        return sorted({*self.model_folders(), *self.pipelines, *(run.pipeline for run in self.index.runs())})
 
 
 def opened(pipelines: Sequence[str], stores: Sequence[str]) -> dict[str, OpenedStore]:

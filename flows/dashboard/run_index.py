@@ -11,83 +11,22 @@ import functools
 import json
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from flows.records import settled
+from flows.records import RunRecord, problem_of, read_record, settled
 from headway.storage.object_store import each
 from headway.storage.store import Store
 
-_LISTED = (
-    "run",
-    "pipeline",
-    "state",
-    "started",
-    "seconds",
-    "spans",
-    "version",
-    "alias",
-    "last",
-    "error",
-    "seen",
-    "file",
-)
-_Name = Annotated[str, Field(pattern=r"^([^./\\\x00][^/\\\x00]*)?$")]
-"""What becomes part of a path: a record of somebody else's must not lead out of the store."""
 
+class ListedRun(RunRecord):
+    """What lists and charts need of a record: the whole of it, config and columns, would be tens of kilobytes for each run."""
 
-class _Stage(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    stage: _Name
-    title: str
-    fingerprint: _Name
-    cached: bool
-    seconds: float = 0.0
-    why: str | None = None
-
-
-class _Verdict(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    verdict: str
-    promote: bool
-    reasons: list[str] = []
-    primary: str | None = None
-
-
-class _Judged(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    version: int
-    alarms: list[str] = []
-
-
-class RunRecord(BaseModel):
-    """What a page relies on in runs/<run>.json."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    run: _Name
-    pipeline: _Name
-    state: str
-    started: str
-    seconds: float = 0.0
-    file: str | None = None
-    last: str | None = None
-    spans: list[str] | None = None
-    stages: list[_Stage] = []
-    verdict: _Verdict | None = None
-    metrics: dict[str, Any] | None = None
-    baselines: dict[str, dict[str, Any]] | None = None
-    champion: _Judged | None = None
-    version: int | None = None
-    alias: str | None = None
-    seen: str | None = None
-    error: str | None = None
-    warnings: list[str] = []
-    notes: list[str] = []
+    steps: int
+    steps_ran: int
+    spans_ingested: dict[str, str]
+    """{span: fingerprint}"""
 
 
 class RunIndex:
@@ -95,11 +34,11 @@ class RunIndex:
 
     def __init__(self, store: Store):
         self.store = store
-        self._ended: dict[str, dict[str, Any]] = {}
+        self._ended: dict[str, ListedRun] = {}
         self._guard = threading.Lock()
         self._problems: list[tuple[str, str]] = []
 
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self) -> list[ListedRun]:
         """Every run, newest first: what lists show of its record."""
         with self._guard:
             files = [
@@ -117,20 +56,18 @@ class RunIndex:
                     found[name] = _listed(record)
             # a record is not written again once its run has ended
             self._ended = {name: self._ended[name] for name in files if name in self._ended}
-            self._ended |= {name: record for name, record in found.items() if record["state"] != "running"}
+            self._ended |= {name: record for name, record in found.items() if not record.going_on}
             self._problems = problems
             known = self._ended | found
             owner = functools.cache(lambda pipeline: self.store.lock(f"run-{pipeline}").owner())
             clock = functools.cache(self.store.clock)
             return [
-                settled(known[name], owner(known[name]["pipeline"]), clock())
-                if known[name]["state"] == "running"
-                else known[name]
+                settled(known[name], owner(known[name].pipeline), clock()) if known[name].going_on else known[name]
                 for name in reversed(files)
                 if name in known
             ]
 
-    def known(self, run: object) -> dict[str, Any] | None:
+    def known(self, run: object) -> ListedRun | None:
         """A run that has ended, as the last `runs` read it."""
         return self._ended.get(f"{run}.json")
 
@@ -138,7 +75,7 @@ class RunIndex:
         """(file, problem) of what `runs` passed over."""
         return list(self._problems)
 
-    def record(self, run: str) -> dict[str, Any] | None:
+    def record(self, run: str) -> RunRecord | None:
         """The whole record of a run, with its true state; None where there is none of this name, or it is damaged."""
         name = f"{run}.json"
         # a name is looked for among those that are there, and never made into a path
@@ -147,29 +84,24 @@ class RunIndex:
         record = self._read(name)
         if isinstance(record, str):
             return None
-        if record["state"] == "running":
-            record = settled(record, self.store.lock(f"run-{record['pipeline']}").owner(), self.store.clock())
+        if record.going_on:
+            record = settled(record, self.store.lock(f"run-{record.pipeline}").owner(), self.store.clock())
         return record
 
-    def _read(self, name: str) -> dict[str, Any] | str:
+    def _read(self, name: str) -> RunRecord | str:
         """A record, or what is wrong with it."""
         path = self.store.runs_folder / name
         if _leads_out(self.store, path):
             return "is a link that leads out of the store"
         try:
-            value = json.loads(self.store.read(path))
-            checked = RunRecord.model_validate(value)
+            record = read_record(json.loads(self.store.read(path)))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            return f"is not a run's record: {place or 'it'}: {first['msg'].lower()}"
+            return f"is not a run's record: {problem_of(error)}"
         except ValueError:
             return "is not JSON"
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
-        if name != f"{checked.run}.json":
-            return f"is the record of run {checked.run}, under another name"
-        return {"seconds": 0.0, "stages": [], **value, "spans": checked.spans or []}
+        return record if name == f"{record.run}.json" else f"is the record of run {record.run}, under another name"
 
 
 def _leads_out(store: Store, path: Path) -> bool:
@@ -177,19 +109,12 @@ def _leads_out(store: Store, path: Path) -> bool:
     return path.is_symlink() and not (path.exists() and path.resolve().is_relative_to(store.root.resolve()))
 
 
-def _listed(record: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a record: the whole of it, config and columns, would be tens of kilobytes for each run."""
-    kept = {name: record[name] for name in _LISTED if name in record}
-    verdict = record.get("verdict") or {}
-    kept["verdict"] = {name: verdict[name] for name in ("verdict", "promote", "primary") if name in verdict}
-    return kept | {
-        "metrics": {k: v for k, v in (record.get("metrics") or {}).items() if isinstance(v, int | float)},
-        "champion": record.get("champion"),
-        "steps": len(record["stages"]),
-        "ran": sum(not stage["cached"] for stage in record["stages"]),
-        "ingested": {
-            stage["title"].removeprefix("ingest "): stage["fingerprint"]
-            for stage in record["stages"]
-            if stage["stage"] == "ingest"
-        },
-    }
+def _listed(record: RunRecord) -> ListedRun:
+    kept: dict[str, Any] = {name: value for name, value in record if name not in _NOT_LISTED}
+    if record.verdict is not None:
+        kept["verdict"] = record.verdict.model_copy(update={"reasons": ()})
+    steps, ran = len(record.stages), len(record.ran)
+    return ListedRun.model_construct(**kept, steps=steps, steps_ran=ran, spans_ingested=record.ingested)
+
+
+_NOT_LISTED = {"stages", "config", "columns", "code", "training", "notes", "warnings", "baselines"}

@@ -248,7 +248,7 @@ def _report(opened: OpenedStore, run: str) -> str:
     if record is None:
         raise _NotThere
     path = path_of(opened.store, run)
-    if record["state"] != "running" and path.name in opened.store.children(path.parent):
+    if not record.going_on and path.name in opened.store.children(path.parent):
         if opened.leads_out(path):
             raise _NotThere
         return opened.store.read(path).decode("utf-8", "replace")

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.run_spec import ALREADY, RunSpec
+from flows.dag.run_spec import RunSpec
 from flows.execution.planning import planned
 from flows.progress.mlflow_tracking import follow
+from flows.records import State, records
 from flows.tell.rerun_reasons import in_words
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
@@ -106,24 +107,24 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
         ConfigError: the config, the code or the data have changed since, so that this would be another model.
     """
     name = run_spec.loaded.pipeline.name
-    runs = run_spec.store.runs() if run_spec.store.exists() else []
-    run = next((r for r in runs if r.get("pipeline") == name and r.get("last") is None and r.get("verdict")), None)
+    own = (run for run in records(run_spec.store) if run.pipeline == name)
+    run = next((run for run in own if run.last is None and run.verdict is not None), None)
     if run is None:
         problem = f"no candidate waits: no run of {name} has come as far as the gate"
         raise StoreError(problem, where=run_spec.store.name, fix="headway run makes one")
-    if run["state"] in ("promoted", ALREADY):
-        problem = f"no candidate waits: the last run, {run['run']}, ended with {run['state']}"
+    if run.state in (State.PROMOTED, State.ALREADY):
+        problem = f"no candidate waits: the last run, {run.run}, ended with {run.state}"
         raise StoreError(problem, where=run_spec.store.name, fix="--to names a version; headway models lists them")
     as_then = (run_spec.window, run_spec.until, run_spec.seed) == (None, "latest", None)
     until = run_spec.until
     if until == "latest" and run_spec.loaded.pipeline.source.has_spans:
-        until = run["spans"][-1]
-    window = run["window"] if run_spec.window is None else run_spec.window
-    seed = run["seed"] if run_spec.seed is None else run_spec.seed
+        until = run.spans[-1]
+    window = run.window if run_spec.window is None else run_spec.window
+    seed = run.seed if run_spec.seed is None else run_spec.seed
     spec = replace(run_spec, force=True, window=window, until=until, seed=seed)
     steps = planned(spec)["steps"]
     trainings = [step for step in steps if step["stage"] == "train"]
-    judged = {stage["fingerprint"] for stage in run["stages"] if stage["stage"] == "train"}
+    judged = {step.fingerprint for step in run.stages if step.stage == "train"}
     otherwise = None
     if not trainings or not all(step["cached"] for step in trainings):
         missing = next((step for step in steps if not step["cached"]), None)
@@ -134,7 +135,7 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
     if otherwise is not None:
         raise ConfigError(
             f"{otherwise}, so this would promote another model than the one that the gate judged",
-            where=f"run {run['run']} ({window_text(run['spans'])})",
+            where=f"run {run.run} ({window_text(run.spans)})",
             fix="type --set and --window as that run had them; or headway run judges a new candidate, and headway run --force "
             "promotes it whatever the gate says",
         )

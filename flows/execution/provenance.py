@@ -17,6 +17,7 @@ from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import INGEST, RunResult, RunSpec
+from flows.records import Code, Git, RunRecord, records
 from headway.redaction import redacted
 from headway.registry.lineage import FORMAT
 from headway.storage import manifest as manifests
@@ -26,20 +27,20 @@ from headway.user_code import files as user_files
 _GIT_SECONDS = 10.0
 
 
-def code_of(loaded: LoadedPipeline) -> dict[str, Any]:
-    """Return {tools: versions, modules: {file: sha256} of the user's, git: of the pipeline's folder, or None}."""
+def code_of(loaded: LoadedPipeline) -> Code:
+    """The tools, the user's modules, and the repository of the pipeline's folder."""
     firsts = [file for file in (loaded.module_file, loaded.preprocess_file) if file is not None and file.is_file()]
     files = dict.fromkeys(path for file in firsts for path in user_files.imported_files(file))
     modules = {path.relative_to(loaded.folder).as_posix(): _sha256(path) for path in files}
-    return {"tools": manifests.tools(), "modules": modules, "git": git_of(loaded.folder)}
+    return Code(tools=manifests.tools(), modules=modules, git=git_of(loaded.folder))
 
 
 def newer_headway(store: Store, pipeline: str) -> str | None:
     """A sentence where the pipeline's last run was a newer Headway's, as on a worker that was not updated; else None."""
     from packaging.version import InvalidVersion, Version
 
-    last = next((run for run in store.runs() if run.get("pipeline") == pipeline), {})
-    theirs, ours = ((last.get("code") or {}).get("tools") or {}).get("headway"), manifests.version()
+    last = next((run for run in records(store) if run.pipeline == pipeline), None)
+    theirs, ours = last.code.tools.get("headway") if last and last.code else None, manifests.version()
     try:
         if theirs is None or Version(theirs) <= Version(ours):
             return None
@@ -51,17 +52,14 @@ def newer_headway(store: Store, pipeline: str) -> str | None:
     )
 
 
-def git_of(folder: Path) -> dict[str, Any] | None:
-    """Return {commit, branch, changed: files of the folder that differ from it}; None without a repository or git."""
+def git_of(folder: Path) -> Git | None:
+    """The repository of a folder; None without one, or without git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return None
     changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") or ""
-    return {
-        "commit": commit,
-        "branch": _git(folder, "rev-parse", "--abbrev-ref", "HEAD"),
-        "changed": [line.split(maxsplit=1)[-1] for line in changed.splitlines()],
-    }
+    branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD") or ""
+    return Git(commit=commit, branch=branch, changed=tuple(line.split(maxsplit=1)[-1] for line in changed.splitlines()))
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
@@ -81,7 +79,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def lineage_of(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any]) -> dict[str, Any]:
+def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> dict[str, Any]:
     """The lineage of the version that this run publishes, as JSON without secrets.
 
     Args:
@@ -91,8 +89,8 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any])
     schema = loaded.schema_file
     lineage = {
         "format": FORMAT,
-        "run": {name: record[name] for name in ("run", "started", "file", "window", "until", "seed", "force")},
-        "code": record["code"],
+        "run": record.model_dump(include={"run", "started", "file", "window", "until", "seed", "force"}),
+        "code": None if record.code is None else record.code.model_dump(mode="json"),
         "config": loaded.pipeline.model_dump(mode="json"),
         "schema": {"file": schema.name, "sha256": _sha256(schema)} if schema.is_file() else None,
         "champion": run_result.champion or None,

@@ -1,6 +1,6 @@
 """One run from start to end: lock, plan, DAG, promotion, record.
 
-    result = execute(run_spec, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
+    record = execute(run_spec, report)       # record.state, record.version
 
 Used by the command line, which calls stages one after the other without a server, and by the Prefect flow, which puts tasks
 between the DAG and the engine.
@@ -25,6 +25,7 @@ from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
+from flows.records import Chosen, ColumnRow, Decided, Judged, Measured, Ran, RunRecord, State, read_record
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now
 from headway.monitor import Monitor
@@ -35,7 +36,7 @@ from headway.registry.registry import Event, Version
 from headway.storage.atomic_io import storage_error
 from tfcore.export.replay_process import ReplayProcess
 
-_STATES: dict[type[HeadwayError], str] = {Cancelled: "cancelled", Overtaken: "overtaken"}
+_STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
 
 
 def _run_name(seconds: float) -> str:
@@ -50,7 +51,7 @@ def execute(
     wrap: Callable[[Executor], Executor] = lambda engine: engine,
     wait_seconds: float = 0.0,
     locked: bool = False,
-) -> dict[str, Any]:
+) -> RunRecord:
     """Run the DAG under the pipeline's lock, promote what the gate lets through, and record the run.
 
     Args:
@@ -88,24 +89,29 @@ class _Run:
         self.began = time.perf_counter()
         self.notes: list[str] = []
         pipeline = run_spec.loaded.pipeline
-        self.record: dict[str, Any] = {
-            "run": run,
-            "pipeline": pipeline.name,
-            "file": str(run_spec.loaded.file),
-            "state": "running",
-            "started": now(),
-            "window": run_spec.window,
-            "until": run_spec.until,
-            "seed": run_spec.chosen_seed,
-            "force": run_spec.force,
-            "last": run_spec.last,
-            "code": code_of(run_spec.loaded),
-            "config": redacted(run_spec.loaded.pipeline.model_dump(mode="json", exclude_unset=True)),
-            "stages": [],
-        }
+        self.record = RunRecord(
+            run=run,
+            pipeline=pipeline.name,
+            file=str(run_spec.loaded.file),
+            state=State.RUNNING,
+            started=now(),
+            window=run_spec.window,
+            until=run_spec.until,
+            seed=run_spec.chosen_seed,
+            force=run_spec.force,
+            last=run_spec.last,
+            code=code_of(run_spec.loaded),
+            config=redacted(pipeline.model_dump(mode="json", exclude_unset=True)),
+        )
+        self.looked = False
+        """The plan is made: from here on the record is kept while the run goes on."""
         self.report = report.run(self.record)
 
-    def go(self, wrap: Callable[[Executor], Executor]) -> dict[str, Any]:
+    def note(self, **fields: Any) -> None:
+        """Set fields of the record."""
+        self.record = self.record.model_copy(update=fields)
+
+    def go(self, wrap: Callable[[Executor], Executor]) -> RunRecord:
         try:
             self._tidy()
             with (
@@ -130,15 +136,15 @@ class _Run:
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
                 self.report.note(f"note: {note}")
-            state = next((state for kind, state in _STATES.items() if isinstance(error, kind)), "failed")
+            state = next((state for kind, state in _STATES.items() if isinstance(error, kind)), State.FAILED)
             self._failed(state, str(error))
             raise
         except OSError as error:
             problem = storage_error(error, self.run_spec.store.root)
-            self._failed("failed", redact(str(problem or f"{type(error).__name__}: {error}")))
+            self._failed(State.FAILED, redact(str(problem or f"{type(error).__name__}: {error}")))
             raise problem or error from None
         except BaseException as error:
-            self._failed("failed", redact(f"{type(error).__name__}: {error}"), drawn=isinstance(error, Exception))
+            self._failed(State.FAILED, redact(f"{type(error).__name__}: {error}"), drawn=isinstance(error, Exception))
             raise
         return self.record
 
@@ -158,11 +164,12 @@ class _Run:
         planner = Planner(self.run_spec.store)
         plan = run_dag(self.run_spec, planner, freeze=False)
         self.notes = plan.notes
-        if newer := newer_headway(self.run_spec.store, self.record["pipeline"]):
+        if newer := newer_headway(self.run_spec.store, self.record.pipeline):
             self.report.note(newer)
         if planner.tensorflow:
-            self.record["spans"] = plan.spans
-            self.run_spec.store.save_run(self.record)
+            self.looked = True
+            self.note(spans=tuple(plan.spans))
+            self.record.save(self.run_spec.store)
             if any(elsewhere(stage) is None for stage in planner.tensorflow):
                 child.spawn()
             if self.run_spec.last in (None, "replay"):
@@ -170,59 +177,57 @@ class _Run:
 
     def _output(self, output: Output) -> None:
         self.report.output(output)
-        stage = {
-            "stage": output.stage,
-            "title": output.title,
-            "fingerprint": output.fingerprint,
-            "cached": output.hit,
-            "seconds": round(output.seconds, 3),
-            "why": output.why,
-        }
-        self.record["stages"].append(stage)
+        ran = Ran(
+            stage=output.stage,
+            title=output.title,
+            fingerprint=output.fingerprint,
+            cached=output.hit,
+            seconds=round(output.seconds, 3),
+            why=output.why,
+        )
+        self.note(stages=(*self.record.stages, ran))
         for event, facts in events_of_output(output, self.record):
             self.report.happened(event, facts)
         if output.stage == "train" and not output.hit:
             # its weights are in the store: nothing resumes from here any more
             self.run_spec.store.discard(self.run_spec.store.checkpoints / output.fingerprint)
-        if "spans" in self.record:  # so that a run which is killed later shows how far it came
-            self.run_spec.store.save_run(self.record | {"seen": now()})
+        if self.looked:  # so that a run which is killed later shows how far it came
+            self.note(seen=now())
+            self.record.save(self.run_spec.store)
 
     def _finish(self, run_result: RunResult) -> None:
-        record = self.record
-        record["spans"], record["notes"] = run_result.spans, run_result.notes
-        record |= {"columns": run_result.columns} if run_result.columns else {}
-        record["warnings"] = [a["message"] for a in run_result.anomalies if a["severity"] == "warning"]
-        if run_result.training is not None:
-            record["training"] = run_result.training
         verdict = run_result.verdict
+        warnings = [a["message"] for a in run_result.anomalies if a["severity"] == "warning"]
+        self.note(
+            state=State.DONE,
+            spans=tuple(run_result.spans),
+            notes=tuple(run_result.notes),
+            columns=tuple(ColumnRow(**row) for row in run_result.columns),
+            training=None if run_result.training is None else Chosen(**run_result.training),
+            warnings=tuple(warnings),
+            **_measured(run_result),
+        )
         if verdict is not None:
-            fields = ("verdict", "promote", "reasons", "primary", "outcome")
-            record["verdict"] = {key: verdict[key] for key in fields if verdict.get(key) is not None}
-            record |= {"test": run_result.test} if run_result.test is not None else {}
+            self.note(verdict=Decided(**verdict), test=run_result.test and Measured(**run_result.test))
             if isinstance(verdict.get("champion"), dict):  # it was compared
-                record["champion"] = {"version": verdict["champion"]["version"], "alarms": verdict["alarms"]}
-                record["warnings"] += verdict["alarms"]
-        baselines = ((verdict or {}).get("metrics") or {}).get("baselines")
-        if run_result.evaluation is not None:
-            record["metrics"] = run_result.evaluation.get("metrics")
-            baselines = baselines or run_result.evaluation.get("baselines")
-        elif run_result.facts.get("metrics"):
-            record["metrics"], baselines = run_result.facts["metrics"], run_result.facts.get("baselines")
-        record |= {"baselines": baselines} if baselines else {}
-        record["state"] = "done"
+                alarms = tuple(verdict["alarms"])
+                self.note(
+                    champion=Judged(version=verdict["champion"]["version"], alarms=alarms),
+                    warnings=(*warnings, *alarms),
+                )
         if verdict is not None and verdict["verdict"] == ALREADY:
             number = run_result.champion or verdict["champion"]
-            record |= {"state": ALREADY, "version": number}
+            self.note(state=State.ALREADY, version=number)
             if self.run_spec.alias is not None:
                 self._name(number)
         elif verdict is not None and self.run_spec.last is None:
-            record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
+            self.note(state=State.PROMOTED if verdict["promote"] else State(verdict["verdict"]))
             if verdict["promote"]:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
-                version = publish(self.run_spec, run_result, record)
-                record["version"] = version.number  # a promotion that comes too late leaves it in the registry
+                version = publish(self.run_spec, run_result, self.record)
+                self.note(version=version.number)  # a promotion that comes too late leaves it in the registry
                 if self.run_spec.alias is None:
-                    record["serving"] = promote(self.run_spec, run_result, version, run=record["run"]).serving
+                    self.note(serving=promote(self.run_spec, run_result, version, run=self.record.run).serving)
                 else:
                     self._name(version.number)
         self._close()
@@ -232,24 +237,25 @@ class _Run:
         alias = self.run_spec.alias
         assert alias is not None
         self.run_spec.registry.set_alias(
-            alias, number, reason=self.run_spec.reason or "named by a run", run=self.record["run"]
+            alias, number, reason=self.run_spec.reason or "named by a run", run=self.record.run
         )
-        self.record |= {"state": "named", "alias": alias}
+        self.note(state=State.NAMED, alias=alias)
 
-    def _failed(self, state: str, error: str, *, drawn: bool = True) -> None:
-        self.record |= {"state": state, "error": error, "notes": self.notes}
-        self._close(drawn=drawn and state != "cancelled")  # who stops a run does not want to wait
-        if "report" in self.record:
-            self.report.note(f"report: {self.record['report']}")
+    def _failed(self, state: State, error: str, *, drawn: bool = True) -> None:
+        self.note(state=state, error=error, notes=tuple(self.notes))
+        self._close(drawn=drawn and state != State.CANCELLED)  # who stops a run does not want to wait
+        if self.record.report is not None:
+            self.report.note(f"report: {self.record.report}")
 
     def _close(self, *, drawn: bool = True) -> None:
-        self.record |= {"ended": now(), "seconds": round(time.perf_counter() - self.began, 3)}
+        self.note(ended=now(), seconds=round(time.perf_counter() - self.began, 3), seen=None)
         # what is for people to read; the rest is also worked with
-        self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
+        self.note(**{name: tuple(redacted(getattr(self.record, name))) for name in ("notes", "warnings")})
+        self.note(error=redacted(self.record.error))
         try:
-            self.run_spec.store.save_run(self.record)
+            self.record.save(self.run_spec.store)
         except OSError as error:
-            if "error" not in self.record:
+            if self.record.error is None:
                 raise
             # what ended the run is told all the same: most often it is the disk, too
             self.report.note(redact(f"the record of this run was not written: {error}"))
@@ -257,7 +263,7 @@ class _Run:
             self.report.happened(event, facts)
         if drawn:
             self._draw()
-        if self.run_spec.last is None and self.record["state"] != "cancelled":
+        if self.run_spec.last is None and self.record.state != State.CANCELLED:
             spec = self.run_spec
             mlflow_tracking.track(spec.loaded, spec.registry, self.record, history=self._history, note=self.report.note)
         self.report.run_ended(self.record, self.run_spec.registry)
@@ -269,22 +275,29 @@ class _Run:
 
             spec = self.run_spec
             files = {span: [file.model_dump(mode="json") for file in files] for span, files in spec.memo.items()}
-            self.record["report"] = write(spec.store, redacted(self.record), files)
-            self.report.drawn(self.record["report"])
+            self.note(report=write(spec.store, read_record(self.record.as_json()), files))
+            self.report.drawn(str(self.record.report))
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
             self.report.note(redact(f"the report of this run was not drawn: {type(error).__name__}: {text[0][:300]}"))
 
     def _history(self) -> list[dict[str, Any]]:
         """Return the points of this run's training; none of one that another run trained."""
-        trained = next((s for s in self.record["stages"] if s["stage"] == TRAIN.name and not s["cached"]), None)
+        trained = next((step for step in self.record.ran if step.stage == TRAIN.name), None)
         if trained is None:
             return []
-        folder = self.run_spec.store.local(self.run_spec.store.output(TRAIN.name, trained["fingerprint"]))
+        folder = self.run_spec.store.local(self.run_spec.store.output(TRAIN.name, trained.fingerprint))
         return list(json.loads((folder / "history.json").read_text(encoding="utf-8"))["history"])
 
 
-def publish(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any]) -> Version:
+def _measured(run_result: RunResult) -> dict[str, Any]:
+    """The metrics of the candidate, or of the champion that it is, and those of the baselines."""
+    judged = ((run_result.verdict or {}).get("metrics") or {}).get("baselines")
+    found = run_result.evaluation or run_result.facts
+    return {"metrics": found.get("metrics") or {}, "baselines": judged or found.get("baselines") or {}}
+
+
+def publish(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> Version:
     """Publish the run's export as a version: a new one, unless a run that died after publishing left it there."""
     assert run_result.export is not None
     registry = run_spec.registry
@@ -292,7 +305,7 @@ def publish(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any]) ->
     if version is not None:
         return version
     saved_model = run_spec.store.local(run_result.export.path) / run_result.export.get()["saved_model"]
-    facts = run_result.facts | {"run": record["run"], "replay": run_result.replay}
+    facts = run_result.facts | {"run": record.run, "replay": run_result.replay}
     return registry.publish(saved_model, facts, lineage_of(run_spec, run_result, record))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from flows.dag.run_spec import INGEST
 from flows.dag.step import Output
+from flows.records import NO_VERDICT, RunRecord, State
 from flows.tell.summary import sentence
 from headway.messages import counted, some
 
@@ -32,9 +33,7 @@ EVENTS = {
     "headway.champion.decayed": "the champion is worse on new labels than at its promotion",
     "headway.backfill.failed": "windows of a backfill have failed",
 }
-_HELD = ("held", "shadow", "not comparable", "incompatible champion")
-_SILENT = ("already champion", "done", "named", "failed", "cancelled", "overtaken", "running")
-"""States of a run in which no verdict on a candidate took effect."""
+_HELD = (State.HELD, State.SHADOW, State.NOT_COMPARABLE, State.INCOMPATIBLE)
 
 
 def resource(pipeline: str) -> str:
@@ -42,13 +41,13 @@ def resource(pipeline: str) -> str:
     return f"headway.pipeline.{pipeline}"
 
 
-def events_of_output(output: Output, record: Mapping[str, Any]) -> Iterator[Event]:
+def events_of_output(output: Output, record: RunRecord) -> Iterator[Event]:
     """The events of a step that has just ended.
 
     Args:
         record: of its run.
     """
-    result, name, run = output.result or {}, record["pipeline"], record["run"]
+    result, name, run = output.result or {}, record.pipeline, record.run
     if output.stage == INGEST.name and not output.hit:
         counts, span = result["counts"], result["span"]
         rejected = f", {counts['quarantined']:,} quarantined" if counts["quarantined"] else ""
@@ -61,22 +60,20 @@ def events_of_output(output: Output, record: Mapping[str, Any]) -> Iterator[Even
         yield "headway.window.invalid", {"message": message, "pipeline": name, "run": run, "errors": errors}
 
 
-def events_of_record(record: Mapping[str, Any]) -> Iterator[Event]:
+def events_of_record(record: RunRecord) -> Iterator[Event]:
     """The event of a run that has ended with a verdict."""
-    state = record["state"]
-    if state in _SILENT:
+    state, verdict = record.state, record.verdict
+    if verdict is None or state in NO_VERDICT or state in (State.ALREADY, State.NAMED):
         return
-    if state == "promoted":
+    if state == State.PROMOTED:
         event = "headway.model.promoted"
-    elif state == "keep champion":
+    elif state == State.KEPT:
         event = "headway.model.kept"
     else:
         event = "headway.model.held" if state in _HELD else "headway.model.rejected"
-    facts = {
-        key: record[key] for key in ("pipeline", "run", "version", "state", "spans") if record.get(key) is not None
-    }
-    reasons = (record.get("verdict") or {}).get("reasons", [])
-    yield event, {"message": f"{record['pipeline']}: {sentence(record)}", **facts, "reasons": reasons}
+    fields = {"pipeline", "run", "version", "state", "spans"}
+    facts = {name: value for name, value in record.as_json().items() if name in fields}
+    yield event, {"message": f"{record.pipeline}: {sentence(record)}", **facts, "reasons": list(verdict.reasons)}
 
 
 def events_of_champion(result: Mapping[str, Any]) -> Iterator[Event]:

@@ -17,6 +17,7 @@ from flows.dag.step import Output, Step
 from flows.observability.json_stream import JsonStream
 from flows.progress.reporter import Reporter
 from flows.progress.terminal import Pace, line_of
+from flows.records import RunRecord, State
 from flows.tell.summary import sentence
 from headway.monitor import Monitor
 from headway.redaction import redact
@@ -71,22 +72,22 @@ class JsonLog(Reporter):
                 step=step,
             )
 
-    def run(self, record: Mapping[str, Any]) -> Reporter:
-        bound = JsonLog(self._stream, quiet=self._quiet, pipeline=record["pipeline"], run=record["run"], stop=self.stop)
-        facts: dict[str, Any] = {key: record.get(key) for key in ("file", "window", "until", "seed", "force", "last")}
-        git = (record.get("code") or {}).get("git") or {}
-        bound._write("run.started", f"{record['pipeline']}: run {record['run']}", **facts, commit=git.get("commit"))
+    def run(self, record: RunRecord) -> Reporter:
+        bound = JsonLog(self._stream, quiet=self._quiet, pipeline=record.pipeline, run=record.run, stop=self.stop)
+        facts = record.model_dump(include={"file", "window", "until", "seed", "force", "last"})
+        git = record.code and record.code.git
+        bound._write("run.started", f"{record.pipeline}: run {record.run}", **facts, commit=git and git.commit)
         return bound
 
-    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
-        bad = record["state"] in ("failed", "cancelled")
-        verdict = record.get("verdict") or {}
-        facts = {name: record.get(name) for name in ("state", "version", "metrics", "spans", "seconds", "report")}
-        facts |= {"verdict": verdict.get("verdict"), "reasons": verdict.get("reasons"), "error": record.get("error")}
-        facts |= {"warnings": record.get("warnings") or None}
-        level = "error" if record["state"] == "failed" else "warning" if bad else "info"
-        said = f"{record['state']}: {record.get('error')}" if bad else sentence(record)
-        self._write("run.ended", f"{record['pipeline']}: {said}", level=level, **facts)
+    def run_ended(self, record: RunRecord, registry: Registry) -> None:
+        fields = {"state", "version", "metrics", "spans", "seconds", "report", "error", "warnings"}
+        facts = {name: value for name, value in record.as_json().items() if name in fields and value != []}
+        if record.verdict is not None:
+            facts |= {"verdict": record.verdict.verdict, "reasons": list(record.verdict.reasons)}
+        bad = record.state in (State.FAILED, State.CANCELLED)
+        level = "error" if record.state == State.FAILED else "warning" if bad else "info"
+        said = f"{record.state}: {record.error}" if bad else sentence(record)
+        self._write("run.ended", f"{record.pipeline}: {said}", level=level, **facts)
 
     @contextlib.contextmanager
     def stage(self, steps: Sequence[Step]) -> Iterator[None]:

@@ -23,6 +23,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from flows.dag.step import Output, Step
 from flows.observability.providers import Providers
 from flows.progress.reporter import Reporter
+from flows.records import RunRecord, State
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.redaction import redact
@@ -69,30 +70,29 @@ class Telemetry(Reporter):
         """By the title of what runs: the spans of its steps, by their titles."""
         self._by_fingerprint: dict[str, Span] = {}
 
-    def run(self, record: Mapping[str, Any]) -> Reporter:
-        facts = {f"headway.{name}": record.get(name) for name in ("window", "until", "seed", "force", "last")}
-        names = {"headway.pipeline": record["pipeline"], "headway.run": record["run"]}
+    def run(self, record: RunRecord) -> Reporter:
+        facts = {f"headway.{name}": getattr(record, name) for name in ("window", "until", "seed", "force", "last")}
+        names = {"headway.pipeline": record.pipeline, "headway.run": record.run}
         attributes = _attributes(names | facts)
-        span = self._tracer.start_span(f"run {record['pipeline']}", _parent(), attributes=attributes)
-        bound = (record["pipeline"], record["run"], span)
+        span = self._tracer.start_span(f"run {record.pipeline}", _parent(), attributes=attributes)
+        bound = (record.pipeline, record.run, span)
         return Telemetry(self._providers, stop=self.stop, instruments=self._instruments, run=bound)
 
-    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
-        span, verdict = self._span, record.get("verdict") or {}
-        pipeline = {"headway.pipeline": record["pipeline"]}
-        if verdict.get("verdict"):
-            self._instruments.verdicts.add(1, pipeline | {"headway.verdict": verdict["verdict"]})
-        self._instruments.run.record(record.get("seconds", 0.0), pipeline | {"headway.state": record["state"]})
+    def run_ended(self, record: RunRecord, registry: Registry) -> None:
+        span, verdict, spans = self._span, record.verdict and record.verdict.verdict, record.spans
+        pipeline = {"headway.pipeline": record.pipeline}
+        if verdict:
+            self._instruments.verdicts.add(1, pipeline | {"headway.verdict": verdict})
+        self._instruments.run.record(record.seconds, pipeline | {"headway.state": str(record.state)})
         if (age := _age(registry)) is not None:
             self._instruments.age.set(age, pipeline)
         if span is None:
             return
-        spans = record.get("spans") or []
-        facts = {"state": record["state"], "version": record.get("version"), "verdict": verdict.get("verdict")}
+        facts = {"state": str(record.state), "version": record.version, "verdict": verdict}
         facts |= {"spans": len(spans), "first_span": next(iter(spans), None), "last_span": next(reversed(spans), None)}
         span.set_attributes(_attributes({f"headway.{name}": value for name, value in facts.items()}))
-        if record["state"] in ("failed", "cancelled"):
-            span.set_status(Status(StatusCode.ERROR, redact(str(record.get("error", "")))))
+        if record.state in (State.FAILED, State.CANCELLED):
+            span.set_status(Status(StatusCode.ERROR, redact(record.error or "")))
         span.end()
 
     @contextlib.contextmanager

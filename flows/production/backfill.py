@@ -26,6 +26,7 @@ from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, Step
 from flows.execution.run import execute
 from flows.progress.reporter import Reporter
+from flows.records import RunRecord, State
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some
 from headway.monitor import Monitor
@@ -127,9 +128,9 @@ class _Backfill:
         """Ingest the spans of the range, as one run."""
         self._order = list(ends)
         record = self._run(ends[-1], len(ends), self._report, "ingest")
-        for stage in record["stages"]:
-            span = stage["title"].removeprefix("ingest ")
-            facts = {"spans": [span], "cached": stage["cached"], "seconds": stage["seconds"]}
+        for step in record.stages:
+            span = step.title.removeprefix("ingest ")
+            facts = {"spans": [span], "cached": step.cached, "seconds": step.seconds}
             self._keep({"until": span, "state": "ingested", **facts})
 
     def windows(self, ends: Sequence[str], parallel: int) -> None:
@@ -179,14 +180,15 @@ class _Backfill:
             report.note(f"window up to {until} failed: {error}")
             row |= {"state": "failed", "error": str(error)}
         else:
-            verdict = record.get("verdict") or {}
-            state = record["state"] if record["state"] != "done" else verdict.get("verdict", "trained")
-            row |= {"state": state, "spans": record["spans"], "run": record["run"], "metrics": record.get("metrics")}
-            row |= {"primary": verdict.get("primary"), "reasons": verdict.get("reasons", [])}
-            row |= {"version": record.get("version"), "cached": all(s["cached"] for s in record["stages"])}
+            verdict = record.verdict
+            done = verdict.verdict if verdict else "trained"
+            row |= {"state": done if record.state == State.DONE else str(record.state), "spans": list(record.spans)}
+            row |= {"run": record.run, "metrics": record.metrics or None, "version": record.version}
+            row |= {"primary": verdict and verdict.primary, "reasons": list(verdict.reasons) if verdict else []}
+            row |= {"cached": not record.ran}
         self._keep(row | {"seconds": round(time.perf_counter() - began, 3)})
 
-    def _run(self, until: str, window: int | str | None, report: Reporter, last: str | None) -> dict[str, Any]:
+    def _run(self, until: str, window: int | str | None, report: Reporter, last: str | None) -> RunRecord:
         spec = replace(self._spec, until=until, window=window, last=last)
         return execute(spec, report, wrap=lambda engine: self._wrap(engine, report), locked=True)
 
@@ -212,10 +214,10 @@ class _Prefixed(Reporter):
     def output(self, output: Output) -> None:
         self._inner.output(replace(output, title=f"{self._until}: {output.title}"))
 
-    def run(self, record: Mapping[str, Any]) -> Reporter:
+    def run(self, record: RunRecord) -> Reporter:
         return _Prefixed(self._inner.run(record), self._until)
 
-    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
+    def run_ended(self, record: RunRecord, registry: Registry) -> None:
         self._inner.run_ended(record, registry)
 
     @contextlib.contextmanager

@@ -29,6 +29,7 @@ from flows.production.champion_stages import ChampionSteps
 from flows.production.new_spans import landed, read_state
 from flows.production.span_predictions import glob_of, source_of, watch_of
 from flows.progress.reporter import Reporter
+from flows.records import record_of
 from flows.scoring.request_skew import request_skew
 from headway.errors import ConfigError, DataError, StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
@@ -191,9 +192,11 @@ class _Check:
         return {"scored": result["rows"], "metrics": metrics, "decay": decay}
 
     def _transform(self) -> Output | None:
-        run = next((run for run in self._spec.store.runs() if run.get("run") == self._champion.facts.get("run")), {})
-        step = next((step for step in run.get("stages", []) if step["stage"] == TRANSFORM.name), None)
-        return None if step is None else find_output(self._spec.store, **step)
+        run = record_of(self._spec.store, self._champion.facts.get("run"))
+        step = run.step(TRANSFORM.name) if run else None
+        if step is None:
+            return None
+        return find_output(self._spec.store, stage=step.stage, fingerprint=step.fingerprint, title=step.title)
 
     def _decay(self, scored: Output, transform: Output, group: str | None) -> tuple[dict[str, Any], list[str]]:
         """(metrics, what the gate says of a champion that became worse): it is compared with itself at its promotion."""

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from flows.config.production import WatchConfig
 from flows.dag.run_spec import RunSpec
+from flows.records import records
 from headway.errors import ConfigError, DataError, Locked
 from headway.messages import duration, now
 from headway.sources.config import SourceConfig
@@ -114,10 +115,10 @@ def trained_up_to(run_spec: RunSpec) -> str:
         return ""
     champion = run_spec.registry.champion()
     ends = [spans_of[-1] for spans_of in ([] if champion is None else [champion.facts.get("spans") or [""]])]
-    for run in run_spec.store.runs():
-        whole = run.get("last") is None and run.get("state") not in ("running", "failed", "cancelled", "overtaken")
-        if whole and run.get("pipeline") == name and run.get("spans"):
-            ends.append(run["spans"][-1])
+    for run in records(run_spec.store):
+        whole = run.last is None and run.state not in ("running", "failed", "cancelled", "overtaken")
+        if whole and run.pipeline == name and run.spans:
+            ends.append(run.spans[-1])
     return max(ends, default="")
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from flows.progress.reporter import Reporter, Several
 from flows.progress.terminal import Lines
-from flows.records import log_path
+from flows.records import RunRecord, State, log_path
 from flows.tell.summary import sentence
 from headway.messages import now
 from headway.redaction import redact
@@ -47,8 +46,8 @@ class _LogFile(Lines):
         super().__init__()
         self._path, self._writing = path, threading.Lock()
 
-    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
-        if record["state"] not in ("failed", "cancelled"):  # of those `logged` says the error
+    def run_ended(self, record: RunRecord, registry: Registry) -> None:
+        if record.state not in (State.FAILED, State.CANCELLED):  # of those `logged` says the error
             self.note(sentence(record))
 
     def note(self, line: str) -> None:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
+from flows.records import RunRecord, State, read_record
 from headway.errors import ConfigError
-from headway.redaction import redact, redacted
+from headway.redaction import redact
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry
 
@@ -54,19 +55,18 @@ def check(loaded: LoadedPipeline) -> None:
 
 
 def track(
-    loaded: LoadedPipeline, registry: Registry, record: Mapping[str, Any], *, history: History = list, note: Note
+    loaded: LoadedPipeline, registry: Registry, record: RunRecord, *, history: History = list, note: Note
 ) -> None:
     """Log a run that ended, link the version that it published, and set the aliases.
 
     Args:
-        record: the run, as it is kept in runs/<run>.json.
         history: gives the points of the training, each {"step", "loss", "holdout_loss", ...}.
     """
 
     def tell(server: _Server) -> None:
         run_id = server.run(record, history())
-        if record.get("version") is not None and record["state"] != "already champion":
-            server.link(registry, record["version"], run_id)
+        if record.version is not None and record.state != State.ALREADY:
+            server.link(registry, record.version, run_id)
         server.point(registry)
 
     _with_server(loaded, note, tell)
@@ -121,38 +121,34 @@ class _Server:
         self._client, self._pipeline = client, loaded.pipeline
         self._experiment = loaded.pipeline.tracking.experiment or loaded.pipeline.name
 
-    def run(self, record: Mapping[str, Any], history: list[dict[str, Any]]) -> str:
+    def run(self, record: RunRecord, history: list[dict[str, Any]]) -> str:
         """Log a run; returns its id at the server."""
         from mlflow.entities import Metric, Param, RunTag
 
-        client, record = self._client, redacted(dict(record))
+        client, record = self._client, read_record(record.as_json())  # without secrets
         experiment = client.get_experiment_by_name(self._experiment)
         number = client.create_experiment(self._experiment) if experiment is None else experiment.experiment_id
-        started, ended = (_milliseconds(record[name]) for name in ("started", "ended"))
-        run_id = client.create_run(number, start_time=started, run_name=record["run"]).info.run_id
-        verdict, git = record.get("verdict") or {}, (record.get("code") or {}).get("git") or {}
+        started, ended = map(_milliseconds, (record.started, str(record.ended)))
+        run_id = client.create_run(number, start_time=started, run_name=record.run).info.run_id
+        verdict, git = record.verdict, record.code and record.code.git
         tags = {
-            RUN: record["run"],
-            "headway.pipeline": record["pipeline"],
-            "headway.state": record["state"],
-            "headway.verdict": verdict.get("verdict"),
-            "headway.reasons": "; ".join(verdict.get("reasons", [])),
-            "headway.error": record.get("error"),
-            VERSION: record.get("version"),
-            "mlflow.source.git.commit": git.get("commit"),
-            "mlflow.source.name": record["file"],
+            RUN: record.run,
+            "headway.pipeline": record.pipeline,
+            "headway.state": record.state,
+            "headway.verdict": verdict and verdict.verdict,
+            "headway.reasons": verdict and "; ".join(verdict.reasons),
+            "headway.error": record.error,
+            VERSION: record.version,
+            "mlflow.source.git.commit": git and git.commit,
+            "mlflow.source.name": record.file,
         }
         metrics = {
-            **(record.get("metrics") or {}),
-            **{f"test.{name}": value for name, value in ((record.get("test") or {}).get("metrics") or {}).items()},
-            **{
-                f"{who}.{name}": value
-                for who, values in (record.get("baselines") or {}).items()
-                for name, value in values.items()
-            },
-            "seconds": record["seconds"],
+            **record.metrics,
+            **{f"test.{name}": value for name, value in (record.test.metrics if record.test else {}).items()},
+            **{f"{who}.{name}": value for who, values in record.baselines.items() for name, value in values.items()},
+            "seconds": record.seconds,
         }
-        known = [Metric(name, value, ended, 0) for name, value in metrics.items() if isinstance(value, int | float)]
+        known = [Metric(name, value, ended, 0) for name, value in metrics.items() if value is not None]
         curve = [
             Metric(f"train.{name}", point[name], ended, point["step"])
             for point in history
@@ -164,7 +160,7 @@ class _Server:
         client.log_batch(run_id, metrics=known, params=params, tags=named)
         for first in range(0, len(curve), 1000):
             client.log_batch(run_id, metrics=curve[first : first + 1000])
-        failed = record["state"] in ("failed", "cancelled")
+        failed = record.state in (State.FAILED, State.CANCELLED)
         client.set_terminated(run_id, "FAILED" if failed else "FINISHED", end_time=ended)
         return run_id
 
@@ -204,13 +200,14 @@ class _Server:
                 self._client.delete_registered_model_alias(name, alias)
 
 
-def _params(record: Mapping[str, Any]) -> dict[str, Any]:
-    spans = record.get("spans") or []
-    params: dict[str, Any] = {"seed": record["seed"]} | ({"spans": f"{spans[0]} to {spans[-1]}"} if spans else {})
-    chosen = record.get("training") or {}
-    params |= {"train_rows": chosen["rows"]} if "rows" in chosen else {}
-    for section in ("training", "model"):
-        for name, value in (chosen.get(section) or {}).items():
+def _params(record: RunRecord) -> dict[str, object]:
+    spans, chosen = record.spans, record.training
+    params: dict[str, object] = {"seed": record.seed} | ({"spans": f"{spans[0]} to {spans[-1]}"} if spans else {})
+    if chosen is None:
+        return params
+    params["train_rows"] = chosen.rows
+    for section, settings in (("training", chosen.training), ("model", chosen.model)):
+        for name, value in settings.items():
             inner = value.items() if isinstance(value, dict) else ()
             values = {f"{section}.{name}.{key}": setting for key, setting in inner} or {f"{section}.{name}": value}
             params |= {key: setting for key, setting in values.items() if setting not in (None, {}, [], "")}

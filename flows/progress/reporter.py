@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flows.dag.step import Output, Step
+from flows.records import RunRecord
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 
@@ -31,15 +32,15 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
 
     def __exit__(self, *exc: object) -> None: ...
 
-    def run(self, record: Mapping[str, Any]) -> Reporter:
+    def run(self, record: RunRecord) -> Reporter:
         """A run begins; return what reports it.
 
         Args:
-            record: as it is kept in runs/<run>.json, so far.
+            record: so far.
         """
         return self
 
-    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
+    def run_ended(self, record: RunRecord, registry: Registry) -> None:
         """The run has ended, whichever way: its `state` says so."""
 
     @contextlib.contextmanager
@@ -93,10 +94,10 @@ class Several(Reporter):
     def __exit__(self, *exc: object) -> None:
         self._entered.close()
 
-    def run(self, record: Mapping[str, Any]) -> Reporter:
+    def run(self, record: RunRecord) -> Reporter:
         return Several([reporter.run(record) for reporter in self._reporters])
 
-    def run_ended(self, record: Mapping[str, Any], registry: Registry) -> None:
+    def run_ended(self, record: RunRecord, registry: Registry) -> None:
         for reporter in self._reporters:
             reporter.run_ended(record, registry)
 

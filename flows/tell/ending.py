@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from flows.records import RunRecord
 from headway.messages import number
 
 Tone = Literal["good", "bad", "wait", "plain"]
@@ -49,15 +50,15 @@ class Headline:
     """The whole error of a run that failed."""
 
 
-def headline_of(record: Mapping[str, Any], verdict: Mapping[str, Any]) -> Headline:
+def headline_of(record: RunRecord, verdict: Mapping[str, Any]) -> Headline:
     """The headline of a run.
 
     Args:
         verdict: the gate's, with its metrics and comparisons; empty where the gate was not reached.
     """
-    state = str(record.get("state", "running"))
+    state = str(record.state)
     reasons = list(verdict.get("reasons") or ())
-    error = str(record.get("error", ""))
+    error = record.error or ""
     sentence = _sentence(state, record, verdict, reasons)
     word = str(verdict["verdict"]) if state == "done" and verdict.get("verdict") else state
     # what the sentence says is not said again
@@ -66,15 +67,15 @@ def headline_of(record: Mapping[str, Any], verdict: Mapping[str, Any]) -> Headli
     return Headline(_WORDS.get(word, word), _TONES.get(word, "wait"), sentence, rest, shown)
 
 
-def _sentence(state: str, record: Mapping[str, Any], verdict: Mapping[str, Any], reasons: Sequence[str]) -> str:
+def _sentence(state: str, record: RunRecord, verdict: Mapping[str, Any], reasons: Sequence[str]) -> str:
     first = _BEYOND.split(reasons[0])[0] if reasons else ""
     match state:
         case "promoted":
-            return f"Version {record.get('version')} is the champion now{_why(verdict)}."
+            return f"Version {record.version} is the champion now{_why(verdict)}."
         case "named":
-            return f"{record.get('alias')} is version {record.get('version')} now; the champion is as before."
+            return f"{record.alias} is version {record.version} now; the champion is as before."
         case "already champion":
-            return f"Nothing to promote: this model is the champion already, version {record.get('version')}."
+            return f"Nothing to promote: this model is the champion already, version {record.version}."
         case "keep champion":
             return f"The champion stays: {first}."
         case "reject":
@@ -91,7 +92,7 @@ def _sentence(state: str, record: Mapping[str, Any], verdict: Mapping[str, Any],
             passed = "would be promoted" if verdict.get("promote") else f"would not be promoted: {first}"
             return f"The candidate {passed}; this run ended before a promotion."
         case "done":
-            last = _STAGES.get(str(record.get("last")), str(record.get("last")))
+            last = _STAGES.get(str(record.last), str(record.last))
             return f"The run ended with {last}, as it was asked to; nothing was judged."
     return f"The candidate is not promoted, {state}: {first}." if first else f"The run ended: {state}."
 
@@ -122,6 +123,6 @@ def _why(verdict: Mapping[str, Any]) -> str:
     return f": {was}" if verdict.get("outcome") == "better" else f": {was}; its data are newer, and nothing blocks it"
 
 
-def _first_line(record: Mapping[str, Any]) -> str:
-    lines = [line for line in str(record.get("error", "")).splitlines() if line.strip()]
+def _first_line(record: RunRecord) -> str:
+    lines = [line for line in (record.error or "").splitlines() if line.strip()]
     return (lines[0] if lines else "no reason is known").rstrip(":") + ("" if len(lines) == 1 else ".")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.dag.step import Output
+from flows.records import RunRecord
 from headway.errors import HeadwayError
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
@@ -22,18 +23,16 @@ class Material:
     """A run and its outputs.
 
     Args:
-        record: the run's, as it is kept in runs/<run>.json.
         files: {span: raw files, each with path, bytes and crc32c}, where they are known.
     """
 
-    def __init__(self, store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | None = None):
+    def __init__(self, store: Store, record: RunRecord, files: Mapping[str, Any] | None = None):
         self.store, self.record, self.files = store, record, files or {}
 
     @functools.cached_property
     def manifests(self) -> dict[str, Manifest]:
         """By title, in the order in which the outputs were made; those that are gone are not in it."""
-        stages = self.record.get("stages", [])
-        found = {stage["title"]: self.store.find(stage["stage"], stage["fingerprint"]) for stage in stages}
+        found = {step.title: self.store.find(step.stage, step.fingerprint) for step in self.record.stages}
         return {title: manifest for title, manifest in found.items() if manifest is not None}
 
     @functools.cached_property
@@ -77,10 +76,8 @@ class Material:
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """The gate's whole verdict, where it is kept, else what the record says of it."""
-        return {**self.record.get("verdict", {}), **self.result("gate"), **self._told()}
-
-    def _told(self) -> dict[str, Any]:
-        """Return the reasons of the record, which also has what came after the gate."""
-        verdict = self.record.get("verdict", {})
-        return {name: verdict[name] for name in ("verdict", "promote", "reasons") if name in verdict}
+        """The gate's whole verdict, where it is kept, else what the record says of it; the reasons of the record have what
+        came after the gate, too."""
+        found = self.record.verdict
+        told = {} if found is None else found.model_dump(mode="json", exclude_none=True)
+        return {**told, **self.result("gate"), **{n: told[n] for n in ("verdict", "promote", "reasons") if n in told}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.step import Output, find_output
-from flows.records import read_log
+from flows.records import RunRecord, read_log
 from flows.tell.rerun_reasons import steps_explained
 from flows.tell.result_table import Table, html_table
 from flows.tell.summary import headline, summary, window
@@ -42,47 +41,50 @@ class Verdict:
 class Run:
     """A run of a pipeline, as the store keeps it."""
 
-    def __init__(self, loaded: LoadedPipeline, store: Store, record: Mapping[str, Any]):
-        self._loaded, self._store = loaded, store
-        self.record = dict(record)
+    def __init__(self, loaded: LoadedPipeline, store: Store, record: RunRecord):
+        self._loaded, self._store, self._record = loaded, store, record
+
+    @property
+    def record(self) -> dict[str, Any]:
         """What runs/<run>.json holds."""
+        return self._record.as_json()
 
     @property
     def name(self) -> str:
-        return str(self.record["run"])
+        return self._record.run
 
     @property
     def state(self) -> str:
         """promoted, already champion, named, done, the verdict on a candidate that was not promoted, failed, cancelled, ..."""
-        return str(self.record["state"])
+        return str(self._record.state)
 
     @property
     def headline(self) -> str:
         """What became of the candidate, in a few words."""
-        return headline(self.record)
+        return headline(self._record)
 
     @property
     def window(self) -> str:
-        return window(self.record.get("spans"))
+        return window(self._record.spans)
 
     @property
     def seconds(self) -> float:
-        return float(self.record.get("seconds", 0.0))
+        return self._record.seconds
 
     @property
     def verdict(self) -> Verdict | None:
         """None: the run ended before the gate."""
-        found = self.record.get("verdict")
-        return None if found is None else Verdict(found["verdict"], found["promote"], tuple(found["reasons"]))
+        found = self._record.verdict
+        return None if found is None else Verdict(found.verdict, found.promote, found.reasons)
 
     @property
     def metrics(self) -> dict[str, float]:
         """The candidate's metrics on the eval split; empty: the run ended before the evaluation."""
-        return {k: v for k, v in (self.record.get("metrics") or {}).items() if isinstance(v, int | float)}
+        return {name: value for name, value in self._record.metrics.items() if value is not None}
 
     @property
     def warnings(self) -> list[str]:
-        return list(self.record.get("warnings", []))
+        return list(self._record.warnings)
 
     @property
     def statistics(self) -> Table:
@@ -104,7 +106,7 @@ class Run:
         Raises:
             StoreError: the run has no evaluation, or it is gone.
         """
-        ran = any(step["stage"] == "measure" for step in self.record["stages"])
+        ran = self._record.step("measure") is not None
         found = self.record if not ran and self.metrics else self._output("measure")
         intervals, others = found.get("intervals") or {}, found.get("baselines") or {}
         rows = []
@@ -122,12 +124,12 @@ class Run:
         Raises:
             StoreError: there is none.
         """
-        if "version" not in self.record:
+        if self._record.version is None:
             fix = "Pipeline.champion is the version in production"
             raise StoreError(
                 f"run {self.name} has no version of the model: {self.headline}", where=self._store.name, fix=fix
             )
-        return Version(self._loaded, Registry(self._store, self._loaded.pipeline.name), self.record["version"])
+        return Version(self._loaded, Registry(self._store, self._loaded.pipeline.name), self._record.version)
 
     @property
     def report(self) -> Path | None:
@@ -147,8 +149,8 @@ class Run:
     @property
     def steps(self) -> Table:
         """A row per step: whether it ran or was reused, why, how long it took, and where its output lies."""
-        names = ("title", "stage", "cached", "seconds", "reason", "output", "fingerprint")
-        rows = [{name: step[name] for name in names} for step in steps_explained(self._store, self.record)]
+        names = {"title", "stage", "cached", "seconds", "reason", "output", "fingerprint"}
+        rows = [step.model_dump(include=names) for step in steps_explained(self._store, self._record)]
         return Table(rows, f"run {self.name}: {self.headline}")
 
     def output(self, stage: str) -> Path:
@@ -165,13 +167,13 @@ class Run:
         return self._find(stage).get()
 
     def _find(self, stage: str) -> Output:
-        entry = next((step for step in reversed(self.record["stages"]) if step["stage"] == stage), None)
+        entry = self._record.step(stage)
         if entry is None:
-            ran = ", ".join(dict.fromkeys(step["stage"] for step in self.record["stages"])) or "no stage"
+            ran = ", ".join(dict.fromkeys(step.stage for step in self._record.stages)) or "no stage"
             raise StoreError(
                 f"run {self.name} has no {stage}: {self.headline}", where=self._store.name, fix=f"it has {ran}"
             )
-        if (output := find_output(self._store, **entry)) is None:
+        if (output := find_output(self._store, stage=stage, fingerprint=entry.fingerprint, title=entry.title)) is None:
             problem = f"the {stage} of run {self.name} is no longer in the store"
             raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")
         return output
@@ -180,14 +182,14 @@ class Run:
         return f"<Run {self.name}: {self.headline}>"
 
     def __str__(self) -> str:
-        return summary(self.record)
+        return summary(self._record)
 
     def _repr_html_(self) -> str:
         verdict = self.verdict
         rows = [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
         about = f"<p>{escape(self.window)}; {self.seconds:.1f} s; run {escape(self.name)}</p>"
         reasons = "" if verdict is None else "".join(f"<li>{escape(reason)}</li>" for reason in verdict.reasons)
-        head = f"<b>{escape(str(self.record['pipeline']))}: {escape(self.headline)}</b>"
+        head = f"<b>{escape(self._record.pipeline)}: {escape(self.headline)}</b>"
         return head + about + (f"<ul>{reasons}</ul>" if reasons else "") + (html_table(rows) if rows else "")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import escape
 
+from flows.records import RunRecord
 from flows.tell.ending import headline_of
 from flows.tell.evaluation_tables import interval_text
 from flows.tell.figures.drawing import reused
@@ -53,7 +54,7 @@ def on_this_disk(store: Store, path: Path) -> Path:
     return path
 
 
-def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | None = None) -> str:
+def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = None) -> str:
     """Draw a run's report and put it beside the run's record.
 
     Args:
@@ -64,20 +65,20 @@ def write(store: Store, record: Mapping[str, Any], files: Mapping[str, Any] | No
     """
     with reused(_before(store, record)):
         html = page(Material(store, record, files))
-    path = path_of(store, record["run"])
+    path = path_of(store, record.run)
     store.replace(path, html)
     return place_of(store, path)
 
 
-def _before(store: Store, record: Mapping[str, Any]) -> str | None:
+def _before(store: Store, record: RunRecord) -> str | None:
     """The newest report of an earlier run of the pipeline, whose figures may be the same."""
     names = sorted((name for name in store.children(store.runs_folder) if name.endswith(".html")), reverse=True)
-    for name in [name for name in names if name.removesuffix(".html") < record["run"]][:_LOOKED_THROUGH]:
+    for name in [name for name in names if name.removesuffix(".html") < record.run][:_LOOKED_THROUGH]:
         try:
             text = store.read(store.runs_folder / name).decode("utf-8", "replace")
         except OSError:  # somebody removed it
             continue
-        if f"<title>{escape(record['pipeline'])}" in text:
+        if f"<title>{escape(record.pipeline)}" in text:
             return text
     return None
 
@@ -93,15 +94,15 @@ def page(material: Material) -> str:
         origin(material),
         again(material),
     ]
-    if record.get("notes"):
-        parts.append(Part("Notes", points=record["notes"]))
+    if record.notes:
+        parts.append(Part("Notes", points=record.notes))
     headline = headline_of(record, verdict)
-    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.get("warnings") or []]
-    about = f"run {record['run']}"
+    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.warnings]
+    about = f"run {record.run}"
     return document(
         Document(
-            title=f"{record['pipeline']}: {headline.word}, {about}",
-            pipeline=record["pipeline"],
+            title=f"{record.pipeline}: {headline.word}, {about}",
+            pipeline=record.pipeline,
             about=about,
             headline=headline,
             parts=[part for part in parts if part is not None],
@@ -114,10 +115,10 @@ def page(material: Material) -> str:
 def _facts(material: Material, verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a reader wants to know first."""
     record = material.record
-    spans = record.get("spans") or list(material.ingested())
+    spans = record.spans or list(material.ingested())
     facts = []
     primary = verdict.get("primary")
-    value = (record.get("metrics") or {}).get(primary)
+    value = record.metrics.get(str(primary))
     if value is not None:
         interval = (material.result("measure").get("intervals") or {}).get(primary)
         between = f" ({interval_text(interval)})" if interval else ""
@@ -126,6 +127,6 @@ def _facts(material: Material, verdict: Mapping[str, Any]) -> list[tuple[str, st
     facts += [(f"{split} rows", f"{count:,}") for split, count in rows.items()]
     if spans:
         facts.append((counted(len(spans), "span"), window_text(spans)))
-    facts.append(("took", duration(record.get("seconds", 0.0))))
-    facts.append(("began", str(record.get("started", ""))[:16].replace("T", " ") + " UTC"))
+    facts.append(("took", duration(record.seconds)))
+    facts.append(("began", record.started[:16].replace("T", " ") + " UTC"))
     return facts

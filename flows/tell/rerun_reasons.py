@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from flows.records import RunRecord, records
+from headway.config import Frozen
 from headway.storage.fingerprint import texts
 from headway.storage.store import Store
 
@@ -86,32 +88,63 @@ def why_it_ran(why: str | None, stage: str) -> str:
     return in_words(why, stage).replace("has not run yet", "for the first time")
 
 
-def steps_explained(store: Store, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the steps of a run's record, each with the reason why it ran or was reused.
+class Explained(Frozen):
+    """A step of a run, with the reason why it ran or was reused."""
 
-    Returns:
-        Per step its entry of the record with `reason` (in words), `output` (its path), `kept` (whether the store still has
-        it), `reads` (the steps of the run that it reads: title, cached, reason), `goes_in` (what else its fingerprint is made
-        of), and for a reused one `made_by` (the run that made it) and `made_in` (seconds).
-    """
-    steps: list[dict[str, Any]] = []
+    stage: str
+    title: str
+    fingerprint: str
+    cached: bool
+    seconds: float
+    why: str | None
+    reason: str
+    """In words; empty for one that was reused."""
+    output: str
+    """Its path."""
+    kept: bool
+    """The store still has it."""
+    reads: tuple[Read, ...]
+    goes_in: tuple[str, ...]
+    """What else its fingerprint is made of."""
+    made_by: str | None = None
+    """Of one that was reused: the run that made it, and in how many seconds."""
+    made_in: float | None = None
+
+
+class Read(Frozen):
+    """A step of the run that another reads."""
+
+    title: str
+    cached: bool
+    reason: str
+
+
+def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
+    """The steps of a run."""
+    steps: list[Explained] = []
     made: dict[str, tuple[str, float]] | None = None
-    for s in record["stages"]:
-        manifest = store.find(s["stage"], s["fingerprint"])
+    for step in record.stages:
+        manifest = store.find(step.stage, step.fingerprint)
         key = dict(manifest.key) if manifest else {}
         inside = set(texts(key))
-        reason = why_it_ran(s["why"], s["stage"])
-        step = s | {
-            "reason": "" if s["cached"] else reason,
-            "output": str(store.output(s["stage"], s["fingerprint"])),
-            "kept": manifest is not None,
-            "reads": [{n: r[n] for n in ("title", "cached", "reason")} for r in steps if r["fingerprint"] in inside],
-            "goes_in": _goes_in(key),
-        }
-        if s["cached"]:
+        made_by, made_in = None, None
+        if step.cached:
             made = _makers(store) if made is None else made
-            step["made_by"], step["made_in"] = made.get(s["fingerprint"], (None, None))
-        steps.append(step)
+            made_by, made_in = made.get(step.fingerprint, (None, None))
+        steps.append(
+            Explained(
+                **step.model_dump(),
+                reason="" if step.cached else why_it_ran(step.why, step.stage),
+                output=str(store.output(step.stage, step.fingerprint)),
+                kept=manifest is not None,
+                reads=tuple(
+                    Read(title=r.title, cached=r.cached, reason=r.reason) for r in steps if r.fingerprint in inside
+                ),
+                goes_in=tuple(_goes_in(key)),
+                made_by=made_by,
+                made_in=made_in,
+            )
+        )
     return steps
 
 
@@ -125,5 +158,4 @@ def _goes_in(key: Mapping[str, Any]) -> list[str]:
 
 def _makers(store: Store) -> dict[str, tuple[str, float]]:
     """Return {fingerprint: (run, seconds)} of the last run that made each output."""
-    ran = ((run, s) for run in reversed(store.runs()) for s in run.get("stages", []) if not s["cached"])
-    return {s["fingerprint"]: (run["run"], s["seconds"]) for run, s in ran}
+    return {step.fingerprint: (run.run, step.seconds) for run in reversed(records(store)) for step in run.ran}

@@ -7,7 +7,7 @@ import pytest
 
 from flows.cli.app import main
 from flows.progress.terminal import Pace
-from flows.records import find, runs_of, settled
+from flows.records import find, read_record, runs_of, settled
 from flows.tell.rerun_reasons import in_words
 from headway.errors import StoreError
 from headway.messages import duration
@@ -34,9 +34,9 @@ def store(tmp_path):
 
 
 def test_a_run_is_found_by_its_beginning_and_the_default_is_the_last_training(store):
-    assert find(store, None, pipeline="p")["run"] == "20240501-100000-aa"
-    assert find(store, "latest", pipeline="p")["run"] == "20240501-110000-bb"
-    assert find(store, "20240502", pipeline="p")["pipeline"] == "other"
+    assert find(store, None, pipeline="p").run == "20240501-100000-aa"
+    assert find(store, "latest", pipeline="p").run == "20240501-110000-bb"
+    assert find(store, "20240502", pipeline="p").pipeline == "other"
     with pytest.raises(StoreError, match="2 runs begin with '20240501'"):
         find(store, "20240501", pipeline="p")
     with pytest.raises(StoreError, match="there is no run 'x'"):
@@ -67,15 +67,15 @@ def _owner(**more):
 
 
 def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
-    run = _run("r", state="running", seen="2024-05-01T10:00:20.000Z", seconds=0.0)
-    assert settled(run, _owner(), time.time())["state"] == "running"
-    assert settled(run, _owner(), time.time())["seconds"] > 1000
+    run = read_record(_run("r", state="running", seen="2024-05-01T10:00:20.000Z", seconds=0.0))
+    assert settled(run, _owner(), time.time()).state == "running"
+    assert settled(run, _owner(), time.time()).seconds > 1000
     dead = settled(run, _owner(process_started="1"), time.time())
-    assert (dead["state"], dead["seconds"]) == ("killed", 90.0)  # the lease's last sign of life
+    assert (dead.state, dead.seconds) == ("killed", 90.0)  # the lease's last sign of life
     silent = settled(run, _owner(host="elsewhere", expires=time.time() - 1), time.time())
-    assert (silent["state"], silent["seconds"]) == ("killed", 90.0)
+    assert (silent.state, silent.seconds) == ("killed", 90.0)
     for owner in (None, _owner(run="another")):  # the lock is somebody else's by now
-        assert (settled(run, owner, time.time())["state"], settled(run, owner, time.time())["seconds"]) == (
+        assert (settled(run, owner, time.time()).state, settled(run, owner, time.time()).seconds) == (
             "killed",
             20.0,
         )
@@ -84,7 +84,7 @@ def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
 def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
     store.save_run(_run("20240503-100000-dd", state="running", seconds=0.0, seen="2024-05-01T10:05:00.000Z"))
     newest = runs_of(store)[0]
-    assert (newest["state"], newest["seconds"]) == ("killed", 300.0)
+    assert (newest.state, newest.seconds) == ("killed", 300.0)
 
 
 @pytest.mark.parametrize(

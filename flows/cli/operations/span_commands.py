@@ -14,6 +14,7 @@ from headway.errors import ConfigError, HeadwayError, Locked
 if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
     from flows.progress.reporter import Reporter
+    from flows.records import RunRecord
 
 
 def backfill(
@@ -92,14 +93,14 @@ def watch(
     return 0
 
 
-def _look(run_spec: RunSpec, report: Reporter, wait: float) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _look(run_spec: RunSpec, report: Reporter, wait: float) -> tuple[dict[str, Any], RunRecord | None]:
     from dataclasses import replace
 
     from flows.execution.run import execute
     from flows.observability.events import events_of_look
     from flows.production.new_spans import Outcome, look, trained_up_to
 
-    records: list[dict[str, Any]] = []
+    records: list[RunRecord] = []
 
     def start(until: str, attempt: int) -> None:
         report.note(f"new: {until}; retraining")
@@ -129,11 +130,11 @@ def _watch_text(found: dict[str, Any]) -> str:
     return "\n".join([text, *(f"  {span} waits: {why}" for span, why in found["waiting"].items())])
 
 
-def _watched(options: Options, found: dict[str, Any], record: dict[str, Any] | None, run_spec: RunSpec) -> int:
+def _watched(options: Options, found: dict[str, Any], record: RunRecord | None, run_spec: RunSpec) -> int:
     text, code = _watch_text(found), 0
     if record is not None:
         text += f"\n{summary_text(record, run_spec)}"
-        code = 0 if record["state"] in ("promoted", "already champion") else 4
+        code = 0 if record.state in ("promoted", "already champion") else 4
     return answer(options, found | {"run": record}, text, code)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -14,9 +14,12 @@ from flows.cli.options import Options, PipelinePath
 from headway.errors import ConfigError, StoreError
 from headway.messages import did_you_mean, duration, some, window_text
 
+if TYPE_CHECKING:
+    from flows.records import RunRecord
+    from flows.tell.rerun_reasons import Explained, Read
+
 RUN = re.compile(r"\d[\da-f-]*|latest")
 """How the name of a run begins."""
-Step = dict[str, Any]
 
 
 def arranged_run(run: str, pipeline: str) -> tuple[str, str]:
@@ -52,61 +55,58 @@ def why(
         record = find_with_step(store, stage, pipeline=loaded.pipeline.name)
     steps = steps_explained(store, record)
     if stage is not None:
-        chosen = [step for step in steps if stage in (step["stage"], step["title"])]
+        chosen = [step for step in steps if stage in (step.stage, step.title)]
         if not chosen:
             raise _no_step(stage, steps, record)
         steps = chosen
-    value = {"run": record["run"], "state": record["state"], "steps": steps}
-    spans = window_text(record.get("spans"))
-    lines = [f"run {record['run']} of {record['pipeline']}" + f", {spans}" * bool(spans) + f": {record['state']}"]
+    value = {"run": record.run, "state": record.state, "steps": steps}
+    spans = window_text(record.spans)
+    lines = [f"run {record.run} of {record.pipeline}" + f", {spans}" * bool(spans) + f": {record.state}"]
     lines += _lines(steps) if stage is None else [line for step in steps for line in _whole(step)]
-    if "error" in record:
+    if record.error:
         lines.append(f"  then it ended{_error(record)}")
-    if record["run"] != newest["run"]:
-        lines.append(
-            f"  the latest run, {newest['run']} ({newest['state']}), has not finished this stage{_error(newest)}"
-        )
+    if record.run != newest.run:
+        lines.append(f"  the latest run, {newest.run} ({newest.state}), has not finished this stage{_error(newest)}")
     return answer(options, value, "\n".join(lines))
 
 
-def _error(record: dict[str, Any]) -> str:
-    return f": {record['error'].splitlines()[0]}" if record.get("error") else ""
+def _error(record: RunRecord) -> str:
+    return f": {record.error.splitlines()[0]}" if record.error else ""
 
 
-def _no_step(stage: str, steps: list[Step], record: dict[str, Any]) -> ConfigError:
-    names = list(dict.fromkeys(step["stage"] for step in steps))
-    close = did_you_mean(stage, [*names, *(step["title"] for step in steps)])
+def _no_step(stage: str, steps: Sequence[Explained], record: RunRecord) -> ConfigError:
+    names = list(dict.fromkeys(step.stage for step in steps))
+    close = did_you_mean(stage, [*names, *(step.title for step in steps)])
     there = f"it has {some(names, 20)}" if names else "it ended before the first one"
     fix = close or "headway runs lists the runs; --run names another one"
-    return ConfigError(f"run {record['run']} has no step {stage!r}: {there}", where="STAGE", fix=fix)
+    return ConfigError(f"run {record.run} has no step {stage!r}: {there}", where="STAGE", fix=fix)
 
 
-def _lines(steps: list[Step]) -> Iterator[str]:
+def _lines(steps: Sequence[Explained]) -> Iterator[str]:
     for step in steps:
-        took = "reused" if step["cached"] else duration(step["seconds"])
-        yield f"  {step['title']:<22} {took:>8}  {'' if step['cached'] else step['reason']}".rstrip()
+        took = "reused" if step.cached else duration(step.seconds)
+        yield f"  {step.title:<22} {took:>8}  {step.reason}".rstrip()
 
 
-def _whole(step: Step) -> Iterator[str]:
-    if step["cached"]:
-        yield f"  {step['title']} was reused: nothing that goes into it has changed"
-        if step["made_by"]:
-            took = f", in {duration(step['made_in'])}" if step["made_in"] is not None else ""
-            yield f"    made by   run {step['made_by']}{took}"
+def _whole(step: Explained) -> Iterator[str]:
+    if step.cached:
+        yield f"  {step.title} was reused: nothing that goes into it has changed"
+        if step.made_by:
+            took = f", in {duration(step.made_in)}" if step.made_in is not None else ""
+            yield f"    made by   run {step.made_by}{took}"
     else:
-        yield f"  {step['title']} ran, {duration(step['seconds'])}: {step['reason']}"
-        if step["why"] not in (None, step["reason"], "never run"):
-            yield f"    differs   {step['why']}"
-    if step["reads"]:
-        yield f"    reads     {some([_read(read) for read in step['reads']], 8)}"
-    if step["goes_in"]:
-        yield f"    besides   {some(step['goes_in'], 20)}"
-    yield f"    output    {step['output']}" + ("" if step["kept"] else " (no longer in the store)")
+        yield f"  {step.title} ran, {duration(step.seconds)}: {step.reason}"
+        if step.why not in (None, step.reason, "never run"):
+            yield f"    differs   {step.why}"
+    if step.reads:
+        yield f"    reads     {some([_read(read) for read in step.reads], 8)}"
+    if step.goes_in:
+        yield f"    besides   {some(step.goes_in, 20)}"
+    yield f"    output    {step.output}" + ("" if step.kept else " (no longer in the store)")
 
 
-def _read(step: Step) -> str:
-    state = "reused" if step["cached"] else f"ran: {step['reason']}"
-    return f"{step['title']} ({state})"
+def _read(step: Read) -> str:
+    return f"{step.title} ({'reused' if step.cached else f'ran: {step.reason}'})"
 
 
 def logs(
@@ -122,17 +122,15 @@ def logs(
     run, pipeline = arranged_run(run, pipeline)
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
-    text = read_log(store, record["run"])
+    text = read_log(store, record.run)
     if text is None:
-        fix = f"headway show {record['run']} has its record"
-        raise StoreError(
-            f"run {record['run']} has no log: it was made before there were any", where=store.name, fix=fix
-        )
+        fix = f"headway show {record.run} has its record"
+        raise StoreError(f"run {record.run} has no log: it was made before there were any", where=store.name, fix=fix)
     lines = [{"time": line[:24], "line": line[25:]} for line in text.splitlines()]
     value = {
-        "run": record["run"],
-        "state": record["state"],
-        "file": str(log_path(store, record["run"])),
+        "run": record.run,
+        "state": record.state,
+        "file": str(log_path(store, record.run)),
         "lines": lines,
     }
     # the date stands in the run's name

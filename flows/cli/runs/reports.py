@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, store_of
 from flows.cli.options import Options, PipelinePath
 from flows.cli.runs.reasons import arranged_run
-from flows.records import KILLED, LATEST, find
+from flows.records import LATEST, State, find
 
 
 def report(
@@ -31,9 +31,9 @@ def report(
     run, pipeline = arranged_run(run, pipeline)
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
-    path = path_of(store, record["run"])
+    path = path_of(store, record.run)
     # of a run that went on when it was drawn, another is to come
-    if again or record["state"] in ("running", KILLED) or path.name not in store.children(path.parent):
+    if again or record.state in (State.RUNNING, State.KILLED) or path.name not in store.children(path.parent):
         write(store, record)
     place = handed_out(store, path, output=output, open=open)
-    return answer(options, {"run": record["run"], "report": place}, place)
+    return answer(options, {"run": record.run, "report": place}, place)

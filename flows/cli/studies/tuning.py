@@ -51,7 +51,7 @@ def tune(
     exit_code = 0
     if promote:
         result["run"] = record
-        done = record is not None and record["state"] in ("promoted", "already champion")
+        done = record is not None and record.state in ("promoted", "already champion")
         exit_code = 0 if done else 4
         if record is not None:
             text += "\n" + summary_text(record, tuned)

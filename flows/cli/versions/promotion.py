@@ -15,6 +15,9 @@ from headway.errors import ConfigError
 from headway.messages import metrics_line, window_text
 
 if TYPE_CHECKING:
+    from flows.records import RunRecord
+
+if TYPE_CHECKING:
     from headway.registry.registry import Registry
 
 Reason = Annotated[str, Parameter(metavar="TEXT", help="why; the registry's history keeps it")]
@@ -52,10 +55,11 @@ def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    from flows.records import records
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
-    value, lines, runs = {}, [], store.runs()
+    value, lines, runs = {}, [], records(store)
     for name in names(store):
         registry = Registry(store, name)
         history, aliases = registry.history(), registry.aliases()
@@ -87,16 +91,16 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     return answer(options, value, "\n".join(lines) or "no model was promoted yet")
 
 
-def alarms_of(runs: list[dict[str, Any]], model: str, champion: int | None) -> dict[str, Any] | None:
+def alarms_of(runs: list[RunRecord], model: str, champion: int | None) -> dict[str, Any] | None:
     """What the latest run that judged the champion found wrong with it: {run, alarms}; None without such a run.
 
     Args:
         runs: newest first.
     """
     for run in runs:
-        judged = run.get("champion") if run.get("pipeline") == model else None
-        if judged and judged["version"] == champion:
-            return {"run": run["run"], "alarms": judged["alarms"]}
+        judged = run.champion if run.pipeline == model else None
+        if judged is not None and judged.version == champion:
+            return {"run": run.run, "alarms": list(judged.alarms)}
     return None
 
 
@@ -140,7 +144,7 @@ def promote(
         run_spec = last_candidate(run_spec_of(pipeline, options, alias=alias))
         run_spec = replace(run_spec, reason=None if reason == ASKED else reason)
         record = execute(options, run_spec)
-        done = record["state"] == ("promoted" if alias is None else "named")
+        done = record.state == ("promoted" if alias is None else "named")
         return answer(options, record, summary_text(record, run_spec), 0 if done else 4)
     loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
     event = promote_version(loaded, registry, to, alias=alias, reason=reason, force=force, note=said)

@@ -32,7 +32,7 @@ def model_page(
         page, history_page: of the versions, and of the champions.
         changed: the version that a form has just made the champion.
     """
-    runs = [run for run in opened.index.runs() if run["pipeline"] == model]
+    runs = [run for run in opened.index.runs() if run.pipeline == model]
     registry = opened.registry(model)
     if registry is None and not runs:
         return None
@@ -100,7 +100,7 @@ def primary_of(opened: OpenedStore, version: Version) -> tuple[str, float | None
     made_by = version.facts.get("run")
     run = opened.index.known(made_by)
     metrics = metrics_of(version)
-    known = [(run or {}).get("verdict", {}).get("primary"), (version.facts.get("standing") or {}).get("metric")]
+    known = [run and run.verdict and run.verdict.primary, (version.facts.get("standing") or {}).get("metric")]
     known.append(metrics_line(metrics).split(" ")[0])
     name = next((name for name in known if name in metrics), "")
     return (name, metrics[name]) if name else ("", None)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from flows.dashboard.layout import LIVE_SECONDS, Page, address, link, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import DRAWING
+from flows.records import RunRecord
 from flows.tell.ending import Headline, headline_of
 from flows.tell.evaluation_tables import metric_rows
 from flows.tell.material import Material
@@ -30,30 +31,30 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
     record = opened.index.record(run)
     if record is None:
         return None
-    slug, live = opened.slug, record["state"] == "running"
-    pipeline = record["pipeline"]
+    slug, live = opened.slug, record.going_on
+    pipeline = record.pipeline
     headline = _headline(opened, record)
-    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.get("warnings") or []]
+    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.warnings]
     parts = [_now(opened, record)] if live else []
     with DRAWING:
         parts.append(what_ran(record))
-    if record.get("metrics"):
-        rows = metric_rows({"metrics": record["metrics"], "baselines": record.get("baselines")})
+    if record.metrics:
+        rows = metric_rows({"metrics": record.metrics, "baselines": record.baselines})
         parts.insert(-1, Part("Metrics", ["Of the candidate on the eval rows."], tables=[Table("Metrics", rows)]))
     if not live:
         parts.append(_log(opened, record))
-    if record.get("notes"):
-        parts.append(Part("Notes", record["notes"]))
+    if record.notes:
+        parts.append(Part("Notes", record.notes))
     actions = [("Report with figures", address(slug, "runs", run, "report"))] if _has_report(opened, record) else []
     facts: list[tuple[str, Any]] = [("pipeline", link(pipeline, address(slug, "models", pipeline)))]
-    if record["spans"]:
-        facts.append((counted(len(record["spans"]), "span"), window_text(record["spans"])))
-    if "version" in record:
-        version = address(slug, "models", pipeline, "versions", record["version"])
-        facts.append(("version", link(f"v{record['version']}", version)))
-    facts += [("began", f"{when(record['started'])} UTC"), ("for" if live else "took", duration(record["seconds"]))]
-    if record.get("file"):
-        facts.append(("file", record["file"]))
+    if record.spans:
+        facts.append((counted(len(record.spans), "span"), window_text(record.spans)))
+    if record.version is not None:
+        version = address(slug, "models", pipeline, "versions", record.version)
+        facts.append(("version", link(f"v{record.version}", version)))
+    facts += [("began", f"{when(record.started)} UTC"), ("for" if live else "took", duration(record.seconds))]
+    if record.file:
+        facts.append(("file", record.file))
     return Page(
         f"run {run}",
         f"Run {run}",
@@ -69,26 +70,26 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
     )
 
 
-def _headline(opened: OpenedStore, record: Mapping[str, Any]) -> Headline:
+def _headline(opened: OpenedStore, record: RunRecord) -> Headline:
     """How the run ended, as its report says it, of the past."""
     said = headline_of(record, Material(opened.store, record).verdict)
     return replace(said, sentence=said.sentence.replace(" is the champion now", " became the champion", 1))
 
 
-def _has_report(opened: OpenedStore, record: Mapping[str, Any]) -> bool:
-    path = path_of(opened.store, record["run"])
-    return path.name in opened.store.children(path.parent) or bool(record["stages"])
+def _has_report(opened: OpenedStore, record: RunRecord) -> bool:
+    path = path_of(opened.store, record.run)
+    return path.name in opened.store.children(path.parent) or bool(record.stages)
 
 
-def _now(opened: OpenedStore, record: Mapping[str, Any]) -> Part:
+def _now(opened: OpenedStore, record: RunRecord) -> Part:
     """What a run that goes on does."""
-    owner = opened.store.lock(f"run-{record['pipeline']}").owner() or {}
+    owner = opened.store.lock(f"run-{record.pipeline}").owner() or {}
     said = [f"Process {owner.get('pid', '?')} on {owner.get('host', '?')}, last heard of {when_exactly(owner)}."]
-    lines = (opened.log(record["run"]) or "").splitlines()
+    lines = (opened.log(record.run) or "").splitlines()
     if not lines:
         said.append("Its log lies on the machine that it runs on.")
         return Part("Now", said)
-    bar = progress_of(opened, record["run"])
+    bar = progress_of(opened, record.run)
     return Part("Now", [*said, *([bar] if bar else [])], commands=[line[11:19] + line[24:] for line in lines[-_TAIL:]])
 
 
@@ -109,12 +110,12 @@ def progress_of(opened: OpenedStore, run: str) -> Markup | str:
     return Markup(bar).format(done, max(total, 1), f"{found['step']}: {done:,} of {total:,}", last.strip())
 
 
-def _log(opened: OpenedStore, record: Mapping[str, Any]) -> Part:
-    text = opened.log(record["run"])
+def _log(opened: OpenedStore, record: RunRecord) -> Part:
+    text = opened.log(record.run)
     if not text:
         return Part("Log", ["This run has no log."])
     lines = text.splitlines()
-    whole = link("the whole log", address(opened.slug, "runs", record["run"], "log"))
+    whole = link("the whole log", address(opened.slug, "runs", record.run, "log"))
     shown = "\n".join(line[11:19] + line[24:] for line in lines[-_TAIL:])
     said = Markup("{}: {}.").format(f"The last of {counted(len(lines), 'line')}", whole)
     return Part("Log", [said], commands=[shown])

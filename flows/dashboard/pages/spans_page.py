@@ -22,14 +22,14 @@ _COLUMNS = ("span", "ingested", "rows read", "kept", "filtered", "rejected", "si
 def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Page:
     """The spans of a pipeline, the newest first; by default of the one that ran last."""
     runs, slug = opened.index.runs(), opened.slug
-    names = sorted({run["pipeline"] for run in runs})
+    names = sorted({run.pipeline for run in runs})
     if pipeline not in names:
-        pipeline = runs[0]["pipeline"] if runs else ""
+        pipeline = runs[0].pipeline if runs else ""
     newest: dict[str, tuple[str, str]] = {}
     uses: dict[str, int] = {}
     for run in runs:
-        for span, fingerprint in run["ingested"].items() if run["pipeline"] == pipeline else ():
-            newest.setdefault(span, (fingerprint, run["run"]))
+        for span, fingerprint in run.spans_ingested.items() if run.pipeline == pipeline else ():
+            newest.setdefault(span, (fingerprint, run.run))
             uses[span] = uses.get(span, 0) + 1
     checked = {row.span: row for row in checked_spans(opened.store, pipeline).rows} if pipeline else {}
     spans = sorted({*newest, *checked}, reverse=True)
@@ -60,7 +60,7 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
         said.append("No span was ingested yet.")
     note = pager(page, pages, slug, "spans", pipeline=pipeline)
     tables = [Table(f"Spans of {pipeline}", rows, note=note)] if rows else []
-    every = LIVE_SECONDS if any(run["state"] == "running" for run in runs) else IDLE_SECONDS
+    every = LIVE_SECONDS if any(run.state == "running" for run in runs) else IDLE_SECONDS
     heading = counted(len(spans), "span") + (f" of {pipeline}" if pipeline else "")
     return Page("Spans", heading, slug, "Spans", parts=[Part("Spans", said, tables=tables)], every=every)
 

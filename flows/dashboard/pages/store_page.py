@@ -12,6 +12,7 @@ from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, primary_of
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
+from flows.dashboard.run_index import ListedRun
 from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, number
@@ -25,7 +26,7 @@ def stores_page(stores: Mapping[str, OpenedStore]) -> Page:
     rows, running = [], 0
     for slug, opened in stores.items():
         runs = opened.index.runs()
-        live = sum(run["state"] == "running" for run in runs)
+        live = sum(run.state == "running" for run in runs)
         running += live
         models = [model for model in opened.model_folders() if _champion(opened, model) is not None]
         rows.append(
@@ -35,7 +36,7 @@ def stores_page(stores: Mapping[str, OpenedStore]) -> Page:
                 "champions": len(models),
                 "runs": len(runs),
                 "running": live or "",
-                "latest": when(runs[0]["started"]) if runs else "nothing yet",
+                "latest": when(runs[0].started) if runs else "nothing yet",
                 "to look at": len(alarms(opened)) or "",
             }
         )
@@ -47,7 +48,7 @@ def stores_page(stores: Mapping[str, OpenedStore]) -> Page:
 def store_page(opened: OpenedStore) -> Page:
     """One store."""
     runs, slug = opened.index.runs(), opened.slug
-    live = [run for run in runs if run["state"] == "running"]
+    live = [run for run in runs if run.state == "running"]
     found = alarms(opened)
     parts = []
     if live:
@@ -62,9 +63,9 @@ def store_page(opened: OpenedStore) -> Page:
         parts.append(Part("Latest runs", tables=[Table("Latest runs", latest, note=more)]))
     if not runs and not opened.model_folders():
         parts.append(_how_to_begin(opened))
-    states = [run["state"] for run in runs]
+    states = [str(run.state) for run in runs]
     facts = [("models", f"{len(rows):,}"), ("runs", f"{len(runs):,}")] if runs or rows else []
-    facts += [("latest run", f"{when(runs[0]['started'])} UTC")] if runs else []
+    facts += [("latest run", f"{when(runs[0].started)} UTC")] if runs else []
     facts += [("running", f"{len(live)}")] if live else []
     facts += [("failed", f"{states.count('failed'):,}")] if "failed" in states else []
     every = LIVE_SECONDS if live else IDLE_SECONDS
@@ -87,10 +88,10 @@ def _of_champions(opened: OpenedStore) -> Iterator[dict[str, str]]:
             message = f"{model}, span {row.span}: {row.alarms[0]}{more}"
             yield _finding("warning", message, link(f"drift of {model}", address(opened.slug, "models", model)))
             continue
-        judged = next((r for r in opened.index.runs() if r["pipeline"] == model and r.get("champion")), None)
-        if judged and judged["champion"]["version"] == number_of:
-            for alarm in judged["champion"].get("alarms") or []:
-                run = link(f"run {judged['run']}", address(opened.slug, "runs", judged["run"]))
+        judged = next((r for r in opened.index.runs() if r.pipeline == model and r.champion), None)
+        if judged and judged.champion and judged.champion.version == number_of:
+            for alarm in judged.champion.alarms:
+                run = link(f"run {judged.run}", address(opened.slug, "runs", judged.run))
                 yield _finding("warning", f"{model}: {alarm}", run)
 
 
@@ -124,18 +125,18 @@ def _champion(opened: OpenedStore, model: str) -> int | None:
         return None
 
 
-def _live_row(opened: OpenedStore, run: Mapping[str, Any]) -> dict[str, Any]:
+def _live_row(opened: OpenedStore, run: ListedRun) -> dict[str, Any]:
     return {
-        "run": link(run["run"], address(opened.slug, "runs", run["run"])),
-        "pipeline": run["pipeline"],
-        "for": duration(run["seconds"]),
-        "steps done": run["steps"],
-        "now": progress_of(opened, run["run"]),
+        "run": link(run.run, address(opened.slug, "runs", run.run)),
+        "pipeline": run.pipeline,
+        "for": duration(run.seconds),
+        "steps done": run.steps,
+        "now": progress_of(opened, run.run),
     }
 
 
-def _model_row(opened: OpenedStore, model: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    latest = next((run for run in runs if run["pipeline"] == model), None)
+def _model_row(opened: OpenedStore, model: str, runs: list[ListedRun]) -> dict[str, Any]:
+    latest = next((run for run in runs if run.pipeline == model), None)
     row: dict[str, Any] = {"model": link(model, address(opened.slug, "models", model))}
     registry = opened.registry(model)
     version, problem = champion_of(registry) if registry else (None, None)
@@ -150,7 +151,7 @@ def _model_row(opened: OpenedStore, model: str, runs: list[dict[str, Any]]) -> d
         row |= {"champion": problem or "none yet"}
     row["versions"] = len(numbers(registry.store, registry.folder)) if registry else 0
     if latest:
-        run = link(when(latest["started"]), address(opened.slug, "runs", latest["run"]))
+        run = link(when(latest.started), address(opened.slug, "runs", latest.run))
         row["latest run"] = run
     return row
 

@@ -90,7 +90,7 @@ def _reasons(a: Side, b: Side) -> Iterator[Table]:
 
 def _ended(side: Side) -> str:
     record = side.material.record
-    if "started" not in record:  # of a version whose run is no longer recorded
+    if not record.started:  # of a version whose run is no longer recorded
         return ""
     return headline_of_run(record, side.material.verdict).sentence
 

@@ -7,7 +7,6 @@ side.material.result("measure")                  # what its steps answered, as f
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from flows.config.pipeline import Pipeline
-from flows.records import LATEST, find
+from flows.records import LATEST, Ran, RunRecord, State, find, record_of
 from flows.tell.comparison.kept_predictions import CONFIDENCE, Judged, predictions
 from flows.tell.material import Material
 from headway.errors import ConfigError, HeadwayError
@@ -24,11 +23,10 @@ from headway.registry.registry import Registry, Version
 from headway.registry.versions import numbers
 from headway.schema.columns import LABEL
 from headway.storage.fingerprint import fingerprint
-from headway.storage.store import Store
 
 RUN = re.compile(r"\d{8}-?[\da-f-]*")
 """How the name of a run begins; no model has so many versions."""
-_MADE = ("promoted", "named")
+_MADE = (State.PROMOTED, State.NAMED)
 """States of runs whose version is their own."""
 Columns = dict[str, Any]
 
@@ -89,11 +87,11 @@ def named_side(registry: Registry, name: str) -> Side:
     if not is_run:
         return _of_version(registry, registry.named(name))
     record = find(registry.store, name, pipeline=registry.name)
-    if record.get("pipeline") != registry.name:
-        problem = f"run {record['run']} is of the pipeline {record.get('pipeline')}, not of {registry.name}"
+    if record.pipeline != registry.name:
+        problem = f"run {record.run} is of the pipeline {record.pipeline}, not of {registry.name}"
         raise ConfigError(problem, fix="name two runs of one pipeline")
-    if record.get("state") in _MADE and record.get("version") in numbers(registry.store, registry.folder):
-        return _of_version(registry, registry.version(record["version"]))
+    if record.state in _MADE and record.version in numbers(registry.store, registry.folder):
+        return _of_version(registry, registry.version(record.version or 0))
     return _of_run(registry, record)  # also where its version was removed
 
 
@@ -109,9 +107,11 @@ def _of_version(registry: Registry, version: Version) -> Side:
     except HeadwayError:
         inputs = None
     parts, run = lineage["parts"], lineage["run"]["run"]
-    record = _record_of(store, run) if run else {}
-    known = {"run": run, "pipeline": registry.name, "stages": lineage["stages"]}
-    material = Material(store, {"state": "promoted", "version": version.number, **record, **known})
+    # of a version whose run is no longer recorded
+    known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
+    record = record_of(store, run) or known
+    stages = tuple(Ran.model_validate(stage) for stage in lineage["stages"])
+    material = Material(store, record.model_copy(update={"stages": stages}))
     places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
     config = lineage["config"] or _trained_with(registry, version)
     evaluated = {stage["title"]: stage["fingerprint"] for stage in lineage["stages"] if stage["stage"] == "evaluate"}
@@ -137,41 +137,40 @@ def _of_version(registry: Registry, version: Version) -> Side:
     return Side(facts, material, config, code, inputs, version.facts.get("data") or {})
 
 
-def _record_of(store: Store, run: str) -> dict[str, Any]:
-    """The record of the run that made a version; {} where it was removed."""
-    try:
-        return dict(json.loads(store.read(store.runs_folder / f"{run}.json")))
-    except (OSError, ValueError):
-        return {}
-
-
-def _of_run(registry: Registry, record: dict[str, Any]) -> Side:
-    stages = {stage["title"]: stage["fingerprint"] for stage in record.get("stages", [])}
+def _of_run(registry: Registry, record: RunRecord) -> Side:
+    stages = {step.title: step.fingerprint for step in record.stages}
     store = registry.store
     key, measured, trained = (
         store.find(stage, stages[stage]) if stage in stages else None for stage in ("splits", "measure", "train")
     )
     parts = key.key["inputs"]["parts"] if key is not None else {}
-    config = record.get("config") or (dict(trained.key["config"]) if trained is not None else None)
-    champion = (record.get("champion") or {}).get("version")
+    config = record.config or (dict(trained.key["config"]) if trained is not None else None)
+    champion = record.champion and record.champion.version
     material = Material(store, record)
     facts: dict[str, Any] = {
-        "name": record["run"],
-        "is": f"run {record['run']}",
+        "name": record.run,
+        "is": f"run {record.run}",
         "version": None,
-        "names": [record["state"]],
-        "created": record["started"],
-        "run": record["run"],
+        "names": [str(record.state)],
+        "created": record.started,
+        "run": record.run,
         "spans": {split: [part[0] for part in parts.get(split, [])] for split in ("train", "eval")},
         "bytes": None,
-        "verdict": (record.get("verdict") or {}) | {"champion": champion},
+        "verdict": (record.verdict.model_dump(mode="json", exclude_none=True) if record.verdict else {})
+        | {"champion": champion},
         "evaluated": {title: fingerprint for title, fingerprint in stages.items() if title.startswith("evaluate")},
         "measured": stages.get("measure"),
         "task": None if measured is None else measured.result["task"],
     }
     facts |= _counts(material)
-    facts["metrics"], facts["problem"] = _metrics(material, facts, record.get("metrics") or {})
-    return Side(facts, material, _whole(config), record.get("code") or {}, files=_files(material))
+    facts["metrics"], facts["problem"] = _metrics(material, facts, record.metrics)
+    return Side(
+        facts,
+        material,
+        _whole(config),
+        record.code.model_dump(mode="json") if record.code else {},
+        files=_files(material),
+    )
 
 
 def _files(material: Material) -> dict[str, str]:

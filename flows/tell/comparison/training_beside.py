@@ -29,9 +29,8 @@ def training(a: Side, b: Side) -> Part | None:
         if title is None:
             sentences.append(f"The store no longer has the training of {side.label}.")
             continue
-        settings = side.material.record.get("training") or {}
-        if settings.get("says"):
-            told = f"{side.label}: {counted(settings['rows'], 'train row')}, {settings['says']}."
+        if (chosen := side.material.record.training) is not None:
+            told = f"{side.label}: {counted(chosen.rows, 'train row')}, {chosen.says}."
             sentences.append(capital(told))
         rows.append({"training of": side.label, **training_facts(side.material.result(title))})
     keys = [("first", a.label), ("second", b.label)]

@@ -32,8 +32,8 @@ def training(material: Material) -> Part | None:
     titles = [title for title, output in material.outputs.items() if output.stage == "train"]
     if not titles:
         return None
-    settings = material.record.get("training") or {}
-    sentences = [f"{counted(settings['rows'], 'train row')}: {settings['says']}."] if settings.get("says") else []
+    chosen = material.record.training
+    sentences = [f"{counted(chosen.rows, 'train row')}: {chosen.says}."] if chosen is not None else []
     began = [result["warm_start"]["says"] for result in map(material.result, titles) if result.get("warm_start")]
     took = [duration(material.result(title).get("seconds", 0.0)) for title in titles]
     sentences += [*began, f"The steps took {' and '.join(took)}."]

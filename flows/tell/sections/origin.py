@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from flows.records import Code
 from flows.tell.material import Material
 from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
@@ -22,24 +23,18 @@ _MOST_FILES, _MOST_OUTPUTS = 400, 200
 def origin(material: Material) -> Part:
     """The lineage: raw files, code, outputs."""
     record = material.record
-    code = record.get("code") or {}
     known = _recorded(material)
     files = list(_files(material, known))
-    sentences = list(_code(code))
-    if record.get("version") is not None:
-        sentences.insert(
-            0, f"Version {record['version']} of {record.get('pipeline')} was made by this run or is its champion."
-        )
+    sentences = list(_code(record.code))
+    if record.version is not None:
+        sentences.insert(0, f"Version {record.version} of {record.pipeline} was made by this run or is its champion.")
     tables = []
     if files:
         total = sum(file["bytes"] for file in files)
         sentences.append(f"{counted(len(files), 'raw file')}, {counted(total, 'byte')}, each with its checksum.")
         tables.append(_table("Raw files", [_file(file) for file in files], _MOST_FILES))
-    tools = [{"tool": name, "version": version} for name, version in (code.get("tools") or {}).items()]
-    outputs = [
-        {"step": stage["title"], "output": f"stages/{stage['stage']}/{stage['fingerprint']}"}
-        for stage in record.get("stages", [])
-    ]
+    tools = [{"tool": name, "version": version} for name, version in (record.code.tools if record.code else {}).items()]
+    outputs = [{"step": step.title, "output": f"stages/{step.stage}/{step.fingerprint}"} for step in record.stages]
     tables += [_table("Outputs in the store", outputs, _MOST_OUTPUTS)] if outputs else []
     tables += [Table("Tools", tools, folded=True)] if tools else []
     return Part("Where it comes from", sentences, tables=tables)
@@ -47,10 +42,10 @@ def origin(material: Material) -> Part:
 
 def _recorded(material: Material) -> dict[str, Any]:
     """Return {span: raw files} that the version of this run keeps."""
-    number = material.record.get("version")
+    number = material.record.version
     if number is None:
         return {}
-    registry = Registry(material.store, str(material.record.get("pipeline")))
+    registry = Registry(material.store, material.record.pipeline)
     try:
         lineage = lineages.read(registry, registry.version(number))
     except (HeadwayError, OSError, KeyError):
@@ -75,34 +70,33 @@ def _table(title: str, rows: list[dict[str, Any]], most: int) -> Table:
     return Table(title, rows[:most], note, folded=True)
 
 
-def _code(code: Mapping[str, Any]) -> Iterator[str]:
-    git = code.get("git")
-    if git:
-        changed = git.get("changed") or []
-        yield f"Code: commit {git['commit'][:12]} on {git['branch']}" + (
-            f", with changes in {some(changed, 5)} that are not committed." if changed else ", with nothing changed."
-        )
-    for file, digest in (code.get("modules") or {}).items():
+def _code(code: Code | None) -> Iterator[str]:
+    if code is None:
+        return
+    if git := code.git:
+        changed = f"changes in {some(git.changed, 5)} that are not committed" if git.changed else "nothing changed"
+        yield f"Code: commit {git.commit[:12]} on {git.branch}, with {changed}."
+    for file, digest in code.modules.items():
         yield f"Your module {file}: sha256 {digest[:16]}…"
 
 
 def again(material: Material) -> Part:
     """The commands and the config that make the same model again."""
     record = material.record
-    git = (record.get("code") or {}).get("git")
-    commands = [f"git checkout {git['commit']}"] if git else []
-    tools = (record.get("code") or {}).get("tools") or {}
+    code = record.code or Code()
+    commands = [f"git checkout {code.git.commit}"] if code.git else []
+    tools = code.tools
     if tools.get("headway"):
         commands.append(f"pip install headway=={tools['headway']} tensorflow=={tools.get('tensorflow', '*')}")
-    spans = record.get("spans") or []
-    words = ["headway", record.get("last") or "run", str(record.get("file", "."))]
+    spans = record.spans
+    words = ["headway", record.last or "run", record.file or "."]
     words[1] = {"replay": "export", "statistics": "stats"}.get(words[1], words[1])
     if spans:
         words += ["--window", str(len(spans)), "--until", spans[-1]]
-    words += ["--seed", str(record["seed"])] if record.get("seed") is not None else []
+    words += ["--seed", str(record.seed)] if record.seed is not None else []
     commands.append(shlex.join(words))
-    commands.append(shlex.join(["headway", "show", str(record.get("file", ".")), str(record.get("run"))]))
-    config = record.get("config")
+    commands.append(shlex.join(["headway", "show", record.file or ".", record.run]))
+    config = record.config
     texts = [("The config of this run, with what --set changed", _yaml(config))] if config else []
     sentences = [
         "The same raw files, config, seed and code have the same fingerprints: what the store still has of them is not run "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from flows.dag.step import Output
+from flows.records import RunRecord
 from flows.tell.evaluation_tables import importance_table, interval_text, metric_rows, threshold_table
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
@@ -50,11 +51,11 @@ def evaluation(material: Material) -> Part | None:
     return Part("Evaluation", sentences, charts, tables)
 
 
-def _of_record(record: Mapping[str, Any]) -> Part | None:
+def _of_record(record: RunRecord) -> Part | None:
     """The metrics that a run's record has of a model that another run evaluated."""
-    if not record.get("metrics"):
+    if not record.metrics:
         return None
-    rows = metric_rows({"metrics": record["metrics"], "baselines": record.get("baselines")})
+    rows = metric_rows({"metrics": record.metrics, "baselines": record.baselines})
     sentence = "This run evaluated nothing: these are the champion's metrics, from the run that made it."
     return Part("Evaluation", [sentence], tables=[Table("Metrics", rows)])
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from flows.records import Ran, RunRecord
 from flows.tell.figures.drawing import FIRST, LINE
 from flows.tell.figures.strips import Strips
 from flows.tell.parts import Part, Table
@@ -14,53 +15,64 @@ from headway.messages import agree, counted, duration
 _MOST_SPANS = 3
 
 
-def what_ran(record: Mapping[str, Any]) -> Part:
+def what_ran(record: RunRecord) -> Part:
     """The steps of a run."""
-    stages = _grouped(record.get("stages", []))
-    longest = max((stage["seconds"] for stage in stages), default=0.0) or 1.0
-    strips = Strips(len(stages), height=14)
-    for row, stage in enumerate(stages):
-        if not stage["cached"]:
-            strips.box(row, 0, stage["seconds"] / longest, FIRST)
+    rows, ran, steps = _rows(record.stages), len(record.ran), len(record.stages)
+    longest = max((row.seconds for row in rows), default=0.0) or 1.0
+    strips = Strips(len(rows), height=14)
+    for at, row in enumerate(rows):
+        if row.took:
+            strips.box(at, 0, row.seconds / longest, FIRST)
         else:
-            strips.box(row, 0, 0.012, LINE)
-    rows = [
-        {
-            "step": stage["title"],
-            "what": "reused" if stage["cached"] else stage["ran"],
-            "took": "" if stage["cached"] else duration(stage["seconds"]),
-            "time taken": svg,
-            "why": "" if stage["cached"] else _why(stage),
-            "output": f"{stage['stage']}/{stage['fingerprint'][:12]}" if stage["fingerprint"] else "",
-        }
-        for stage, svg in zip(stages, strips.svgs(), strict=True)
+            strips.box(at, 0, 0.012, LINE)
+    shown = [
+        {"step": r.title, "what": r.what, "took": r.took, "time taken": svg, "why": r.why, "output": r.output}
+        for r, svg in zip(rows, strips.svgs(), strict=True)
     ]
-    ran = sum(not stage["cached"] for stage in record.get("stages", []))
-    all_of_them = len(record.get("stages", []))
-    reused = f"{ran} of {counted(all_of_them, 'step')} ran, {all_of_them - ran} {agree(all_of_them - ran, 'was', 'were')} reused"
-    sentences = [f"{reused}; {duration(record.get('seconds', 0.0))} in all."]
-    return Part("What ran", sentences, tables=[Table("Steps of this run", rows)] if rows else [])
+    reused = f"{steps - ran} {agree(steps - ran, 'was', 'were')} reused"
+    sentence = f"{ran} of {counted(steps, 'step')} ran, {reused}; {duration(record.seconds)} in all."
+    return Part("What ran", [sentence], tables=[Table("Steps of this run", shown)] if shown else [])
 
 
-def _grouped(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class _Row:
+    title: str
+    what: str
+    seconds: float
+    took: str
+    """Empty of what was reused."""
+    why: str
+    output: str
+
+
+def _rows(stages: Sequence[Ran]) -> list[_Row]:
     """The steps, those of many spans together."""
-    ingests = [stage for stage in stages if stage["stage"] == "ingest"]
+    ingests = [step for step in stages if step.stage == "ingest"]
     if len(ingests) <= _MOST_SPANS:
-        return [{"ran": "ran", **stage} for stage in stages]
-    ran = [stage for stage in ingests if not stage["cached"]]
-    whys = {_why(stage) for stage in ran}
-    together = {
-        "stage": "ingest",
-        "title": f"ingest, {counted(len(ingests), 'span')}",
-        "cached": not ran,
-        "ran": "ran" if len(ran) == len(ingests) else f"{len(ran)} ran, {len(ingests) - len(ran)} reused",
-        "seconds": sum(stage["seconds"] for stage in ran),
-        "why": None,
-        "said": whys.pop() if len(whys) == 1 else "",
-        "fingerprint": "",
-    }
-    return [together, *({"ran": "ran", **stage} for stage in stages if stage["stage"] != "ingest")]
+        return [_row(step) for step in stages]
+    ran = [step for step in ingests if not step.cached]
+    whys = {_why(step) for step in ran}
+    seconds = sum(step.seconds for step in ran)
+    together = _Row(
+        title=f"ingest, {counted(len(ingests), 'span')}",
+        what=f"{len(ran)} ran, {len(ingests) - len(ran)} reused" if 0 < len(ran) < len(ingests) else _what(not ran),
+        seconds=seconds,
+        took=duration(seconds) if ran else "",
+        why=whys.pop() if len(whys) == 1 else "",
+        output="",
+    )
+    return [together, *(_row(step) for step in stages if step.stage != "ingest")]
 
 
-def _why(stage: Mapping[str, Any]) -> str:
-    return str(stage.get("said") or why_it_ran(stage.get("why"), stage["stage"]))
+def _row(step: Ran) -> _Row:
+    took = "" if step.cached else duration(step.seconds)
+    output = f"{step.stage}/{step.fingerprint[:12]}"
+    return _Row(step.title, _what(step.cached), step.seconds, took, _why(step), output)
+
+
+def _what(cached: bool) -> str:
+    return "reused" if cached else "ran"
+
+
+def _why(step: Ran) -> str:
+    return "" if step.cached else why_it_ran(step.why, step.stage)

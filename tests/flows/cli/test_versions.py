@@ -206,7 +206,9 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
         runs[name] = f"20260101-00000{len(runs)}-{name}"
         record = {"run": runs[name], "pipeline": "toy", "state": "reject", "started": "2026-01-01T00:00:00Z"}
         record |= {"stages": stages, "metrics": {"accuracy": 1 - wrong}, "config": {"training": {"steps": ord(name)}}}
-        judged.store.save_run(record | {"verdict": {"verdict": "reject", "reasons": [f"{name} is no better"]}})
+        judged.store.save_run(
+            record | {"verdict": {"verdict": "reject", "promote": False, "reasons": [f"{name} is no better"]}}
+        )
     value = json.loads(typed(capsys, "compare", runs["a"], runs["b"], "--json"))
     assert value["difference"]["metrics"]["accuracy"]["difference"] == pytest.approx(-0.1, abs=0.02)
     assert value["config"] == [{"key": "training.steps", "a": 97, "b": 98}]
@@ -215,7 +217,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     assert "promote" in typed(capsys, "compare", "4", runs["a"])
     assert f"{runs['c']} and latest are the same run" in typed(capsys, "compare", runs["c"], "latest", code=2)
     assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)
-    judged.store.save_run({"run": "20260102-000000-d", "pipeline": "other", "state": "reject", "stages": []})
+    judged.store.save_run({**record, "run": "20260102-000000-d", "pipeline": "other", "stages": []})
     assert "is of the pipeline other" in typed(capsys, "compare", "20260102", "4", code=2)
 
 

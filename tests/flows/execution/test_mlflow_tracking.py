@@ -12,6 +12,7 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.progress.mlflow_tracking import follow, track
+from flows.records import read_record
 from headway.errors import ConfigError
 from headway.registry.registry import Registry
 from headway.storage.store import Store
@@ -29,9 +30,10 @@ RECORD = {
     "spans": ["2013-01", "2013-02"],
     "metrics": {"auc": 0.9, "f1": None},
     "baselines": {"constant": {"auc": 0.5}},
-    "verdict": {"verdict": "promote", "reasons": ["auc is better"]},
+    "verdict": {"verdict": "promote", "promote": True, "reasons": ["auc is better"]},
     "training": {
         "rows": 100,
+        "says": "",
         "training": {"batch_size": 32, "learning_rate": {"name": "constant", "initial": 0.01}, "loss": None},
         "model": {"name": "mlp", "hidden": [8, 4]},
     },
@@ -103,7 +105,7 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
 
     make, registry = project
     loaded, notes = make(server), []
-    track(loaded, registry, RECORD, history=lambda: HISTORY, note=notes.append)
+    track(loaded, registry, read_record(RECORD), history=lambda: HISTORY, note=notes.append)
     assert not notes
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("flights")
@@ -129,7 +131,7 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     assert client.get_model_version_by_alias("flights", "champion").version == version.version
 
     # another champion, and back by hand; an alias that goes
-    track(loaded, registry, RECORD | {"run": "b", "version": 2}, note=notes.append)
+    track(loaded, registry, read_record(RECORD | {"run": "b", "version": 2}), note=notes.append)
     registry.promote(2, reason="a test")
     registry.set_alias("stable", 1)
     follow(loaded, registry, note=notes.append)
@@ -150,7 +152,7 @@ def test_a_server_that_is_gone_costs_a_note(project, monkeypatch):
     make, registry = project
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     notes = []
-    track(make("http://127.0.0.1:9"), registry, RECORD, note=notes.append)
+    track(make("http://127.0.0.1:9"), registry, read_record(RECORD), note=notes.append)
     assert len(notes) == 1 and "MLflow at http://127.0.0.1:9 was not told of this run" in notes[0]
     assert os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") is None
 

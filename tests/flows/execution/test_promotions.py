@@ -37,16 +37,20 @@ def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_land
 def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_the_last_one(tmp_path, monkeypatch):
     store = Store(tmp_path)
     store.stages.mkdir()
-    trained = {"stage": "train", "title": "train", "fingerprint": "b" * 32}
+    trained = {"stage": "train", "title": "train", "fingerprint": "b" * 32, "cached": False}
     run = {
         "run": "20261123-000714-4081",
         "pipeline": "churn",
         "state": "held",
+        "started": "2026-11-23T00:07:14.900Z",
         "window": None,
         "until": "latest",
         "seed": 0,
     }
-    store.save_run(run | {"last": None, "verdict": {"verdict": "hold"}, "spans": ["2013-01"], "stages": [trained]})
+    store.save_run(
+        run
+        | {"last": None, "verdict": {"verdict": "hold", "promote": False}, "spans": ["2013-01"], "stages": [trained]}
+    )
     loaded = SimpleNamespace(pipeline=SimpleNamespace(name="churn", source=SimpleNamespace(has_spans=True)))
     spec = RunSpec(loaded, store)
 

@@ -22,7 +22,8 @@ def _spec(folder):
 def _ran(spec, *spans, state="promoted"):
     """The record of a run over these spans."""
     spec.store.create()
-    spec.store.save_run({"run": f"r-{spans[-1]}", "pipeline": "churn", "state": state, "last": None, "spans": [*spans]})
+    run = {"run": f"r-{spans[-1]}", "pipeline": "churn", "started": "2024-05-01T10:00:00Z"}
+    spec.store.save_run(run | {"state": state, "last": None, "spans": [*spans]})
 
 
 class Retrains:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.records import read_record
 from headway.evaluation.gate import gate
 from headway.evaluation.gate_config import Candidate, Champion, GateConfig, GateRequest
 from headway.evaluation.results.request import MeasureRequest
@@ -102,7 +103,7 @@ def recorded(
     again=0,
     ranked=False,
 ):
-    """A store with one run; returns it and the run's record.
+    """A store with one run; returns it and the run's record, as a RunRecord.
 
     Args:
         ranked: the order of the rows of one city is judged too.
@@ -117,7 +118,7 @@ def recorded(
     run = _Run(store, again)
     record = {
         "run": f"20261123-0{again}0714-4081",
-        "pipeline": "homes & <b>gardens</b>",
+        "pipeline": "homes & <b>gardens<b>",
         "file": "/data/homes/pipeline.yaml",
         "state": "failed",
         "started": "2026-11-23T00:07:14.900Z",
@@ -140,8 +141,9 @@ def recorded(
     }
 
     def ended():
-        store.save_run(record)
-        return store, record
+        whole = read_record(record)
+        whole.save(store)
+        return store, whole
 
     table, before = _rows(r, rows, 4.0 * again, wide), _rows(r, rows, 9.0, wide)
     label = _label(r, task, rows, classes)

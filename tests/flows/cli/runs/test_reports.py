@@ -56,8 +56,9 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(homes, typed, monkeypatch):
 
 def test_runs_of_before_get_their_report_when_it_is_asked_for(homes, typed, monkeypatch):
     store, record = recorded(homes / "store")
-    store.save_run(record | {"pipeline": "homes"})
-    path = store.runs_folder / f"{record['run']}.html"
+    record = record.model_copy(update={"pipeline": "homes"})
+    record.save(store)
+    path = store.runs_folder / f"{record.run}.html"
     assert typed("report", check=0).stdout.strip() == str(path) and path.is_file()
     path.write_text("an earlier one")
     typed("report", "20261123", check=0)
@@ -67,7 +68,7 @@ def test_runs_of_before_get_their_report_when_it_is_asked_for(homes, typed, monk
     typed("report", ".", "latest", "--again", "--output", "mine.html", "--open", check=0)
     assert "Version 4 is the champion now" in (homes / "mine.html").read_text()
     assert shown == [(homes / "mine.html").as_uri()]
-    store.save_run(record | {"pipeline": "homes", "state": "running"})
+    store.save_run(record.as_json() | {"state": "running"})
     typed("report", check=0)
     assert "died" in path.read_text(), "of a run that went on another is to come"
     assert "there is no run '2099'" in typed("report", "2099", check=5).stderr

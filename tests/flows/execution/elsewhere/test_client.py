@@ -170,7 +170,7 @@ def test_what_another_worker_makes_has_the_bytes_of_a_run_in_one_process(folders
     queues = dict.fromkeys([*set(get_args(Stage)) - {"ingest"}], "gpu")
     folders({"tensorflow": "gpu"} | queues)
     record, report, workers = run(flow, elsewhere)
-    assert record["state"] == alone["state"] == "promoted"
+    assert record.state == alone.state == "promoted"
     store = read_pipeline(flow).open_store()
     assert _checksums(store) == expected
     assert len(workers) == 1, "one worker, and one TensorFlow process, makes all of them"
@@ -180,7 +180,7 @@ def test_what_another_worker_makes_has_the_bytes_of_a_run_in_one_process(folders
     said = "\n".join(report.lines)
     assert "the other worker" in said and "it is my turn" in said, "what the worker says is in the flow's log"
     assert ("train", 16) in report.seen, "and so is its progress"
-    assert [stage["title"] for stage in record["stages"]] == [stage["title"] for stage in alone["stages"]]
+    assert [step.title for step in record.stages] == [step.title for step in alone.stages]
 
 
 @pytest.mark.slow

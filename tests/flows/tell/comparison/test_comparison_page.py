@@ -22,7 +22,7 @@ def two_runs(folder, task="binary", then=None, ranked=False, **second):
     for again, (name, more) in enumerate([(task, {}), (then or task, second)]):
         more = {"champion": False, "state": "reject", "again": again, "ranked": ranked} | more
         store, record = recorded(folder / "store", name, **more)
-        store.save_run(record | {"pipeline": "homes"})
+        store.save_run(record.as_json() | {"pipeline": "homes"})
     return Registry(store, "homes")
 
 
