@@ -20,6 +20,7 @@ import yaml
 
 from beam_jobs.runners.job_server import free_port
 from flows.observability.events import events_of_record
+from flows.records import read_record
 from flows.retrain import ended
 from flows.tell.summary import sentence
 from headway.storage.process_identity import alive
@@ -354,7 +355,8 @@ def test_up_needs_prefect_yaml_and_a_free_port(tmp_path):
 
 def test_how_a_run_ended_is_one_sentence():
     verdict = {"verdict": "rejected", "promote": False, "reasons": ["auc 0.6 is under 0.85"]}
-    said = sentence({"state": "rejected", "verdict": verdict, "metrics": {"auc": 0.6}})
+    record = {"run": "r", "pipeline": "p", "started": "", "state": "rejected", "verdict": verdict, "metrics": {"auc": 0.6}}
+    said = sentence(read_record(record))
     assert said == "not promoted: rejected: auc 0.6 is under 0.85 (auc 0.6)"
 
 
@@ -372,7 +374,8 @@ def test_how_a_run_ended_is_one_sentence():
 )
 def test_who_acts_on_a_run_hears_of_it_by_an_event(state, event):
     verdict = {"verdict": state, "reasons": ["why"]}
-    record = {"run": "r", "pipeline": "p", "state": state, "version": 3, "verdict": verdict}
+    record = {"run": "r", "pipeline": "p", "started": "", "state": state, "version": 3, "verdict": verdict}
+    record = read_record(record)
     assert ended(record).word == ("promoted 3" if state == "promoted" else state)
     found = list(events_of_record(record))
     assert [name for name, _ in found] == ([] if event is None else [event])

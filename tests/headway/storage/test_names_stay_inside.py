@@ -98,7 +98,7 @@ def test_runs_and_versions_outside_of_the_store_are_not_found(store, name):
             found = look()
         except HeadwayError:
             continue
-        assert name == "" and found["run"] == "20260101-000000-0000"  # every name begins with nothing
+        assert name == "" and found.run == "20260101-000000-0000"  # every name begins with nothing
 
 
 @pytest.mark.parametrize("pattern", ["{span}/a.csv", "{span}.csv", "x{span}/a.csv"])
