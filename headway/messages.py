@@ -43,6 +43,11 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def sentence(text: str) -> str:
+    """A text that stands alone: a capital first, a full stop last; nothing of nothing."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" if text else ""
+
+
 def did_you_mean(name: object, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """A question with the most similar of the known names, or `otherwise`."""
     close = difflib.get_close_matches(str(name), list(names), 1, cutoff)

@@ -166,6 +166,9 @@ def validate(
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
+    from flows.tell.step_parts import part_of
+    from flows.tell.text import text as text_of
+
     record = execute(options, run_spec)
     text = summary_text(record, run_spec)
     paths = {s.title: str(run_spec.store.output(s.stage, s.fingerprint)) for s in record.stages}
@@ -180,7 +183,8 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
             value["importance"] = importance.get()
             outputs.append(importance)
         if not options.json:
-            text = "\n".join([*(line for output in outputs for line in _tables(output)), text])
+            parts = filter(None, map(part_of, outputs))
+            text = "\n\n".join([*map(text_of, parts), text])
     return answer(options, value, text)
 
 
@@ -199,28 +203,6 @@ def _output(record: RunRecord, run_spec: RunSpec, stage: str) -> Output | None:
     return (
         None if ran is None else find_output(run_spec.store, stage=stage, fingerprint=ran.fingerprint, title=ran.title)
     )
-
-
-def _tables(output: Output) -> list[str]:
-    """Return the text tables of a stage's output: column statistics per split, anomalies, an evaluation."""
-    from flows.tell.artifacts import artifacts_of, column_rows
-    from flows.tell.evaluation_tables import evaluation_tables
-    from flows.tell.text_table import findings, text_table
-
-    if output.stage == "statistics":
-        result = output.get()
-        return [
-            f"columns of the {split} split, {counted(rows, 'row')}\n{text_table(column_rows(result, split))}\n"
-            for split, rows in result["rows"].items()
-        ]
-    if output.stage == "measure":
-        tables = evaluation_tables(output.get())
-        return [f"{title}\n{text_table(rows)}\n" if rows else f"{title}\n" for title, rows in tables]
-    return [
-        f"{artifact.description}\n{(findings if 'message' in artifact.table[0] else text_table)(artifact.table)}\n"
-        for artifact in artifacts_of(output)
-        if artifact.table
-    ]
 
 
 _TABLE = 40

@@ -96,7 +96,7 @@ def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
 
 
 def _text(summary: dict[str, Any]) -> str:
-    from flows.tell.text_table import text_table
+    from flows.tell.text import text_table
 
     rows, read, rejected = summary["rows"], summary["read"], summary["quarantine"]
     if not rows:

@@ -25,7 +25,7 @@ def runs(
     options: Options = Options(),
 ) -> int:
     from flows.records import runs_of
-    from flows.tell.text_table import text_table
+    from flows.tell.text import text_table
 
     _, store = store_of(pipeline, options)
     records = runs_of(store)[:limit]
@@ -202,7 +202,7 @@ def clean(
     options: Options = Options(),
 ) -> int:
     """Say how much of a store no kept run and no version needs, by kind; with --yes delete it, as `headway gc` does."""
-    from flows.tell.text_table import text_table
+    from flows.tell.text import text_table
 
     _, store = store_of(pipeline, options)
     result = collected(store, keep, keep_versions, dry_run=not yes) | {"dry_run": not yes}

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from flows.records import RunRecord
 from flows.tell.ending import Headline, headline_of
 from flows.tell.html import environment, style
-from flows.tell.parts import Part
+from flows.tell.parts import Finding, Part
 from headway.redaction import redact
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ class Page:
     """(title, address) of the pages above it."""
     headline: Headline | None = None
     facts: Sequence[tuple[str, Any]] = ()
-    findings: Sequence[Mapping[str, Any]] = ()
+    findings: Sequence[Finding] = ()
     actions: Sequence[tuple[str, str]] = ()
     """(label, address)"""
     message: str = ""

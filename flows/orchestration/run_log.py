@@ -10,16 +10,17 @@ through `note` as well.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
-    create_table_artifact,
     update_progress_artifact,
 )
 from prefect.client.orchestration import get_client
@@ -36,7 +37,9 @@ from flows.observability.reporting import listeners
 from flows.orchestration.requested_stops import StopRequests
 from flows.progress.reporter import Several
 from flows.progress.terminal import Lines, Progress, line_of
-from flows.tell.artifacts import Artifact, artifacts_of, key_of, report_artifact, verdict_markdown
+from flows.tell.markdown import markdown
+from flows.tell.parts import Part, Table
+from flows.tell.step_parts import key_of, part_of, report_part
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
@@ -91,7 +94,7 @@ class PrefectLog(Lines):
         super().__init__(stops.stop)
         self._stops, self._pipeline = stops, pipeline
         self._flow: Logger = get_run_logger()
-        self._verdict: tuple[UUID, dict[str, Any]] | None = None
+        self._verdict: tuple[UUID, Part] | None = None
         self._progress: dict[str, UUID] = {}
         """The artifact of each step that takes long enough to have progress, by its title."""
         self._later: deque[Callable[[], object]] = deque()
@@ -112,25 +115,26 @@ class PrefectLog(Lines):
     def output(self, output: Output) -> None:
         super().output(output)
 
-        artifacts = list(artifacts_of(output))
+        part = part_of(output)
 
         def publish() -> None:
             if output.title in self._progress:
                 self._show(output.title, 100.0, " ".join(line_of(output).split()))
-            for artifact in artifacts:
-                artifact_id = self._publish(artifact)
-                if output.stage == GATE.name and artifact_id is not None:
-                    self._verdict = (artifact_id, output.get())
+            if part is not None:
+                artifact = self._publish(key_of(output), part)
+                if output.stage == GATE.name and artifact is not None:
+                    self._verdict = (artifact, part)
 
-        if artifacts or output.title in self._progress:
+        if part is not None or output.title in self._progress:
             self._when_up(publish)
 
     def drawn(self, place: str) -> None:
-        self._when_up(lambda: self._publish(report_artifact(place)))
+        self._when_up(lambda: self._publish("report", report_part(place)))
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
         """Publish a table of the flow's own; a later one of the same key follows it."""
-        self._when_up(lambda: self._publish(Artifact(key, about, list(rows))))
+        part = Part(about, tables=[Table(about, rows)])
+        self._when_up(lambda: self._publish(key, part))
 
     def complete_verdict(self, ending: str) -> None:
         """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
@@ -160,20 +164,17 @@ class PrefectLog(Lines):
             if title in self._progress:
                 update_progress_artifact(self._progress[title], share, about)
             else:
-                key = key_of(self._pipeline, f"progress-{title}")
+                key = _key(self._pipeline, f"progress-{title}")
                 made: Any = create_progress_artifact(share, key, about)
                 self._progress[title] = made
         except Exception as error:
             self.logger().warning("the progress of %s was not shown: %s", title, error)
 
-    def _publish(self, artifact: Artifact) -> UUID | None:
-        """Publish an artifact; the run matters more than a picture of it."""
-        key, about = key_of(self._pipeline, artifact.key), redact(artifact.description)
+    def _publish(self, key: str, part: Part) -> UUID | None:
+        """Publish a part as an artifact; the run matters more than a picture of it."""
+        key, about = _key(self._pipeline, key), "; ".join(map(str, part.sentences)) or part.title
         try:
-            if artifact.table is not None:
-                made: Any = create_table_artifact(redacted(artifact.table), key=key, description=about)
-            else:
-                made = create_markdown_artifact(redact(artifact.markdown), key=key, description=about)
+            made: Any = create_markdown_artifact(redact(markdown(part)), key=key, description=redact(about))
         except Exception as error:
             self.logger().warning("artifact %s was not published: %s", key, error)
             return None
@@ -182,10 +183,12 @@ class PrefectLog(Lines):
     def _complete(self, ending: str) -> None:
         if self._verdict is None:
             return
-        artifact_id, result = self._verdict
+        artifact_id, part = self._verdict
         try:
             with get_client(sync_client=True) as client:
-                client.update_artifact(artifact_id, ArtifactUpdate(data=redact(verdict_markdown(result, ending))))
+                client.update_artifact(
+                    artifact_id, ArtifactUpdate(data=redact(markdown(replace(part, sentences=[ending]))))
+                )
         except Exception as error:
             self.logger().warning("the verdict's artifact was not completed: %s", error)
 
@@ -195,3 +198,8 @@ class PrefectLog(Lines):
             return get_run_logger()
         except MissingContextError:
             return self._flow
+
+
+def _key(pipeline: str, key: str) -> str:
+    """An artifact's key as Prefect accepts it: lower-case letters, digits and dashes; one history per pipeline."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{pipeline}-{key}".lower()).strip("-")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flows.records import RunRecord
+from flows.tell.parts import Finding, Part, Table
 from headway.messages import number
 
 Tone = Literal["good", "bad", "wait", "plain"]
@@ -126,3 +127,25 @@ def _why(verdict: Mapping[str, Any]) -> str:
 def _first_line(record: RunRecord) -> str:
     lines = [line for line in (record.error or "").splitlines() if line.strip()]
     return (lines[0] if lines else "no reason is known").rstrip(":") + ("" if len(lines) == 1 else ".")
+
+
+def verdict_part(verdict: Mapping[str, Any]) -> Part:
+    """The gate's decision, its reasons, and candidate and champion side by side."""
+    said = "The gate lets the candidate through. Export, replay and promotion follow."
+    if not verdict.get("promote"):
+        said = "The candidate is not promoted."
+    metrics = verdict.get("metrics") or {}
+    sides = {name: metrics.get(name) for name in ("candidate", "champion", "reference")} | (
+        metrics.get("baselines") or {}
+    )
+    known = {name: values for name, values in sides.items() if values}
+    rows = [
+        {"metric": name} | {side: number(values.get(name)) for side, values in known.items()}
+        for name, value in (known.get("candidate") or {}).items()
+        if value is None or isinstance(value, int | float)
+    ]
+    warnings = [Finding("warning", alarm) for alarm in verdict.get("alarms") or ()]
+    tables = [Table("Metrics", rows)] if rows else []
+    return Part(
+        f"Verdict: {verdict['verdict']}", [said], tables=tables, findings=warnings, points=list(verdict["reasons"])
+    )

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
 from flows.tell.ending import Headline
-from flows.tell.parts import Part, anchor
+from flows.tell.parts import Finding, Part, anchor
 from headway.redaction import redact
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -33,8 +32,8 @@ class Document:
     parts: Sequence[Part]
     facts: Sequence[tuple[str, str]] = ()
     """What a reader wants to know first: (name, value)."""
-    findings: Sequence[Mapping[str, Any]] = ()
-    """What to look at first, each with severity, message and fix."""
+    findings: Sequence[Finding] = ()
+    """What to look at first."""
 
 
 def document(page: Document) -> str:

@@ -1,4 +1,5 @@
-"""The parts that a report's page is put together from: plain values, which the template shows.
+"""What is told is made of parts: sentences, tables, charts, lists, findings. They are plain values, which `flows.tell.text`,
+`markdown` and `html` render.
 
 Table("splits", [{"split": "train", "rows": "1,200"}])
 Chart("ROC curve", svg, keys=(("first", "candidate"), ("second", "version 3")))
@@ -8,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import Markup
 
@@ -26,6 +27,8 @@ class Table:
     note: str = ""
     folded: bool = False
     """Opened by the reader."""
+    whole: Collection[str] = ()
+    """Columns whose cells are never cut."""
     shades: Sequence[dict[str, float]] = ()
     """How strongly a cell is shaded, 0 to 1, by row and column."""
 
@@ -46,6 +49,15 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What a reader should look at."""
+
+    severity: Literal["error", "warning", "info"]
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
 class Chart:
     """A figure with its title above and its keys (a colour's name and what has it) below."""
 
@@ -63,8 +75,7 @@ class Part:
     sentences: Sequence[str] = ()
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
-    findings: Sequence[dict[str, Any]] = ()
-    """Validation's, each with severity, message and fix."""
+    findings: Sequence[Finding] = ()
     commands: Sequence[str] = ()
     points: Sequence[str] = ()
     """A list."""

@@ -18,7 +18,7 @@ from flows.tell.evaluation_tables import interval_text
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
-from flows.tell.parts import Part
+from flows.tell.parts import Finding, Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
@@ -97,7 +97,7 @@ def page(material: Material) -> str:
     if record.notes:
         parts.append(Part("Notes", points=record.notes))
     headline = headline_of(record, verdict)
-    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.warnings]
+    warnings = [Finding("warning", text) for text in record.warnings]
     about = f"run {record.run}"
     return document(
         Document(

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from flows.config.extras import command
-from flows.tell.text_table import text_table
+from flows.tell.text import text_table
 from headway.errors import ConfigError
 from headway.messages import counted, number
 

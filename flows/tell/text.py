@@ -1,13 +1,18 @@
-"""Rows as an aligned text table, for a terminal.
+"""Parts and rows as text for a terminal.
 
+print(text(Part("Columns", tables=[Table("Columns of the train split", rows)])))
 print(text_table([{"column": "carrier", "rows": 1200}]))
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+
+from markupsafe import Markup
+
+from flows.tell.parts import Finding, Part
 
 _WIDEST = 48
 _ESCAPED = {
@@ -65,10 +70,27 @@ def _is_number(value: Any) -> bool:
     return value is None or isinstance(value, int | float)
 
 
-def findings(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format validation's findings as a paragraph each, with whole sentences and fixes, which table cells would cut."""
+def text(part: Part) -> str:
+    """A part without its figures; sentences before its tables, each table below its title."""
+    return "\n\n".join(filter(None, ["\n".join(map(str, part.sentences)), *_blocks(part)]))
+
+
+def _blocks(part: Part) -> Iterator[str]:
+    if part.findings:
+        yield findings(part.findings)
+    for table in part.tables:
+        rows = [{name: cell for name, cell in row.items() if not isinstance(cell, Markup)} for row in table.rows]
+        shown = text_table(rows, whole=table.whole) if rows else ""
+        yield "\n".join(filter(None, [table.title, shown, table.note]))
+    yield "\n".join(f"  {line}" for line in (*part.points, *part.commands))
+    for title, body in part.texts:
+        yield f"{title}\n{body}"
+
+
+def findings(found: Sequence[Finding]) -> str:
+    """Findings as a paragraph each, with whole sentences and fixes, which table cells would cut."""
     lines = []
-    for row in rows:
-        lines.append(f"  {row['severity']}: {row['message']}")
-        lines += [f"    fix: {row['fix']}"] * bool(row.get("fix"))
+    for each in found:
+        lines.append(f"  {each.severity}: {each.message}")
+        lines += [f"    fix: {each.fix}"] * bool(each.fix)
     return "\n".join(lines)

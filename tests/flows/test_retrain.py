@@ -172,17 +172,7 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     assert set(tasks.values()) == {"Completed"}
     artifacts = {a["key"]: a["data"] for a in prefect("/artifacts/filter", {"artifacts": of_run}) if a["key"]}
     # validation: by time, so the label of eval is another than that of train, which is worth a word
-    names = (
-        "statistics",
-        "statistics-train",
-        "splits",
-        "validation",
-        "curves",
-        "evaluation",
-        "evaluation-slices",
-        "verdict",
-        "report",
-    )
+    names = ("statistics", "validation", "curves", "evaluation", "verdict", "report")
     # a training that takes ten seconds has a bar, too
     assert {key for key in artifacts if "-progress-" not in key} == {f"flights-{name}" for name in names}
     assert "| loss | `" in artifacts["flights-curves"]
@@ -355,7 +345,14 @@ def test_up_needs_prefect_yaml_and_a_free_port(tmp_path):
 
 def test_how_a_run_ended_is_one_sentence():
     verdict = {"verdict": "rejected", "promote": False, "reasons": ["auc 0.6 is under 0.85"]}
-    record = {"run": "r", "pipeline": "p", "started": "", "state": "rejected", "verdict": verdict, "metrics": {"auc": 0.6}}
+    record = {
+        "run": "r",
+        "pipeline": "p",
+        "started": "",
+        "state": "rejected",
+        "verdict": verdict,
+        "metrics": {"auc": 0.6},
+    }
     said = sentence(read_record(record))
     assert said == "not promoted: rejected: auc 0.6 is under 0.85 (auc 0.6)"
 

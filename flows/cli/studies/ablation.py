@@ -41,7 +41,7 @@ def ablate(
 
 
 def _text(result: dict[str, Any]) -> Iterator[str]:
-    from flows.tell.text_table import text_table
+    from flows.tell.text import text_table
 
     metric = result["primary"]
     value = result["base"].get(metric)

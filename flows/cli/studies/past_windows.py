@@ -33,7 +33,7 @@ def backtest(
 
 
 def _text(result: dict[str, Any]) -> Iterator[str]:
-    from flows.tell.text_table import text_table
+    from flows.tell.text import text_table
 
     primary = result["primary"]
     yield f"{result['pipeline']}: {primary or 'no metric'} of each window on the span after it"

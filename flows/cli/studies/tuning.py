@@ -62,7 +62,7 @@ def tune(
 
 def _text(result: dict[str, Any], pipeline: str) -> Iterator[str]:
     from flows.execution.studies.tune import short
-    from flows.tell.text_table import text_table
+    from flows.tell.text import text_table
 
     yield f"{result['pipeline']}: loss on a holdout of {result['holdout']:.0%} of the train rows, best first"
     base, best = result["base"], result["best"]

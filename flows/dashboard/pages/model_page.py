@@ -11,7 +11,7 @@ from flows.dashboard.layout import Page, address, link, long, paged, pager, when
 from flows.dashboard.monitor_state import CheckedSpan, checked_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import MOST_POINTS, drift_chart, metric_chart
-from flows.tell.parts import Chart, Part, Table
+from flows.tell.parts import Chart, Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, metrics_line, number, signed, window_text
 from headway.registry.registry import Event, Registry, Version
@@ -46,7 +46,7 @@ def model_page(
         aliases = registry.aliases() if registry else {}
     except HeadwayError as error:
         problems.append(_in_a_line(error))
-    findings = [{"severity": "error", "message": text, "fix": ""} for text in dict.fromkeys(problems)]
+    findings = [Finding("error", text) for text in dict.fromkeys(problems)]
     there = numbers(registry.store, registry.folder) if registry else []
     facts: list[tuple[str, Any]] = [("versions", f"{len(there):,}"), ("runs", f"{len(runs):,}")]
     actions = []
@@ -218,7 +218,7 @@ def _worth(opened: OpenedStore, registry: Registry, number_of: int) -> tuple[str
 def _drift(opened: OpenedStore, model: str) -> Part:
     checked = checked_spans(opened.store, model)
     if checked.problem:
-        return Part("Drift over time", findings=[{"severity": "error", "message": checked.problem, "fix": ""}])
+        return Part("Drift over time", findings=[Finding("error", checked.problem)])
     if not checked.rows:
         return Part(
             "Drift over time",
@@ -232,7 +232,7 @@ def _drift(opened: OpenedStore, model: str) -> Part:
     charts = [*_scored_charts(opened, model, newest), *_drift_charts(newest)]
     alarmed = [row for row in newest if row.alarms]
     alarms = [
-        {"severity": "warning", "message": f"span {row.span}, version {row.champion}: {alarm}", "fix": ""}
+        Finding("warning", f"span {row.span}, version {row.champion}: {alarm}")
         for row in alarmed[-1:]
         for alarm in row.alarms
     ]

@@ -14,9 +14,9 @@ from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.records import RunRecord
 from flows.tell.ending import Headline, headline_of
-from flows.tell.evaluation_tables import metric_rows
+from flows.tell.evaluation_tables import metric_table
 from flows.tell.material import Material
-from flows.tell.parts import Part, Table
+from flows.tell.parts import Finding, Part
 from flows.tell.report_page import path_of
 from flows.tell.sections.stage_times import what_ran
 from headway.messages import counted, duration, window_text
@@ -34,13 +34,13 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
     slug, live = opened.slug, record.going_on
     pipeline = record.pipeline
     headline = _headline(opened, record)
-    warnings = [{"severity": "warning", "message": text, "fix": ""} for text in record.warnings]
+    warnings = [Finding("warning", text) for text in record.warnings]
     parts = [_now(opened, record)] if live else []
     with DRAWING:
         parts.append(what_ran(record))
     if record.metrics:
-        rows = metric_rows({"metrics": record.metrics, "baselines": record.baselines})
-        parts.insert(-1, Part("Metrics", ["Of the candidate on the eval rows."], tables=[Table("Metrics", rows)]))
+        table = metric_table({"metrics": record.metrics, "baselines": record.baselines}, "Metrics")
+        parts.insert(-1, Part("Metrics", ["Of the candidate on the eval rows."], tables=[table]))
     if not live:
         parts.append(_log(opened, record))
     if record.notes:

@@ -13,7 +13,7 @@ from flows.dashboard.pages.model_page import champion_of, primary_of
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
 from flows.dashboard.run_index import ListedRun
-from flows.tell.parts import Part, Table
+from flows.tell.parts import Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, number
 from headway.registry.versions import numbers
@@ -72,13 +72,13 @@ def store_page(opened: OpenedStore) -> Page:
     return Page(slug, slug, slug, "Overview", facts=facts, findings=found, parts=parts, every=every)
 
 
-def alarms(opened: OpenedStore) -> list[dict[str, str]]:
+def alarms(opened: OpenedStore) -> list[Finding]:
     """What a person should look at, as findings: what monitor and the gate found of champions, and damage."""
     opened.index.runs()
     return [*_of_champions(opened), *_damage(opened)]
 
 
-def _of_champions(opened: OpenedStore) -> Iterator[dict[str, str]]:
+def _of_champions(opened: OpenedStore) -> Iterator[Finding]:
     for model in opened.model_folders():
         number_of = _champion(opened, model)
         checked = [row for row in checked_spans(opened.store, model).rows if row.champion == number_of and row.alarms]
@@ -86,34 +86,30 @@ def _of_champions(opened: OpenedStore) -> Iterator[dict[str, str]]:
             row = checked[-1]
             more = f" and {counted(len(row.alarms) - 1, 'alarm')} more" if len(row.alarms) > 1 else ""
             message = f"{model}, span {row.span}: {row.alarms[0]}{more}"
-            yield _finding("warning", message, link(f"drift of {model}", address(opened.slug, "models", model)))
+            yield Finding("warning", message, link(f"drift of {model}", address(opened.slug, "models", model)))
             continue
         judged = next((r for r in opened.index.runs() if r.pipeline == model and r.champion), None)
         if judged and judged.champion and judged.champion.version == number_of:
             for alarm in judged.champion.alarms:
                 run = link(f"run {judged.run}", address(opened.slug, "runs", judged.run))
-                yield _finding("warning", f"{model}: {alarm}", run)
+                yield Finding("warning", f"{model}: {alarm}", run)
 
 
-def _damage(opened: OpenedStore) -> Iterator[dict[str, str]]:
+def _damage(opened: OpenedStore) -> Iterator[Finding]:
     for path, problem in [*opened.index.problems(), *opened.stray()]:
-        yield _finding(
+        yield Finding(
             "error", f"{path} {problem}", "it is left out of these pages; headway verify reads the whole store"
         )
     for model in opened.model_folders():
         if (unread := checked_spans(opened.store, model).problem) is not None:
-            yield _finding("error", unread, "")
+            yield Finding("error", unread, "")
         try:
             registry = opened.registry(model)
             assert registry is not None
             registry.champion()
             registry.aliases()
         except HeadwayError as error:
-            yield _finding("error", f"{error.where}: {error.problem}", error.fix or "")
-
-
-def _finding(severity: str, message: str, fix: str) -> dict[str, str]:
-    return {"severity": severity, "message": message, "fix": fix}
+            yield Finding("error", f"{error.where}: {error.problem}", error.fix or "")
 
 
 def _champion(opened: OpenedStore, model: str) -> int | None:

@@ -8,7 +8,7 @@ from flows.dashboard.layout import Page, address, link, long, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, metrics_of, primary_of, spans_of
 from flows.tell.ending import Headline
-from flows.tell.parts import Part, Table
+from flows.tell.parts import Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, number, signed, size, window_text
 from headway.registry.registry import Event, Version
@@ -46,7 +46,7 @@ def version_page(opened: OpenedStore, model: str, number_of: int) -> Page | None
         actions.append(("Promote this version", address(slug, "models", model, "versions", number_of, "promote")))
     findings = []
     if (why := registry.rolled_back().get(number_of)) is not None:
-        findings.append({"severity": "warning", "message": f"It was rolled back {why}", "fix": ""})
+        findings.append(Finding("warning", f"It was rolled back {why}"))
     parts = [Part("Metrics", tables=[Table("Metrics on the eval rows of its run", metric_table(version, champion))])]
     events = [_event(event) for event in reversed(history) if event.version == number_of]
     said = [] if events else ["It never was the champion."]

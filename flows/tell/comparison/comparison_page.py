@@ -18,7 +18,7 @@ from flows.tell.comparison.training_beside import training
 from flows.tell.ending import headline_of as headline_of_run
 from flows.tell.figures.drawing import reused, short
 from flows.tell.html import Document, document
-from flows.tell.parts import Part, Table
+from flows.tell.parts import Finding, Part, Table
 from headway.messages import counted, duration, number, size, window_text
 
 _MOST_DIFFERENCES = 200
@@ -62,9 +62,7 @@ def page(comparison: Compared) -> str:
             headline=headline,
             parts=[part for part in parts if part is not None],
             findings=[
-                {"severity": "warning", "message": f"{side.title}: {side.facts['problem']}", "fix": ""}
-                for side in (a, b)
-                if side.facts["problem"]
+                Finding("warning", f"{side.title}: {side.facts['problem']}") for side in (a, b) if side.facts["problem"]
             ],
         )
     )

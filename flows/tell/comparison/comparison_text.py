@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.tell.comparison.outcome import rows_of_both, signed_spread
 from flows.tell.evaluation_tables import MOST_VALUES, slice_head
-from flows.tell.text_table import text_table
+from flows.tell.text import text_table
 from headway.messages import counted, number, some, window_text
 
 Facts = dict[str, Any]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from flows.dag.step import Output
 from flows.records import RunRecord
-from flows.tell.evaluation_tables import importance_table, interval_text, metric_rows, threshold_table
+from flows.tell.evaluation_tables import importance_table, interval_text, metric_rows, metric_table, threshold_table
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
@@ -38,26 +39,44 @@ def evaluation(material: Material) -> Part | None:
         return _of_record(material.record)
     champion = verdict.get("champion") if isinstance(verdict.get("champion"), dict) else None
     whose = f"version {champion['version']}" if champion else "the champion"
-    sentences = [f"On {counted(measured['rows'], 'row')} of the eval split, which the training did not see."]
-    sentences += [f"Intervals: {measured[key]}." for key in ("drawn_by", "few_rows") if measured.get(key)]
-    sentences += [*_ranked(material.key("measure"), measured), *_tested(material)]
-    tables = [_metrics(measured, verdict, whose), *_threshold(measured)]
-    tables += [*slices(measured, verdict, whose), *_importance(material), *_others(measured)]
+    part = measured_part(measured, verdict, whose)
+    sentences = [*part.sentences, *_ranked(material.key("measure"), measured), *_tested(material)]
     charts = list(_charts(material, measured, whose))
     if not charts and ":" in measured["task"]:
         sentences.append(
             f"There are no curves: only your code knows what a prediction of {measured['task']} means; its metrics judge it."
         )
-    return Part("Evaluation", sentences, charts, tables)
+    return Part("Evaluation", sentences, charts, [*part.tables, *_importance(material)])
+
+
+def measured_part(
+    measured: Mapping[str, Any], verdict: Mapping[str, Any] = {}, whose: str = "the champion", *, split: str = "eval"
+) -> Part:
+    """The tables of an evaluation.
+
+    Args:
+        measured: the result of the measuring stage.
+        verdict: the gate's, where it is known.
+        whose: what `champion` in the tables is called.
+    """
+    unseen = ", which the training did not see" if split == "eval" else ""
+    sentences = [f"On {counted(measured['rows'], 'row')} of the {split} split{unseen}."]
+    sentences += [f"Intervals: {measured[key]}." for key in ("drawn_by", "few_rows") if measured.get(key)]
+    tables = [_metrics(measured, verdict, whose), *_threshold(measured), *slices(measured, verdict, whose)]
+    return Part(
+        "Evaluation" if split == "eval" else f"Evaluation on the {split} split",
+        sentences,
+        tables=[*tables, *_others(measured)],
+    )
 
 
 def _of_record(record: RunRecord) -> Part | None:
     """The metrics that a run's record has of a model that another run evaluated."""
     if not record.metrics:
         return None
-    rows = metric_rows({"metrics": record.metrics, "baselines": record.baselines})
+    table = metric_table({"metrics": record.metrics, "baselines": record.baselines}, "Metrics")
     sentence = "This run evaluated nothing: these are the champion's metrics, from the run that made it."
-    return Part("Evaluation", [sentence], tables=[Table("Metrics", rows)])
+    return Part("Evaluation", [sentence], tables=[table])
 
 
 def _ranked(settings: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:
@@ -135,9 +154,9 @@ def _within(tolerances: float) -> float:
 
 def _threshold(measured: Mapping[str, Any]) -> Iterator[Table]:
     if (threshold := measured.get("threshold")) is not None:
-        title, rows = threshold_table(threshold)
+        table = threshold_table(threshold)
         kept = ("metric", "value", "interval")
-        yield Table(title[:1].upper() + title[1:], [{name: row[name] for name in kept} for row in rows])
+        yield replace(table, rows=[{name: row[name] for name in kept} for row in table.rows])
 
 
 # --- figures
@@ -185,8 +204,8 @@ def _importance(material: Material) -> Iterator[Table]:
     result = material.result("importance")
     if not result.get("columns"):
         return
-    title, rows = importance_table(result)
-    rows, each = rows[:_MOST_ROWS], result["columns"][:_MOST_ROWS]
+    table = importance_table(result)
+    rows, each = table.rows[:_MOST_ROWS], result["columns"][:_MOST_ROWS]
     highest = max([1e-12, *((c["interval"] or [0, c["permuted"] or 0.0])[1] for c in each)])
     strips = Strips(len(rows), limits=(0, highest), height=14)
     for row, column in enumerate(each):
@@ -196,7 +215,7 @@ def _importance(material: Material) -> Iterator[Table]:
         {"column": short(row["column"], 60), "harm": picture, **{k: v for k, v in row.items() if k != "column"}}
         for row, picture in zip(rows, pictures, strict=True)
     ]
-    yield Table(title[:1].upper() + title[1:], shown)
+    yield replace(table, rows=shown)
 
 
 def _others(measured: Mapping[str, Any]) -> Iterator[Table]:

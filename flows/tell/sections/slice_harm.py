@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flows.tell.evaluation_tables import interval_text
 from flows.tell.figures.drawing import FIRST, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.parts import Table
@@ -53,7 +54,8 @@ def _table(
     for row, picture in zip(rows[:_MOST], pictures, strict=True):
         metrics, compared = row["metrics"], against.get((row["column"], row["value"]))
         cells = {"slice": f"{row['column']}: {short(row['value'], 40)}", "rows": f"{metrics['rows']:,}"}
-        cells |= {"harm": _harm(row["harm"], rows), metric: number(metrics[metric]), "interval": picture}
+        cells |= {"harm": _harm(row["harm"], rows), metric: number(metrics[metric])}
+        cells |= {"interval": interval_text((metrics.get("intervals") or {}).get(metric)), "beside the others": picture}
         if primary in metrics and primary != metric:
             cells[primary] = number(metrics[primary])
         if compared is not None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.tell.artifacts import column_rows, figure
 from flows.tell.figures.column_charts import distance, histograms
 from flows.tell.figures.drawing import short
 from flows.tell.material import Material
-from flows.tell.parts import Part, Table
+from flows.tell.parts import Finding, Part, Table
+from flows.tell.sections.column_rows import column_rows, figure
 from headway.errors import HeadwayError
-from headway.messages import counted, number, some, window_text
+from headway.messages import counted, number, sentence, some, window_text
 from headway.schema.calendar_days import moment
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
@@ -33,18 +33,18 @@ def data(material: Material) -> Part | None:
     proof = list(validated.get("proof") or material.result("splits").get("says") or [])
     tables = [Table("Spans", _spans(material), folded=len(spans) > 6)] if len(spans) > 1 else []
     if validated.get("splits"):
-        tables.append(Table("Splits", validated["splits"], note=_sentence(proof)))
+        tables.append(Table("Splits", validated["splits"], note=sentence("; ".join(proof))))
     elif proof:
-        sentences.append(_sentence(proof))
+        sentences.append(sentence("; ".join(proof)))
     if validated and not validated["anomalies"]:
         sentences.append("Validation found nothing wrong.")
     tables += [*_columns(material), *_rejected(material)]
-    return Part("Data", sentences, tables=tables, findings=validated.get("anomalies", []))
+    return Part("Data", sentences, tables=tables, findings=findings_of(validated))
 
 
-def _sentence(parts: Sequence[str]) -> str:
-    text = "; ".join(parts)
-    return text[:1].upper() + text[1:] + "." if text else ""
+def findings_of(validated: Mapping[str, Any]) -> list[Finding]:
+    """What validation found, errors first."""
+    return [Finding(a["severity"], a["message"], a["fix"] or "") for a in validated.get("anomalies", [])]
 
 
 def _flow(material: Material, spans: Mapping[str, Any]) -> str:

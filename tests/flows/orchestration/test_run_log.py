@@ -25,7 +25,7 @@ class Stops:
 def report(monkeypatch):
     published = []
     monkeypatch.setattr(run_log, "get_run_logger", lambda: logging.getLogger("test"))
-    monkeypatch.setattr(PrefectLog, "_publish", lambda self, artifact: published.append(artifact.key))
+    monkeypatch.setattr(PrefectLog, "_publish", lambda self, key, part: published.append(key))
     monkeypatch.setattr(
         run_log, "emit_event", lambda name, resource, payload: published.append((name, resource, payload))
     )
