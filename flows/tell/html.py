@@ -43,6 +43,12 @@ def document(page: Document) -> str:
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
 
 
+def fragment(headline: str, parts: Sequence[Part]) -> str:
+    """Parts as HTML for a notebook, which has a style sheet of its own."""
+    html = environment().get_template("fragment.html").render(headline=headline, parts=parts)
+    return redact(html)
+
+
 @functools.cache
 def environment(*folders: Path) -> jinja2.Environment:
     """The templates in `folders` and the report's; everything is escaped, a name that is missing is an error."""

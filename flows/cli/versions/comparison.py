@@ -35,7 +35,7 @@ def compare(
     from flows.cli.pages import handed_out
     from flows.tell.comparison.compared import compare as compared
     from flows.tell.comparison.comparison_page import write
-    from flows.tell.comparison.comparison_text import lines
+    from flows.tell.comparison.shown import Comparison
 
     (first, second), pipeline = arranged([first, second], pipeline)
     found = compared(registry_of(pipeline, options), first, second)
@@ -46,5 +46,5 @@ def compare(
         if output is not None or open:
             raise
         print(redact(f"the page of this comparison was not written: {error}"), file=sys.stderr)
-    text = "\n".join([*lines(found.value), *([f"\npage: {page}"] if page else [])])
+    text = "\n".join([str(Comparison(found)), *([f"\npage: {page}"] if page else [])])
     return answer(options, found.value | {"page": page}, text)

@@ -14,7 +14,8 @@ from typing import Any
 
 from flows.tell.comparison.outcome import headline_of, why_none
 from flows.tell.comparison.same_rows import SameRows, on_the_same_rows
-from flows.tell.comparison.sides import Side, named_side
+from flows.tell.comparison.sides import Columns, Side, named_side
+from flows.tell.ending import Headline
 from headway.errors import ConfigError
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry
@@ -35,6 +36,9 @@ class Compared:
     """None: no rows that both scored."""
     value: dict[str, Any]
     """What --json has of it."""
+    headline: Headline
+    changed_columns: Mapping[str, str]
+    """By column of both what of it differs."""
 
     @property
     def path(self) -> Path:
@@ -54,7 +58,7 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         same = f"version, {a.name}" if a.facts["version"] else f"run, {a.name}"
         problem = f"{first} and {second} are the same {same}"
         raise ConfigError(problem, fix="headway models lists the versions, and headway runs the runs")
-    found = on_the_same_rows(registry.store, a, b)
+    found, changed = on_the_same_rows(registry.store, a, b), _changed(a, b)
     value: dict[str, Any] = {
         "a": a.facts,
         "b": b.facts,
@@ -62,11 +66,12 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         "no_difference": why_none(a, b) if found is None else None,
         "config": _differences(a.config, b.config),
         "code": _differences(_code(a), _code(b)) if a.code and b.code else None,
-        "columns": _columns(a, b),
+        "columns": _columns(a, b, changed),
         "data": _data(a, b),
     }
-    value = {"summary": headline_of(a, b, value).sentence, **value}
-    return Compared(registry.name, registry.store, a, b, found, value)
+    headline = headline_of(a, b, value)
+    value = {"summary": headline.sentence, **value}
+    return Compared(registry.name, registry.store, a, b, found, value, headline, changed)
 
 
 def _code(side: Side) -> dict[str, Any]:
@@ -89,19 +94,26 @@ def _differences(a: Any, b: Any, at: str = "") -> list[dict[str, Any]]:
     return [{"key": at, "a": None if a is _ABSENT else a, "b": None if b is _ABSENT else b}]
 
 
-def _columns(a: Side, b: Side) -> dict[str, list[str]] | None:
+def _both_columns(a: Side, b: Side) -> tuple[Columns, Columns] | None:
     """The columns of the models of two versions, else those that were stored; None where they are not known."""
     if a.inputs is not None and b.inputs is not None:
-        mine, theirs = a.inputs, b.inputs
-    else:
-        stored_a, stored_b = a.stored_columns(), b.stored_columns()
-        if stored_a is None or stored_b is None:
-            return None
-        mine, theirs = stored_a, stored_b
+        return a.inputs, b.inputs
+    stored_a, stored_b = a.stored_columns(), b.stored_columns()
+    return None if stored_a is None or stored_b is None else (stored_a, stored_b)
+
+
+def _changed(a: Side, b: Side) -> dict[str, str]:
+    mine, theirs = _both_columns(a, b) or ({}, {})
     both = [name for name in mine if name in theirs and mine[name] != theirs[name]]
-    changed = [f"{name}: {_change(mine[name], theirs[name])}" for name in both]
+    return {name: _change(mine[name], theirs[name]) for name in both}
+
+
+def _columns(a: Side, b: Side, changed: Mapping[str, str]) -> dict[str, list[str]] | None:
+    if (known := _both_columns(a, b)) is None:
+        return None
+    mine, theirs = known
     return {"only_a": sorted(mine.keys() - theirs.keys()), "only_b": sorted(theirs.keys() - mine.keys())} | {
-        "changed": changed
+        "changed": [f"{name}: {change}" for name, change in changed.items()]
     }
 
 

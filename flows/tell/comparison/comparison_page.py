@@ -5,23 +5,13 @@ place = write(comparison)                # <store>/runs/compare-<pipeline>-<A>-<
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+from flows.tell.comparison.beside import parts_of
 from flows.tell.comparison.compared import Compared
-from flows.tell.comparison.data_beside import data
-from flows.tell.comparison.metrics_beside import metrics, slices
-from flows.tell.comparison.outcome import headline_of
-from flows.tell.comparison.sides import Side
-from flows.tell.comparison.training_beside import training
-from flows.tell.ending import headline_of as headline_of_run
-from flows.tell.figures.drawing import reused, short
+from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
-from flows.tell.parts import Finding, Part, Table
-from headway.messages import counted, duration, number, size, window_text
-
-_MOST_DIFFERENCES = 200
+from flows.tell.parts import Finding
 
 
 def write(comparison: Compared) -> Path:
@@ -43,141 +33,17 @@ def write(comparison: Compared) -> Path:
 
 def page(comparison: Compared) -> str:
     """The page of a comparison, without secrets."""
-    a, b, value = comparison.a, comparison.b, comparison.value
-    headline = headline_of(a, b, value)
-    about = f"{a.title} and {b.title}"
-    parts = [
-        Part("Both sides", tables=[Table("Both sides", list(_facts(a, b))), *_reasons(a, b)]),
-        metrics(comparison),
-        slices(comparison),
-        _differing(value, a, b),
-        data(comparison),
-        training(a, b),
+    a, b = comparison.a, comparison.b
+    problems = [
+        Finding("warning", f"{side.title}: {side.facts['problem']}") for side in (a, b) if side.facts["problem"]
     ]
     return document(
         Document(
-            title=f"{comparison.pipeline}: {about}",
+            title=f"{comparison.pipeline}: {a.title} and {b.title}",
             pipeline=comparison.pipeline,
             about=", ".join(f"{side.letter}: {side.title}" for side in (a, b)),
-            headline=headline,
-            parts=[part for part in parts if part is not None],
-            findings=[
-                Finding("warning", f"{side.title}: {side.facts['problem']}") for side in (a, b) if side.facts["problem"]
-            ],
+            headline=comparison.headline,
+            parts=parts_of(comparison, drawn=True),
+            findings=problems,
         )
     )
-
-
-# --- what each is
-
-
-def _facts(a: Side, b: Side) -> Iterator[dict[str, Any]]:
-    for what, told in _TOLD.items():
-        cells = [told(side) for side in (a, b)]
-        if any(cells):
-            yield {"what": what, a.label: cells[0], b.label: cells[1]}
-
-
-def _reasons(a: Side, b: Side) -> Iterator[Table]:
-    rows = [
-        {"of": side.label, "reason": text} for side in (a, b) for text in side.facts["verdict"].get("reasons") or []
-    ]
-    if rows:
-        yield Table("What the gate said", rows)
-
-
-def _ended(side: Side) -> str:
-    record = side.material.record
-    if not record.started:  # of a version whose run is no longer recorded
-        return ""
-    return headline_of_run(record, side.material.verdict).sentence
-
-
-def _judged(side: Side) -> str:
-    verdict = side.facts["verdict"]
-    against = f" against version {verdict['champion']}" if verdict.get("champion") else ""
-    return f"{verdict['verdict']}{against}" if verdict.get("verdict") else ""
-
-
-def _window(spans: list[str]) -> str:
-    return f"{window_text(spans)}, {counted(len(spans), 'span')}" if spans else ""
-
-
-def _rows(side: Side, split: str) -> str:
-    rows = side.facts["rows"].get(split)
-    return "" if rows is None else f"{rows:,}"
-
-
-def _read(side: Side) -> str:
-    counts = side.facts["counts"]
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count or name in ("read", "written"))
-
-
-def _took(side: Side) -> str:
-    seconds = [output.get().get("seconds") for output in side.material.outputs.values() if output.stage == "train"]
-    known = [each for each in seconds if isinstance(each, int | float)]
-    return duration(sum(known)) if known else ""
-
-
-_TOLD: Mapping[str, Any] = {
-    "stands as": lambda side: ", ".join(side.facts["names"]),
-    "how its run ended": _ended,
-    "the gate": _judged,
-    "made": lambda side: str(side.facts["created"])[:16].replace("T", " ") + " UTC",
-    "run": lambda side: side.facts["run"] or "",
-    "task": lambda side: side.facts["task"] or "",
-    "train spans": lambda side: _window(side.facts["spans"]["train"]),
-    "eval spans": lambda side: _window(side.facts["spans"]["eval"]),
-    "train rows": lambda side: _rows(side, "train"),
-    "eval rows": lambda side: _rows(side, "eval"),
-    "rows from the files": _read,
-    "training took": _took,
-    "size": lambda side: size(side.facts["bytes"]) if side.facts["bytes"] else "",
-}
-
-
-# --- what differs
-
-
-def _differing(value: Mapping[str, Any], a: Side, b: Side) -> Part:
-    sentences, tables = [], []
-    config, code = value["config"], value["code"]
-    if config:
-        tables.append(_table("Settings", "key", config, a, b))
-    else:
-        sentences.append("The settings are the same, as far as they were kept.")
-    if code:
-        tables.append(_table("Code and tools", "what", code, a, b))
-    else:
-        same = "are the same" if code is not None else "were not kept of both sides"
-        sentences.append(f"The code and the tools {same}.")
-    if value["columns"] is not None:
-        rows = [
-            {"column": short(name, 60), "change": told}
-            for key, told in (("only_a", f"only in {a.label}"), ("only_b", f"only in {b.label}"))
-            for name in value["columns"][key]
-        ]
-        for change in value["columns"]["changed"]:
-            name, _, types = change.rpartition(": ")
-            rows.append({"column": short(name, 60), "change": types})
-        if rows:
-            note = f"{len(rows) - _MOST_DIFFERENCES:,} more: --json has all" if len(rows) > _MOST_DIFFERENCES else ""
-            tables.append(Table("Columns", rows[:_MOST_DIFFERENCES], note))
-        else:
-            sentences.append("The columns and their types are the same.")
-    return Part("What differs", sentences, tables=tables)
-
-
-def _table(title: str, head: str, differences: list[dict[str, Any]], a: Side, b: Side) -> Table:
-    rows = [
-        {head: short(each["key"], 80), a.label: _cell(each["a"]), b.label: _cell(each["b"])}
-        for each in differences[:_MOST_DIFFERENCES]
-    ]
-    more = len(differences) - len(rows)
-    return Table(title, rows, f"{more:,} more: --json has all" if more else "")
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return number(value) if isinstance(value, float) else short(value, 120)

@@ -19,8 +19,12 @@ _MOST_LOADED = 300
 """Columns whose distance is measured; of wider tables those that matter most."""
 
 
-def data(comparison: Compared) -> Part:
-    """The part on the data."""
+def data(comparison: Compared, *, drawn: bool) -> Part:
+    """The part on the data.
+
+    Args:
+        drawn: with the columns and their distributions.
+    """
     a, b, value = comparison.a, comparison.b, comparison.value["data"]
     sentences = []
     for key, side in (("only_a", a), ("only_b", b)):
@@ -32,7 +36,7 @@ def data(comparison: Compared) -> Part:
         sentences.append(f"The raw files of these spans changed in between: {some(value['files_changed'], 12)}.")
     if _same_statistics(a, b):
         return Part("Data", [*sentences, "Their train rows and eval rows are the same."])
-    return Part("Data", sentences, tables=list(_columns(a, b)))
+    return Part("Data", sentences, tables=list(_columns(a, b)) if drawn else [])
 
 
 def _same_statistics(a: Side, b: Side) -> bool:

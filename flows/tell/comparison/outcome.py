@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from flows.tell.comparison.sides import Side
 from flows.tell.ending import Headline, Tone
-from headway.messages import counted, number, signed
+from headway.messages import counted, number, signed, window_text
 from headway.tasks.table import direction, task_of
 
 UNCLEAR: Literal["no clear difference"] = "no clear difference"
@@ -73,8 +73,12 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
     spread = found["metrics"].get(metric) if found else None
     if found is None or spread is None:
         why = "the interval of their difference is not known" if found else why_none(a, b)
-        sentence = f"It cannot be told which one is better: {metric} is {values[0]} in {a.title} and {values[1]} in {b.title}; "
-        return "not compared", "wait", f"{sentence}{why}."
+        levels = [f"{value} in {side.title}{_of_spans(side)}" for value, side in zip(values, (a, b), strict=True)]
+        return (
+            "not compared",
+            "wait",
+            f"It cannot be told which one is better: {metric} is {' and '.join(levels)}; {why}.",
+        )
     apart = f"{metric} {signed_spread(spread)}"
     rows = f"on the {counted(found['rows'], 'row')} that both scored"
     outcome = outcome_of(metric, spread, better)
@@ -83,6 +87,11 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
         return f"{b.label} is {outcome}", _TONES[outcome], capital(sentence)
     said = "No clear difference between" if outcome else "The difference has no interval, so nothing is clear between"
     return UNCLEAR, "plain", f"{said} {a.title} and {b.title}: {apart} {rows}."
+
+
+def _of_spans(side: Side) -> str:
+    spans = side.facts["spans"]["eval"]
+    return f" (rows of {window_text(spans)})" if spans else ""
 
 
 def why_none(a: Side, b: Side) -> str:

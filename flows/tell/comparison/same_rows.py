@@ -56,7 +56,12 @@ def on_the_same_rows(store: Store, a: Side, b: Side) -> SameRows | None:
         first, second = (judged.rows(tables[side.name]) for side in (a, b))
         directed = [metric for metric in judged.metrics if metric.higher_is_better is not None]
         compared = {
-            name: {"difference": spread.difference, "interval": spread.interval(CONFIDENCE)}
+            name: {
+                "difference": spread.difference,
+                "interval": spread.interval(CONFIDENCE),
+                "a": spread.champion,
+                "b": spread.candidate,
+            }
             for name, spread in paired(second, first.prediction, metrics=directed).items()
         }
         slices = [] if measured is None else _on_slices(measured, judged, mine, first, second)

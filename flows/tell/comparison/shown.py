@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
+from flows.tell.comparison.beside import parts_of
 from flows.tell.comparison.compared import Compared
-from flows.tell.comparison.comparison_text import lines
-from flows.tell.comparison.outcome import UNCLEAR, outcome_of, primary_of
-from flows.tell.result_table import Table, html_table
-from headway.messages import number, signed
+from flows.tell.comparison.outcome import outcome_of, primary_of
+from flows.tell.html import fragment
+from flows.tell.result_table import Table
+from flows.tell.text import text
+from headway.messages import window_text
 
 
 class Comparison:
@@ -35,17 +36,21 @@ class Comparison:
 
     @property
     def metrics(self) -> Table:
-        """A row per metric: both values with the ends of their 95% intervals; `difference` (second - first) with its own, on
-        the rows that both scored."""
-        a, b, found = self.record["a"], self.record["b"], self.record["difference"]
+        """A row per metric: `difference` (second - first) with the ends of its 95% interval, and both values, on the rows that
+        both scored; without such rows each value of its own evaluation, with the spans of its rows."""
+        sides, found = (self._compared.a, self._compared.b), self._compared.same
+        if found is not None:
+            rows: list[dict[str, Any]] = [
+                {"metric": name} | {side.title: each[key] for side, key in zip(sides, "ab", strict=True)} | _apart(each)
+                for name, each in found.facts["metrics"].items()
+            ]
+            return Table(rows, self.summary)
         rows = []
-        for name in a["metrics"] | b["metrics"]:
-            row: dict[str, Any] = {"metric": name}
-            for side in (a, b):
-                figure = side["metrics"].get(name) or {}
-                low, high = figure.get("interval") or (None, None)
-                row |= {side["is"]: figure.get("value"), f"{side['is']} low": low, f"{side['is']} high": high}
-            rows.append(row | (_apart(found["metrics"].get(name)) if found else {}))
+        for side in sides:
+            of = {"of": side.title, "eval spans": window_text(side.facts["spans"]["eval"])}
+            for name, figure in side.facts["metrics"].items():
+                low, high = figure["interval"] or (None, None)
+                rows.append({"metric": name, **of, "value": figure["value"], "low": low, "high": high})
         return Table(rows, self.summary)
 
     @property
@@ -85,23 +90,13 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        return "\n".join(lines(self.record))
+        found = self._compared
+        problems = [f"{side.title}: {side.facts['problem']}" for side in (found.a, found.b) if side.facts["problem"]]
+        return "\n\n".join([self.summary, *problems, *map(text, parts_of(found, drawn=False))])
 
     def _repr_html_(self) -> str:
-        a, b = self._compared.a, self._compared.b
-        found = self.record["difference"]
-        rows = []
-        for name in a.facts["metrics"] | b.facts["metrics"]:
-            values = [(side.facts["metrics"].get(name) or {}).get("value") for side in (a, b)]
-            row = {"metric": name} | {
-                side.title: "" if value is None else number(value) for side, value in zip((a, b), values, strict=True)
-            }
-            spread = found["metrics"].get(name) if found else None
-            apart = signed(spread["difference"]) if spread else ""
-            clear = bool(spread) and outcome_of(name, spread) not in ("", UNCLEAR)
-            rows.append(row | {"difference": apart + (" *" if clear else "")})
-        told = "<p>* beyond chance, at 95%</p>" if found else ""
-        return f"<b>{escape(self.summary)}</b>{html_table(rows) if rows else ''}{told}"
+        found = self._compared
+        return fragment(self.summary, [part for part in parts_of(found, drawn=False) if part.title == "Metrics"])
 
 
 def _apart(spread: dict[str, Any] | None) -> dict[str, Any]:

@@ -187,7 +187,8 @@ def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_d
     assert small["a"]["interval"][0] < small["a"]["value"] and small["b"]["value"] < small["a"]["value"]
     monkeypatch.setenv("COLUMNS", "160")
     assert re.search(
-        r"\n  size +rows  metric  4 .+\n  large  1,000  auc ", typed(capsys, "compare", "4", str(version.number))
+        r"\n  slice +rows  version 4 .+\n  size: (large +1,000|small +3,000) ",
+        typed(capsys, "compare", "4", str(version.number)),
     )
     reverse = json.loads(typed(capsys, "compare", str(version.number), "4", "--json"))
     assert reverse["difference"]["metrics"]["accuracy"]["difference"] == pytest.approx(-found["difference"])
@@ -213,7 +214,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     assert value["difference"]["metrics"]["accuracy"]["difference"] == pytest.approx(-0.1, abs=0.02)
     assert value["config"] == [{"key": "training.steps", "a": 97, "b": 98}]
     said = typed(capsys, "compare", ".", runs["b"], runs["c"])
-    assert "metrics are of different rows" in said and f"gate on run {runs['c']}: c is no better" in said
+    assert "metrics are of different rows" in said and re.search("run B +c is no better", said)
     assert "promote" in typed(capsys, "compare", "4", runs["a"])
     assert f"{runs['c']} and latest are the same run" in typed(capsys, "compare", runs["c"], "latest", code=2)
     assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)
@@ -226,12 +227,14 @@ def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, caps
     judged.set_alias("shadow", 5)
     said = typed(capsys, "compare", ".", "4", "shadow")
     assert (
-        "5 (shadow)" in said
+        re.search(r"stands as +shadow", said)
         and "metrics are of different rows" in said
-        and "trained on only of version 5: 2026-02" in said
+        and "Only version 5 was trained on 2026-02." in said
     )
-    assert "raw files changed in between: 2026-01" in said and "gate on version 4: auc is better" in said
-    assert "promote against version 2" in said and "config: 2 differences" in said
+    assert "raw files of these spans changed in between: 2026-01" in said and re.search(
+        "version 4 +auc is better", said
+    )
+    assert "promote against version 2" in said and "training.steps" in said and "columns.z" in said
     said = typed(capsys, "compare", "1", "4")
     assert "version 1: its predictions are no longer in the store, so there are no intervals" in said
     assert "are the same version, 2" in typed(capsys, "compare", "2", "champion", code=2)

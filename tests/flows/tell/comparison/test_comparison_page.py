@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.tell.comparison.compared import _columns, compare
+from flows.tell.comparison.compared import _changed, compare
 from flows.tell.comparison.comparison_page import page, write
 from flows.tell.comparison.shown import Comparison
 from headway.registry.gc import COMPARED_SECONDS, collect
@@ -46,7 +46,7 @@ def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
         == html.count('<span class="key first"><i></i>run A</span>')
         > 2
     )
-    assert "on the 700 rows that each one&#39;s own run scored, with 95% intervals" in html
+    assert "on the 700 rows that each one&#39;s own run scored; differences are" in html
     assert ">training.steps</th>" in html and "candidate's" not in html
     assert "<script" not in html and HOSTILE.replace("<", "&lt;").replace(">", "&gt;")[:10] in html
 
@@ -66,8 +66,8 @@ def test_runs_that_scored_different_rows_are_not_called_better_or_worse(tmp_path
     html = page(found)
     assert (
         "Metrics are of different rows: no run scored the same rows with both" in html
-        and "ROC curve" in html
-        and "on each one&#39;s own rows" in html
+        and "Run A on the eval rows of" in html
+        and 'id="slices"' not in html
     )
 
 
@@ -96,7 +96,7 @@ def test_a_column_of_the_same_type_says_what_else_of_it_differs(tmp_path):
         SimpleNamespace(inputs={"age": plain}),
         SimpleNamespace(inputs={"age": plain | {"nullable": True, "parse": {}}}),
     )
-    assert _columns(*of)["changed"] == ["age: nullable False -> True, parse changed"]
+    assert _changed(*of) == {"age": "nullable False -> True, parse changed"}
 
 
 def test_runs_that_rank_are_compared_by_the_order_within_groups(tmp_path):
