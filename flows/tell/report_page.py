@@ -14,12 +14,12 @@ from markupsafe import escape
 
 from flows.records import RunRecord
 from flows.tell.ending import headline_of
-from flows.tell.evaluation_tables import interval_text
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
 from flows.tell.parts import Finding, Part
 from flows.tell.sections.curves import training
+from flows.tell.sections.evaluation_tables import interval_text
 from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran

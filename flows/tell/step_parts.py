@@ -13,9 +13,9 @@ from typing import Any
 
 from flows.dag.step import Output
 from flows.tell.ending import verdict_part
-from flows.tell.evaluation_tables import importance_table, metric_table
 from flows.tell.parts import Part, Table
 from flows.tell.sections.column_rows import cell, column_rows
+from flows.tell.sections.evaluation_tables import importance_table, metric_table
 from flows.tell.sections.scores import measured_part
 from flows.tell.sections.window_data import findings_of
 from headway.messages import counted, sentence

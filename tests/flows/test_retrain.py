@@ -370,7 +370,7 @@ def test_how_a_run_ended_is_one_sentence():
     ],
 )
 def test_who_acts_on_a_run_hears_of_it_by_an_event(state, event):
-    verdict = {"verdict": state, "reasons": ["why"]}
+    verdict = {"verdict": state, "promote": state == "promoted", "reasons": ["why"]}
     record = {"run": "r", "pipeline": "p", "started": "", "state": state, "version": 3, "verdict": verdict}
     record = read_record(record)
     assert ended(record).word == ("promoted 3" if state == "promoted" else state)

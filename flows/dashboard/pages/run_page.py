@@ -14,10 +14,10 @@ from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.records import RunRecord
 from flows.tell.ending import Headline, headline_of
-from flows.tell.evaluation_tables import metric_table
 from flows.tell.material import Material
 from flows.tell.parts import Finding, Part
 from flows.tell.report_page import path_of
+from flows.tell.sections.evaluation_tables import metric_table
 from flows.tell.sections.stage_times import what_ran
 from headway.messages import counted, duration, window_text
 

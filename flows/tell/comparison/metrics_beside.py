@@ -8,11 +8,11 @@ from typing import Any
 from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.outcome import UNCLEAR, capital, outcome_of, primary_of, rows_of_both
 from flows.tell.comparison.sides import Side
-from flows.tell.evaluation_tables import interval_text
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.parts import Chart, Part, Table
+from flows.tell.sections.evaluation_tables import interval_text
 from headway.messages import number, sentence, signed, window_text
 from headway.metrics.base import Rows
 from headway.metrics.classification import decided

@@ -10,12 +10,18 @@ import numpy as np
 
 from flows.dag.step import Output
 from flows.records import RunRecord
-from flows.tell.evaluation_tables import importance_table, interval_text, metric_rows, metric_table, threshold_table
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.material import Material
 from flows.tell.parts import Chart, Part, Table
+from flows.tell.sections.evaluation_tables import (
+    importance_table,
+    interval_text,
+    metric_rows,
+    metric_table,
+    threshold_table,
+)
 from flows.tell.sections.slice_harm import slices
 from headway.errors import HeadwayError
 from headway.evaluation.further_labels import split_name

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flows.tell.evaluation_tables import interval_text
 from flows.tell.figures.drawing import FIRST, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.parts import Table
+from flows.tell.sections.evaluation_tables import interval_text
 from headway.messages import number, signed
 from headway.tasks.table import direction
 
