@@ -97,9 +97,10 @@ def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
 def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) -> int:
     """Print a command's answer: the value (JSON values and models) with --json, else the text; returns the exit code."""
     if options.json:
-        from pydantic_core import to_jsonable_python
+        from pydantic import TypeAdapter
 
-        print(json.dumps(redacted(to_jsonable_python(value), secrets_only=True), indent=1))
+        plain = TypeAdapter(object).dump_python(value, mode="json")
+        print(json.dumps(redacted(plain, secrets_only=True), indent=1))
     else:
         print(redact(text))
     return exit_code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from flows.tell.parts import Table
@@ -10,20 +10,11 @@ from headway.evaluation.results.threshold import AS_CONFIGURED
 from headway.messages import counted, number
 
 Rows = list[dict[str, Any]]
-MOST_VALUES = 12
-"""Values of a slice that are shown with intervals; --json has those of all."""
 
 
 def metric_table(result: Mapping[str, Any], title: str = "metrics") -> Table:
     """A row per metric that is one number."""
     return Table(title, metric_rows(result))
-
-
-def slice_head(column: str, others: Collection[str]) -> str:
-    """The heading of a slice's values: the column's name, unless one of the other headings has it."""
-    while column in others:
-        column += " (column)"
-    return column
 
 
 def threshold_table(threshold: Mapping[str, Any]) -> Table:
