@@ -70,7 +70,7 @@ def test_of_workers_that_take_the_same_span_one_does_the_work_whatever_their_clo
     assert "is the champion already" in host.flow_run(last)["state"]["message"], "who waits finds the work done"
     retrained.check(host)
     assert retrained.promotions()[-2:] == [champion, champion + 1]
-    states = [record["state"] for record in runs_of(Store(retrained.store))]
+    states = [record.state for record in runs_of(Store(retrained.store))]
     assert states[:2] == ["already champion", "promoted"], (
         "runs are named by the store's clock: the last one is the newest"
     )

@@ -89,7 +89,7 @@ def test_a_disk_that_is_full_or_read_only_ends_the_run_and_the_next_ones_go_on(h
 
 def _listed(pipeline):
     """The states of the runs as `headway runs` says them, the newest first."""
-    return [run["state"] for run in runs_of(Store(pipeline.store))]
+    return [run.state for run in runs_of(Store(pipeline.store))]
 
 
 def _steps(training):
