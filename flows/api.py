@@ -50,7 +50,8 @@ def open(pipeline: str | Path = ".", *, set: Mapping[str, Any] | None = None) ->
 class Pipeline:
     """A pipeline.yaml with its store; `headway.open` makes it. The file is read once: open it again after a change.
 
-    The window of a call is `window` spans (or a time, such as "30d") up to the span `until`; by default all.
+    The window of a call is `window` spans (or a time, such as "30d", or "all") up to the span `until`; by default `window` of
+    pipeline.yaml, else all spans.
     """
 
     def __init__(self, loaded: LoadedPipeline, overrides: Mapping[str, Any]):
@@ -82,12 +83,14 @@ class Pipeline:
         from flows.tell.rerun_reasons import in_words
         from headway.messages import window_text
 
-        value = planned(self._spec(window, until, seed))
+        spec = self._spec(window, until, seed)
+        value = planned(spec)
         rows = [
             {"step": s["step"], "runs": not s["cached"], "why": in_words(s["why"], s["stage"])} for s in value["steps"]
         ]
         later = f"; then, depending on the verdict: {', '.join(value['later'])}" if value["later"] else ""
-        return Table(rows, f"{self.name}: {window_text(value['spans'])}{later}")
+        about = f" ({spec.chosen_window})" if str(spec.chosen_window) else ""
+        return Table(rows, f"{self.name}: {window_text(value['spans'])}{about}{later}")
 
     def run(
         self,

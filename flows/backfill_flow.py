@@ -42,7 +42,7 @@ def backfill(
         pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.
         first: the last span of the first window.
         last: the last span of the last window, or "latest".
-        window: how many spans each has, or how much time ("30d", "12m"); none: all up to its last one.
+        window: how many spans each has, or how much time ("30d", "12m"), or "all"; none: as pipeline.yaml says.
         upto: the last stage of each: ingest, train or gate.
         promote: let the gate promote, the oldest window first; else nothing is promoted.
         parallel: windows at the same time, each with a TensorFlow process of its own.

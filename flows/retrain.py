@@ -14,6 +14,7 @@ from prefect import flow
 from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
+from flows.config.window import choose_window
 from flows.dag.run_spec import RunSpec
 from flows.execution.run import execute
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
@@ -23,8 +24,6 @@ from flows.orchestration.task_steps import Tasks
 from flows.records import RunRecord
 from flows.tell.summary import sentence
 from headway.messages import window_text
-from headway.sources.discovery.spans import spans
-from headway.sources.discovery.window import select_window
 
 
 @flow(name="retrain", persist_result=False, log_prints=True)
@@ -41,7 +40,7 @@ def retrain(
 
     Args:
         pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.
-        window: how many spans, or how much time up to the last one ("30d", "12m"); none: all of them.
+        window: how many spans, or how much time up to the last one ("30d", "12m"), or "all"; none: as pipeline.yaml says.
         until: the last span, or "latest".
         seed: instead of the pipeline's.
         force: promote whatever the gate says.
@@ -50,7 +49,7 @@ def retrain(
     """
 
     def about(loaded: LoadedPipeline) -> str:
-        return window_text(select_window(spans(loaded.pipeline.source), window, until, loaded.pipeline.source.gaps))
+        return window_text(choose_window(loaded, window).spans(until))
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
         run_spec = RunSpec(

@@ -255,6 +255,7 @@ def plan(
     value = planned(run_spec)
     spans, training = value["spans"], value["training"]
     lines = [f"{run_spec.loaded.pipeline.name}: {window_text(spans)} ({counted(len(spans), 'span')})"]
+    lines += [f"  window: {window}"] if (window := str(run_spec.chosen_window)) else []
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
         + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")

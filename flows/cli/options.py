@@ -83,7 +83,9 @@ class WindowOptions(Options):
 
     window: Annotated[
         int | str | None,
-        _window_parameter("the number of spans, or a length of time: 30d, 12m (default: all spans up to the last)"),
+        _window_parameter(
+            "the number of spans, or a length of time: 30d, 12m; or all (default: window of pipeline.yaml, else all)"
+        ),
     ] = None
     until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span of the window")] = "latest"
     seed: Annotated[Whole | None, Parameter(group="Window", help="the random seed (default: the pipeline's)")] = None

@@ -46,6 +46,7 @@ from headway.records.spec import RecordsConfig
 from headway.redaction import remember
 from headway.schema.columns import suggest
 from headway.sources.config import SourceConfig
+from headway.sources.discovery.window import ALL, check_window
 from headway.storage.filesystem import is_remote
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store
@@ -196,6 +197,11 @@ class Pipeline(Frozen):
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
     source: SourceConfig = Field(description="the raw files: where they are, and their format")
+    window: int | str | None = Field(
+        default=None,
+        description="the spans that a run uses: how many, or how much time up to the last one, such as 30d or 12m; null or "
+        "all: every span. --window overrides it",
+    )
     label: LabelConfig = Field(
         description="what is predicted: a column, or an expression over columns such as arr_delay > 15"
     )
@@ -302,6 +308,11 @@ class Pipeline(Frozen):
             raise ValueError(ONE_LABEL)
         return value
 
+    @field_validator("window", mode="before")
+    @classmethod
+    def _window(cls, value: Any) -> Any:
+        return check_window(value)
+
     @field_validator("labels", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
@@ -337,6 +348,8 @@ class Pipeline(Frozen):
             raise ValueError("columns is empty; list some, or say 'columns: auto'")
         if self.split.mode == "time" and not self.source.has_spans:
             raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
+        if self.window not in (None, ALL) and not self.source.has_spans:
+            raise ValueError("window needs several spans, so source.path needs {span} or {year} in it")
         if self.split.mode == "path" and not self.source.has_splits:
             raise ValueError("split.mode: path needs {split} in source.path, such as data/{split}/*.csv")
         if self.source.has_splits and self.split.mode != "path":

@@ -132,8 +132,7 @@ class ScheduleConfig(Frozen):
 
     retrain: Timing | None = Field(
         default=None,
-        description="when the pipeline runs, on the window of its parameters, by default all spans; none: only when it is "
-        "started",
+        description="when the pipeline runs; none: only when it is started",
     )
     backfill: Timing | None = Field(
         default=None,

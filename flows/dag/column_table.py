@@ -17,6 +17,7 @@ from typing import Any
 
 from flows.config.columns import Columns, resolve, unknown_columns
 from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
+from flows.config.window import choose_window
 from flows.dag.run_spec import TRANSFORM
 from flows.records import records
 from headway.schema.columns import Column, type_text
@@ -152,7 +153,7 @@ def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
 def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
     """The table as the pipeline, its schema file and its latest run have it; without a schema file, as a run would infer it."""
     pipeline, store = loaded.pipeline, loaded.open_store()
-    window = select_window(spans(pipeline.source), None, "latest", "allow")
+    window = select_window(spans(pipeline.source), choose_window(loaded, None).size, "latest", "allow")
     columns = resolve(loaded, files(pipeline.source, window[0]))
     runs = [run for run in records(store) if run.pipeline == pipeline.name]
     notes = list(columns.notes)

@@ -20,7 +20,6 @@ from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.columns import FURTHER, named_for
 from headway.sources.discovery.spans import spans
-from headway.sources.discovery.window import select_window
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.tabular.splits import window_splits
@@ -46,9 +45,7 @@ class DataSteps:
 
     def __init__(self, run_spec: RunSpec, executor: Executor, freeze: bool):
         self.run_spec, self.executor, self.pipeline = run_spec, executor, run_spec.loaded.pipeline
-        self.window = select_window(
-            spans(self.pipeline.source), run_spec.window, run_spec.until, self.pipeline.source.gaps
-        )
+        self.window = run_spec.chosen_window.spans(run_spec.until)
         # a span alone can be ingested, and be too little to train on
         self.parts = window_splits(self.pipeline.split, self.window) if run_spec.last != "ingest" else {}
         self.columns: Columns = resolve(run_spec.loaded, run_spec.files(self.window[0]))

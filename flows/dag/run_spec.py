@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from flows.config.pipeline import LoadedPipeline
+from flows.config.window import ChosenWindow, choose_window
 from flows.dag.step import Output, Stage, Step
 from headway.registry.registry import NOBODY, Registry
 from headway.sources.base import InputFile
@@ -83,6 +84,7 @@ class RunSpec:
     loaded: LoadedPipeline
     store: Store
     window: int | str | None = None
+    """Named for this execution; None: as pipeline.yaml says (`chosen_window`)."""
     until: str = "latest"
     seed: int | None = None
     force: bool = False
@@ -110,6 +112,10 @@ class RunSpec:
     @property
     def registry(self) -> Registry:
         return Registry(self.store, self.model or self.loaded.pipeline.name)
+
+    @property
+    def chosen_window(self) -> ChosenWindow:
+        return choose_window(self.loaded, self.window)
 
     @property
     def chosen_seed(self) -> int:

@@ -16,7 +16,7 @@ def planned(run_spec: RunSpec) -> dict[str, Any]:
     """Go through the DAG without running or writing anything.
 
     Returns:
-        spans, steps (step, stage, fingerprint, cached, why: of each step that is known already), later (stages that depend on
+        window (its size; None: all spans), spans, steps (step, stage, fingerprint, cached, why: of each step that is known already), later (stages that depend on
         the verdict), notes, training (the chosen settings, None until they can be known), verdict (None: not known yet).
     """
     result = run_dag(run_spec, Planner(run_spec.store), freeze=False)
@@ -25,5 +25,6 @@ def planned(run_spec: RunSpec) -> dict[str, Any]:
         for o in result.outputs
     ]
     verdict = result.verdict["verdict"] if result.verdict else None
-    value: dict[str, Any] = {"spans": result.spans, "steps": steps, "later": result.later, "notes": result.notes}
+    value: dict[str, Any] = {"window": run_spec.chosen_window.size, "spans": result.spans, "steps": steps}
+    value |= {"later": result.later, "notes": result.notes}
     return value | {"training": result.training, "verdict": verdict}

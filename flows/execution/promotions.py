@@ -20,6 +20,7 @@ from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
 from headway.registry.pointers import NOBODY, Event
 from headway.registry.registry import Registry
+from headway.sources.discovery.window import ALL
 
 Note = Callable[[str], None]
 
@@ -119,7 +120,7 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
     until = run_spec.until
     if until == "latest" and run_spec.loaded.pipeline.source.has_spans:
         until = run.spans[-1]
-    window = run.window if run_spec.window is None else run_spec.window
+    window = (run.window or ALL) if run_spec.window is None else run_spec.window
     seed = run.seed if run_spec.seed is None else run_spec.seed
     spec = replace(run_spec, force=True, window=window, until=until, seed=seed)
     steps = planned(spec)["steps"]

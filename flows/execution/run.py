@@ -27,7 +27,7 @@ from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
 from flows.records import Chosen, ColumnRow, Decided, Judged, Measured, Ran, RunRecord, State, read_record
 from headway.errors import Cancelled, HeadwayError, Overtaken
-from headway.messages import now
+from headway.messages import now, window_text
 from headway.monitor import Monitor
 from headway.redaction import redact, redacted
 from headway.registry.gc import running
@@ -95,7 +95,7 @@ class _Run:
             file=str(run_spec.loaded.file),
             state=State.RUNNING,
             started=now(),
-            window=run_spec.window,
+            window=run_spec.chosen_window.size,
             until=run_spec.until,
             seed=run_spec.chosen_seed,
             force=run_spec.force,
@@ -163,6 +163,8 @@ class _Run:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
         planner = Planner(self.run_spec.store)
         plan = run_dag(self.run_spec, planner, freeze=False)
+        if window := str(self.run_spec.chosen_window):
+            self.report.note(f"window: {window}: {window_text(plan.spans)}")
         self.notes = plan.notes
         if newer := newer_headway(self.run_spec.store, self.record.pipeline):
             self.report.note(newer)

@@ -45,7 +45,7 @@ from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.redaction import protect, redact, scrub
 
 PipelinePath = Annotated[str, Field(min_length=1)]
-Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^\d+[hdwmy]$")] | None
+Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^(\d+[hdwmy]|all)$")] | None
 Seed = Annotated[int, Field(ge=0, lt=2**31)] | None
 Seconds = Annotated[float, Field(ge=0)]
 Settings = dict[str, Any] | None

@@ -140,7 +140,7 @@ class _Backfill:
         whole = []
         for until in ends:
             try:
-                window = select_window(every, self._spec.window, until, config.source.gaps)
+                window = self._spec.chosen_window.spans(until, every)
                 window_splits(config.split, window)
                 whole.append(until)
             except ConfigError as error:

@@ -13,12 +13,14 @@ import yaml
 
 from headway.first_pipeline.draft import Draft
 from headway.messages import counted
+from headway.sources.config import DATE_PARTS, SPAN
 
 _PLAIN = re.compile(r"[A-Za-z_][\w .>=<+*/()-]*", re.ASCII)
 _COMMENT_AT = 34
 _WIDEST = 120
 _NAMED = 24
 """Columns that auto leaves out by itself are named up to this many."""
+_WINDOW = "# window: 12                       # the last 12 spans, or a time such as 12m; without it, all spans"
 
 
 def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
@@ -39,6 +41,7 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         f"name: {draft.name}",
         "",
         *_mapping("source", source),
+        *([_WINDOW] if SPAN in path or DATE_PARTS[0] in path else []),
         "",
         _commented(f"label: {scalar(draft.label.column or draft.label.expression)}", draft.facts.text),
     ]

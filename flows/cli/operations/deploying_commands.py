@@ -12,6 +12,7 @@ from headway.config import load
 from headway.errors import ConfigError
 
 if TYPE_CHECKING:
+    from flows.config.pipeline import LoadedPipeline
     from flows.config.production import Timing
 
 Pipelines = Annotated[
@@ -85,6 +86,7 @@ def deploy(
         for name, changed in changes.items():
             lines += [f"{name}: {'nothing to change' if not changed else ''}".rstrip(), *(f"  {c}" for c in changed)]
         for each in loaded:
+            lines += _own_windows(each)
             if not each.pipeline.alarms.notify:
                 lines.append(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
@@ -114,6 +116,20 @@ def undeploy(pipelines: Pipelines = ["."], /, *, options: JsonOption = JsonOptio
     for name, changed in changes.items():
         lines += [f"{name}: {'nothing of it is there' if not changed else ''}".rstrip(), *(f"  {c}" for c in changed)]
     return answer(options, {"server": url, "changes": changes}, "\n".join(lines))
+
+
+def _own_windows(loaded: LoadedPipeline) -> list[str]:
+    """A hint for each flow whose parameters name another window than commands take."""
+    own = {name: loaded.pipeline.schedule.of(name) for name in ("retrain", "backfill")}
+    named = {
+        name: timing.parameters["window"] for name, timing in own.items() if timing and "window" in timing.parameters
+    }
+    return [
+        f"{loaded.pipeline.name}: the window {size} of schedule.{name}.parameters holds for this flow alone; "
+        f"'window: {size}' in {loaded.file} holds for every command and flow"
+        for name, size in named.items()
+        if size != loaded.pipeline.window
+    ]
 
 
 def _name(pipeline: str) -> str:

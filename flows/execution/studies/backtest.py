@@ -81,7 +81,7 @@ def _ends(run_spec: RunSpec, windows: int) -> list[str]:
     ends = []
     for until in before[-windows:]:
         try:
-            window = select_window(before, run_spec.window, until, config.source.gaps)
+            window = run_spec.chosen_window.spans(until, before)
         except ConfigError:  # the first spans have too little before them
             continue
         if len(window) > held_out:

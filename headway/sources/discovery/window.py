@@ -26,6 +26,8 @@ _UNITS: dict[str, Any] = {"h": "h", "d": "D", "w": "W"}
 _RESOLUTIONS = ("Y", "M", "D", "h")
 _NAMED = 5
 _LONGEST, _FIRST = 10**9, np.datetime64("0001-01-01T00")
+ALL = "all"
+"""The window of every span there is, by name, as null does not differ from a window that is not given."""
 Date = np.datetime64
 """A calendar period by its name: a year, a month, a day or an hour. The next one is `date + 1`."""
 
@@ -57,21 +59,49 @@ def _before(end: Date, count: int, unit: str) -> Date:
     return max(min(begin, (first + 1).astype("M8[h]")), _FIRST)
 
 
+def check_window(window: int | str | None) -> int | str | None:
+    """Return a window: of digits the number of spans, of "all" the same.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(window, bool) or not isinstance(window, int | str | None):
+        raise ValueError(f"{window!r} is not a window; write a number of spans, a time such as 30d or 12m, or all")
+    try:
+        count, unit = _parsed(window)
+    except ConfigError as error:
+        raise ValueError(f"{error.problem}; {error.fix}") from None
+    return count if count is not None and unit is None else window
+
+
 def select_window(
-    spans: Sequence[str], window: int | str | None, until: str = "latest", gaps: Gaps = "error"
+    spans: Sequence[str],
+    window: int | str | None,
+    until: str = "latest",
+    gaps: Gaps = "error",
+    *,
+    where: str = "--window",
 ) -> list[str]:
     """The spans of a window, in order.
 
     Args:
-        known: all the spans there are, sorted.
+        spans: all the spans there are, sorted.
         window: how many spans (3 or "3"), or how much time up to the end of `until` ("48h", "30d", "8w", "12m", "2y");
-            None: all of them.
+            None or "all": all of them.
         until: the last span; of spans that are dates also a longer stretch, whose last span is meant; or "latest".
         gaps: whether a window of dates may lack a span.
+        where: the window was found, for an error.
 
     Raises:
         ConfigError: there is no such span, too few of them, or one is missing in between.
     """
+    try:
+        return _selected(spans, window, until, gaps)
+    except ConfigError as error:
+        raise ConfigError(error.problem, where=error.where or where, fix=error.fix) from None
+
+
+def _selected(spans: Sequence[str], window: int | str | None, until: str, gaps: Gaps) -> list[str]:
     count, unit = _parsed(window)
     dates = _dates(spans)
     if unit is not None and dates is None:
@@ -96,17 +126,17 @@ def select_window(
 
 
 def _refused(problem: str, fix: str) -> ConfigError:
-    return ConfigError(problem, where="--window", fix=fix)
+    return ConfigError(problem, fix=fix)
 
 
 def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
     """(number, unit) of a window such as 30d."""
-    if window is None:
+    if window in (None, ALL):
         return None, None
     match = _WINDOW.fullmatch(str(window).strip())
     count = int(match[1]) if match else 0
     if match is None and not re.fullmatch(r"-\d+", str(window)):
-        raise _refused(f"{window!r} is not a window", "a number of spans, or a time such as 30d")
+        raise _refused(f"{window!r} is not a window", "write a number of spans, a time such as 30d or 12m, or all")
     if count < 1:
         raise _refused(f"a window of {window} spans is empty", "take at least 1")
     return count, (match[2] or None) if match else None
