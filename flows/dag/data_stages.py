@@ -19,7 +19,6 @@ from flows.dag.step import Output, Stage, Step
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.columns import FURTHER, named_for
-from headway.sources.discovery.spans import spans
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.tabular.splits import window_splits

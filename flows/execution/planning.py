@@ -16,8 +16,9 @@ def planned(run_spec: RunSpec) -> dict[str, Any]:
     """Go through the DAG without running or writing anything.
 
     Returns:
-        window (its size; None: all spans), spans, steps (step, stage, fingerprint, cached, why: of each step that is known already), later (stages that depend on
-        the verdict), notes, training (the chosen settings, None until they can be known), verdict (None: not known yet).
+        window (its size; None: all spans), spans, steps (step, stage, fingerprint, cached, why: of each step that is known
+        already), later (stages that depend on the verdict), notes, training (the chosen settings, None until they can be
+        known), verdict (None: not known yet).
     """
     result = run_dag(run_spec, Planner(run_spec.store), freeze=False)
     steps: list[dict[str, Any]] = [
