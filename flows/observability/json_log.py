@@ -16,15 +16,13 @@ from typing import Any
 from flows.dag.step import Output, Step
 from flows.observability.json_stream import JsonStream
 from flows.progress.reporter import Reporter
-from flows.progress.terminal import Pace, line_of
+from flows.progress.step_progress import Progress
+from flows.progress.terminal import line_of
 from flows.records import RunRecord, State
 from flows.tell.summary import sentence
-from headway.monitor import Monitor
 from headway.redaction import redact
 from headway.registry.registry import Registry
 
-PROGRESS_SECONDS = 5.0
-"""How much time lies at least between two records of a step's progress."""
 _LEVELS = {"warning:": "warning", "error:": "error"}
 _RESULT = (
     *("rows", "steps", "epochs", "final_loss", "best_loss", "steps_per_second", "metrics", "verdict", "reasons"),
@@ -40,6 +38,8 @@ class JsonLog(Reporter):
         quiet: only warnings and errors.
         pipeline, run: of the run that is reported.
     """
+
+    seconds, at_once = 5.0, True
 
     def __init__(
         self,
@@ -106,8 +106,15 @@ class JsonLog(Reporter):
             self._write("stage.failed", f"{title}: {problem}", level="error", step=title, **facts)
             raise
 
-    def monitor(self, title: str) -> Monitor:
-        return _JsonMonitor(self, title)
+    def progressed(self, progress: Progress) -> None:
+        fields = progress.model_dump(exclude={"step", "facts"}) | progress.facts
+        self._write("stage.progress", f"{progress.step}: {progress.amount}", step=progress.step, **fields)
+
+    def logged(self, title: str, line: str) -> None:
+        self._write("stage.log", line, level=_level(line), step=title)
+
+    def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
+        self._write("stage.part", f"{title}: {name}", step=title, part=name, **facts)
 
     def output(self, output: Output) -> None:
         facts: dict[str, Any] = {"cached": output.hit, "fingerprint": output.fingerprint, "why": output.why}
@@ -121,9 +128,7 @@ class JsonLog(Reporter):
         self._write("report.drawn", f"report: {place}", place=place)
 
     def note(self, line: str) -> None:
-        text = line.strip()
-        level = next((level for word, level in _LEVELS.items() if text.startswith(word)), "info")
-        self._write("note", text, level=level)
+        self._write("note", line.strip(), level=_level(line.strip()))
 
     def relay(self, line: str) -> None:
         self._write("line", line, source="tensorflow")
@@ -133,25 +138,6 @@ class JsonLog(Reporter):
         self._write(event, str(facts.get("message", event)), pipeline=facts.get("pipeline"), **fields)
 
 
-class _JsonMonitor(Monitor):
-    def __init__(self, log: JsonLog, title: str):
-        super().__init__(log.stop)
-        self._log, self._title, self._pace = log, title, Pace()
-        self._reported = float("-inf")
-
-    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        rate, left = self._pace.numbers(done, total)
-        now = time.monotonic()
-        if now - self._reported < PROGRESS_SECONDS:
-            return
-        self._reported = now
-        words = f"{done:,.0f}" + (f" of {total:,.0f}" if total else "") + f" {unit}"
-        told: dict[str, Any] = {"done": done, "total": total, "unit": unit, "per_second": rate, "seconds_left": left}
-        self._log._write("stage.progress", f"{self._title}: {words}", step=self._title, **told, **facts)
-
-    def log(self, line: str) -> None:
-        level = next((level for word, level in _LEVELS.items() if line.startswith(word)), "info")
-        self._log._write("stage.log", line, level=level, step=self._title)
-
-    def part(self, name: str, **facts: Any) -> None:
-        self._log._write("stage.part", f"{self._title}: {name}", step=self._title, part=name, **facts)
+def _level(line: str) -> str:
+    """The level of a line for people, by the word that it begins with."""
+    return next((level for word, level in _LEVELS.items() if line.startswith(word)), "info")

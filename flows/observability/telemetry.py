@@ -25,7 +25,6 @@ from flows.observability.providers import Providers
 from flows.progress.reporter import Reporter
 from flows.records import RunRecord, State
 from headway.errors import HeadwayError
-from headway.monitor import Monitor
 from headway.redaction import redact
 from headway.registry.registry import Registry
 
@@ -125,9 +124,6 @@ class Telemetry(Reporter):
         attributes = _attributes(self._names | facts | {"headway.reused": reused})
         return self._tracer.start_span(title, under, attributes=attributes)
 
-    def monitor(self, title: str) -> Monitor:
-        return _TracedMonitor(self, title)
-
     def output(self, output: Output) -> None:
         with self._lock:
             span = self._by_fingerprint.get(output.fingerprint)
@@ -174,15 +170,6 @@ class Telemetry(Reporter):
             start_time=int(began * 1e9),
         )
         span.end(int(ended * 1e9))
-
-
-class _TracedMonitor(Monitor):
-    def __init__(self, telemetry: Telemetry, title: str):
-        super().__init__(telemetry.stop)
-        self._telemetry, self._title = telemetry, title
-
-    def part(self, name: str, **facts: Any) -> None:
-        self._telemetry.part(self._title, name, facts)
 
 
 def _parent() -> context.Context:

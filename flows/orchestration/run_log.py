@@ -36,7 +36,8 @@ from flows.observability.json_stream import about
 from flows.observability.reporting import listeners
 from flows.orchestration.requested_stops import StopRequests
 from flows.progress.reporter import Several
-from flows.progress.terminal import Lines, Progress, line_of
+from flows.progress.step_progress import Progress
+from flows.progress.terminal import Lines, line_of
 from flows.tell.markdown import markdown
 from flows.tell.parts import Part, Table
 from flows.tell.step_parts import key_of, part_of, report_part
@@ -107,10 +108,10 @@ class PrefectLog(Lines):
         # `headway`: a JSON log has the event that this line is of
         self.logger().info("%s", redact(line.strip()), extra={"headway": True})
 
-    def update(self, title: str, progress: Progress) -> None:
-        super().update(title, progress)
+    def progressed(self, progress: Progress) -> None:
+        super().progressed(progress)
         if progress.total and self._stops.state() is not None:
-            self._show(title, 100 * progress.done / progress.total, progress.words(progress.amount))
+            self._show(progress.step, 100 * progress.done / progress.total, progress.words())
 
     def output(self, output: Output) -> None:
         super().output(output)

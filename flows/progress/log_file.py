@@ -4,31 +4,38 @@
         both.note("...")
 
 Every line is written when it is reported, so that a run that was killed shows its last ones. A store in a bucket gets the
-file when the run ends; until then, and after a kill, it lies in the working copy.
+file when the run ends; until then, and after a kill, it lies in the working copy. While the run goes on, how far its steps are
+lies beside it (`flows.progress.step_progress`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
-from pathlib import Path
 
+from flows.dag.step import Output
 from flows.progress.reporter import Reporter, Several
-from flows.progress.terminal import Lines
+from flows.progress.step_progress import Progress, as_json, progress_path
+from flows.progress.terminal import Lines, ended_by
 from flows.records import RunRecord, State, log_path
 from flows.tell.summary import sentence
 from headway.messages import now
 from headway.redaction import redact
 from headway.registry.registry import Registry
+from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
+
+LINE_SECONDS = 10.0
+"""How much time lies at least between two lines of a step's progress."""
 
 
 @contextlib.contextmanager
 def logged(store: Store, run: str, shown: Reporter) -> Iterator[Reporter]:
     """Yield a reporter that reports to `shown` and to the run's log, which says at the end what the run ended by."""
     path = log_path(store, run)
-    log = _LogFile(path)
+    log = _LogFile(store, run)
     try:
         yield Several([shown, log])
     except BaseException as error:
@@ -36,15 +43,41 @@ def logged(store: Store, run: str, shown: Reporter) -> Iterator[Reporter]:
         raise
     finally:
         with contextlib.suppress(OSError):  # the run matters more than its log
+            progress_path(store, run).unlink(missing_ok=True)
             store.replace(path, path.read_text(encoding="utf-8"))
 
 
 class _LogFile(Lines):
-    seconds = 10.0
+    seconds = 1.0
 
-    def __init__(self, path: Path):
+    def __init__(self, store: Store, run: str):
         super().__init__()
-        self._path, self._writing = path, threading.Lock()
+        self._path, self._writing = log_path(store, run), threading.Lock()
+        self._progress, self._steps = progress_path(store, run), dict[str, Progress]()
+        self._lines: dict[str, float] = {}
+        """When a step's progress was last a line, or would have been."""
+
+    def progressed(self, progress: Progress) -> None:
+        title, now = progress.step, time.monotonic()
+        with self._writing:
+            self._steps[title] = progress
+            self._keep()
+        if now - self._lines.setdefault(title, now) >= LINE_SECONDS:
+            self._lines[title] = now
+            super().progressed(progress)
+
+    def output(self, output: Output) -> None:
+        with self._writing:
+            ended = ended_by(output, self._steps)
+            for title in ended:
+                del self._steps[title]
+            if ended:
+                self._keep()
+        super().output(output)
+
+    def _keep(self) -> None:
+        with contextlib.suppress(OSError):  # the run matters more than what is shown of it
+            replace_text(self._progress, redact(as_json(list(self._steps.values()))))
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         if record.state not in (State.FAILED, State.CANCELLED):  # of those `logged` says the error

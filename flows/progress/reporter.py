@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flows.dag.step import Output, Step
+from flows.progress.step_progress import Pace, Progress
 from flows.records import RunRecord
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
@@ -26,6 +28,11 @@ from headway.registry.registry import Registry
 
 class Reporter(contextlib.AbstractContextManager["Reporter"]):
     """The base class, which reports nothing."""
+
+    seconds = float("inf")
+    """How much time lies at least between two reports of a step's progress."""
+    at_once = False
+    """The first of them comes at once, not after this time."""
 
     def __init__(self, stop: threading.Event | None = None):
         self.stop = stop or threading.Event()
@@ -49,8 +56,17 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
         yield
 
     def monitor(self, title: str) -> Monitor:
-        """Return the monitor of a step."""
-        return Monitor(self.stop)
+        """Return the monitor of a step: it reports to `progressed`, `logged` and `part`."""
+        return _StepMonitor(self, title)
+
+    def progressed(self, progress: Progress) -> None:
+        """Report how far a step is; called every `seconds` at most."""
+
+    def logged(self, title: str, line: str) -> None:
+        """One line for a person, which a step logged."""
+
+    def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
+        """Report a part of a step that has ended, as `Monitor.part` has it."""
 
     def check(self) -> None:
         """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
@@ -76,6 +92,27 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
             event: headway.<subject>.<verb>; all of them stand in docs/observability.md.
             facts: JSON values; `message` is a sentence.
         """
+
+
+class _StepMonitor(Monitor):
+    def __init__(self, reporter: Reporter, title: str):
+        super().__init__(reporter.stop)
+        self._reporter, self._title, self._pace = reporter, title, Pace()
+        self._reported = float("-inf") if reporter.at_once else time.monotonic()
+
+    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
+        speed, now = self._pace.of(done, total), time.monotonic()
+        if now - self._reported >= self._reporter.seconds:
+            self._reported = now
+            self._reporter.progressed(
+                Progress(step=self._title, done=done, total=total, unit=unit, facts=facts, **speed)
+            )
+
+    def log(self, line: str) -> None:
+        self._reporter.logged(self._title, line)
+
+    def part(self, name: str, **facts: Any) -> None:
+        self._reporter.part(self._title, name, facts)
 
 
 class Several(Reporter):

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from flows.dag.step import Output
 from flows.progress.reporter import Reporter
-from headway.messages import counted, duration, metrics_line, number
+from flows.progress.step_progress import Progress
+from headway.messages import counted, metrics_line, number
 from headway.monitor import Monitor
 from headway.redaction import redact
 
@@ -31,10 +30,6 @@ class Lines(Reporter):
     """Plain lines on stderr."""
 
     seconds = 5.0
-    """How much time lies at least between two reports of a step's progress."""
-
-    def monitor(self, title: str) -> Monitor:
-        return _StepMonitor(self, title)
 
     def output(self, output: Output) -> None:
         self.note(line_of(output))
@@ -42,87 +37,11 @@ class Lines(Reporter):
     def note(self, line: str) -> None:
         print(redact(line), file=sys.stderr, flush=True)
 
-    def update(self, title: str, progress: Progress) -> None:
-        """Show a step's progress."""
-        self.note(f"  {title}: {progress.words(progress.amount)}")
+    def progressed(self, progress: Progress) -> None:
+        self.note(f"  {progress.step}: {progress.words()}")
 
-    def detail(self, title: str, line: str) -> None:
-        """Show a line that a step logged."""
+    def logged(self, title: str, line: str) -> None:
         self.note(f"  {title}: {line}")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a step is."""
-
-    done: float
-    total: float | None
-    unit: str
-    speed: str
-    facts: list[str]
-    """Such as the loss."""
-    left: str
-    """The time left; this and the speed are empty until they are known."""
-
-    @property
-    def amount(self) -> str:
-        return f"{self.done:,.0f}" + (f" of {self.total:,.0f}" if self.total else "") + f" {self.unit}"
-
-    def words(self, amount: str, *, brief: bool = False) -> str:
-        """All of it, the amount first; `brief` has first what a narrow terminal should not cut."""
-        rest = [self.left, self.speed, *self.facts] if brief else [self.speed, *self.facts, self.left]
-        return ", ".join(word for word in (amount, *rest) if word)
-
-
-class Pace:
-    """The speed of a step, from its progress so far; the time before its first report (imports, tracing) is not counted.
-
-    `clock` is for tests.
-    """
-
-    _SECONDS, _SHARE, _LONG = 5.0, 0.01, 60.0
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
-        self._first: tuple[float, float] | None = None
-
-    def numbers(self, done: float, total: float | None) -> tuple[float | None, float | None]:
-        """Return (units per second, seconds left); None until they can be estimated."""
-        now = self._clock()
-        if self._first is None or done < self._first[1]:
-            self._first = (now, done)
-            return None, None
-        seconds, progressed = now - self._first[0], done - self._first[1]
-        if seconds < self._SECONDS or progressed <= 0:
-            return None, None
-        rate = progressed / seconds
-        steady = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
-        return rate, (total - done) / rate if total and done < total and steady else None
-
-    def words(self, done: float, total: float | None, unit: str) -> tuple[str, str]:
-        """Return (speed, time left) as '120 rows/s' and '3 min left'; empty until they can be estimated."""
-        rate, left = self.numbers(done, total)
-        if rate is None:
-            return "", ""
-        speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"
-        return speed, "" if left is None else f"{duration(left)} left"
-
-
-class _StepMonitor(Monitor):
-    def __init__(self, reporter: Lines, title: str):
-        super().__init__(reporter.stop)
-        self._reporter, self._title, self._pace = reporter, title, Pace()
-        self._reported = time.monotonic()
-
-    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        speed, remaining = self._pace.words(done, total, unit)
-        now = time.monotonic()
-        if now - self._reported >= self._reporter.seconds:
-            self._reported = now
-            self._reporter.update(self._title, Progress(done, total, unit, speed, _facts(facts), remaining))
-
-    def log(self, line: str) -> None:
-        self._reporter.detail(self._title, line)
 
 
 class Bars(Lines):
@@ -167,17 +86,17 @@ class Bars(Lines):
     def output(self, output: Output) -> None:
         line = redact(line_of(output, self._title_width))
         self.live.console.print(line, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
-        for title in [title for title in self._tasks if title == output.title or title.startswith(f"{output.stage} (")]:
+        for title in ended_by(output, self._tasks):
             self.live.remove_task(self._tasks.pop(title))
 
-    def update(self, title: str, progress: Progress) -> None:
-        if title in self._tasks:
+    def progressed(self, progress: Progress) -> None:
+        if (task := self._tasks.get(progress.step)) is not None:
             done, total = progress.done, progress.total
             amount = f"{done / total:.0%}" if total and self._narrow else progress.amount
             status = progress.words(amount, brief=self._narrow)
-            self.live.update(self._tasks[title], completed=done, total=total, status=self._fitting(status))
+            self.live.update(task, completed=done, total=total, status=self._fitting(status))
 
-    def detail(self, title: str, line: str) -> None:
+    def logged(self, title: str, line: str) -> None:
         """Show a step's line while the step runs: `headway logs` has it afterwards, and the summary has the warnings."""
         if title in self._tasks:
             self.live.update(self._tasks[title], status=self._fitting(redact(line)))
@@ -191,12 +110,9 @@ class Bars(Lines):
         self.live.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
 
 
-def _facts(facts: dict[str, Any]) -> list[str]:
-    return [
-        f"{name.replace('_', ' ')} {number(value)}"
-        for name, value in facts.items()
-        if isinstance(value, int | float) and not name.endswith("_per_second")  # the speed stands beside it
-    ][:2]
+def ended_by(output: Output, titles: Iterable[str]) -> list[str]:
+    """Those of the titles that an output has ended: its own, and that of several steps of its stage that ran as one."""
+    return [title for title in titles if title == output.title or title.startswith(f"{output.stage} (")]
 
 
 def reporter(*, quiet: bool = False) -> Reporter:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from flows.cli.app import main
-from flows.progress.terminal import Pace
+from flows.progress.step_progress import Pace, Progress
 from flows.records import find, read_record, runs_of, settled
 from flows.tell.rerun_reasons import in_words
 from headway.errors import StoreError
@@ -115,19 +115,24 @@ def test_a_plan_says_why_in_words(why, stage, words):
 
 def test_no_time_is_estimated_before_it_means_something():
     now = [0.0]
+
+    def words(pace, done):
+        speed = pace.of(done, 60_434)
+        return Progress(step="train", done=done, total=60_434, unit="steps", **speed).words().split(" steps", 1)[1]
+
     pace = Pace(lambda: now[0])
     now[0] = 40.0  # imports and tracing
-    assert pace.words(8, 60_434, "steps") == ("", "")
+    assert words(pace, 8) == ""
     now[0] = 42.0
-    assert pace.words(400, 60_434, "steps") == ("", "")
+    assert words(pace, 400) == ""
     now[0] = 50.0
-    assert pace.words(508, 60_434, "steps") == ("50 steps/s", "")
+    assert words(pace, 508) == ", 50 steps/s"
     now[0] = 60.0
-    assert pace.words(1008, 60_434, "steps") == ("50 steps/s", "20 min left")
+    assert words(pace, 1008) == ", 50 steps/s, 20 min left"
     slow = Pace(lambda: now[0])
-    slow.words(30_000, 60_434, "steps")  # resumed
+    words(slow, 30_000)  # resumed
     now[0] += 100.0
-    assert slow.words(30_030, 60_434, "steps") == ("0.3 steps/s", "28 h left")
+    assert words(slow, 30_030) == ", 0.3 steps/s, 28 h left"
 
 
 @pytest.mark.parametrize(

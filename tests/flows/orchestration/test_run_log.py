@@ -7,7 +7,7 @@ import pytest
 
 from flows.orchestration import run_log
 from flows.orchestration.run_log import PrefectLog, RunLog
-from flows.progress.terminal import Progress
+from flows.progress.step_progress import Progress
 from headway.redaction import remember
 
 
@@ -69,11 +69,15 @@ def test_an_event_is_about_the_pipeline_and_waits_for_the_server(report):
 
 def test_a_step_that_takes_long_has_a_bar_with_its_speed_and_the_time_left(report):
     prefect = report._prefect
-    prefect.update("train", Progress(50, 200, "steps", "12 steps/s", ["loss 0.31"], "13 s left"))
-    prefect.update("train", Progress(100, 200, "steps", "12 steps/s", ["loss 0.29"], "8 s left"))
+
+    def step(done, **known):
+        return Progress(step="train", done=done, total=200, unit="steps", **known)
+
+    prefect.progressed(step(50, per_second=12.0, seconds_left=13.0, facts={"loss": 0.31}))
+    prefect.progressed(step(100, per_second=12.0, seconds_left=12.0, facts={"loss": 0.29}))
     first, second = report.published
     assert first == (25.0, "churn-progress-train", "train: 50 of 200 steps, 12 steps/s, loss 0.31, 13 s left")
-    assert second == ("id", 50.0, "train: 100 of 200 steps, 12 steps/s, loss 0.29, 8 s left")
+    assert second == ("id", 50.0, "train: 100 of 200 steps, 12 steps/s, loss 0.29, 12 s left")
     report.server.up = False
-    prefect.update("train", Progress(150, 200, "steps", "", [], ""))
+    prefect.progressed(step(150))
     assert len(report.published) == 2, "a bar is not worth a wait"

@@ -1,8 +1,12 @@
-"""The log of a run: kept line by line, without secrets."""
+"""The log of a run: kept line by line, without secrets; beside it how far its steps are."""
+
+from pathlib import Path
 
 import pytest
 
-from flows.progress.log_file import logged
+from flows.dag.step import Output
+from flows.progress.log_file import _LogFile, logged
+from flows.progress.step_progress import progress_path, read_progress
 from flows.progress.terminal import Lines, Reporter
 from flows.records import log_path, read_log
 from headway.redaction import remember
@@ -46,3 +50,18 @@ def test_a_log_that_cannot_be_written_costs_no_run(store):
     log_path(store, "r").mkdir()
     with logged(store, "r", Reporter()) as both:
         both.note("goes on")
+
+
+def test_how_far_the_steps_of_a_run_are_is_there_while_it_goes_on(store, monkeypatch):
+    monkeypatch.setattr(_LogFile, "seconds", 0.0)
+    with logged(store, "r", Reporter()) as both:
+        assert read_progress(store, "r") == []
+        both.monitor("statistics").progress(1, None, "shards")
+        both.monitor("train").progress(50, 200, "steps", loss=0.31)
+        first, second = read_progress(store, "r")
+        assert (first.step, first.total) == ("statistics", None)
+        assert second.words() == "50 of 200 steps, loss 0.31" and second.facts == {"loss": 0.31}
+        both.output(Output("statistics", "statistics", "0", Path(), {"rows": {}}, False))
+        assert [step.step for step in read_progress(store, "r")] == ["train"]
+    assert not progress_path(store, "r").exists()
+    assert "50 of 200" not in read_log(store, "r"), "the log has a line of it only where a step takes long"

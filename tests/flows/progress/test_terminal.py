@@ -15,8 +15,8 @@ RUN = """
 import time
 from pathlib import Path
 from flows.dag.step import Output
-from flows.progress import terminal
-terminal.Pace._SECONDS = 0.0
+from flows.progress import step_progress, terminal
+step_progress.Pace._SECONDS = 0.0
 with terminal.reporter() as report:
     if isinstance(report, terminal.Lines):
         report.seconds = 0.0

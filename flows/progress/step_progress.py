@@ -1,0 +1,108 @@
+"""How far a step is: as numbers for the JSON log and the live page, in words for terminals and Prefect.
+
+    pace = Pace()
+    Progress(step="train", done=50, total=200, unit="steps", **pace.of(50, 200), facts={"loss": 0.31}).words()
+    read_progress(store, record.run)         # of the steps of a run that goes on, as its process keeps it
+
+A run keeps its progress in runs/<run>.progress while it goes on, written once a second at most and removed at its end. The
+file is on the run's machine only, as is the log of a run that goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypedDict
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from headway.messages import duration, number
+from headway.storage.store import Store
+
+
+class Progress(BaseModel):
+    """How far a step is."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: str
+    """Its title."""
+    done: float
+    total: float | None
+    unit: str
+    per_second: float | None = None
+    seconds_left: float | None = None
+    """This and the speed are None until they can be estimated."""
+    facts: dict[str, Any] = {}
+    """JSON values, such as the loss."""
+
+    @property
+    def amount(self) -> str:
+        return f"{self.done:,.0f}" + (f" of {self.total:,.0f}" if self.total else "") + f" {self.unit}"
+
+    def words(self, amount: str | None = None, *, brief: bool = False) -> str:
+        """All of it, the amount first; `brief` has first what a narrow terminal should not cut."""
+        rate, left = self.per_second, "" if self.seconds_left is None else f"{duration(self.seconds_left)} left"
+        speed = "" if rate is None else f"{rate:,.0f} {self.unit}/s" if rate >= 10 else f"{rate:.2g} {self.unit}/s"
+        facts = [
+            f"{name.replace('_', ' ')} {number(value)}"
+            for name, value in self.facts.items()
+            if isinstance(value, int | float) and not name.endswith("_per_second")  # the speed stands beside it
+        ][:2]
+        rest = [left, speed, *facts] if brief else [speed, *facts, left]
+        return ", ".join(word for word in (amount or self.amount, *rest) if word)
+
+
+class Speed(TypedDict):
+    per_second: float | None
+    seconds_left: float | None
+
+
+class Pace:
+    """The speed of a step, from its progress so far; the time before its first report (imports, tracing) is not counted.
+
+    `clock` is for tests.
+    """
+
+    _SECONDS, _SHARE, _LONG = 5.0, 0.01, 60.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._first: tuple[float, float] | None = None
+
+    def of(self, done: float, total: float | None) -> Speed:
+        """The speed and the time left; None until they can be estimated."""
+        now = self._clock()
+        if self._first is None or done < self._first[1]:
+            self._first = (now, done)
+        seconds, progressed = now - self._first[0], done - self._first[1]
+        if seconds < self._SECONDS or progressed <= 0:
+            return {"per_second": None, "seconds_left": None}
+        rate = progressed / seconds
+        steady = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
+        return {
+            "per_second": rate,
+            "seconds_left": (total - done) / rate if total and done < total and steady else None,
+        }
+
+
+_LIST = TypeAdapter(list[Progress])
+
+
+def progress_path(store: Store, run: str) -> Path:
+    """The progress of a run that goes on, beside its record."""
+    return store.runs_folder / f"{run}.progress"
+
+
+def read_progress(store: Store, run: str) -> list[Progress]:
+    """The steps of a run that goes on, and how far each is; [] where nothing is known of it on this machine."""
+    try:
+        return _LIST.validate_json(progress_path(store, run).read_bytes())
+    except (OSError, ValueError):
+        return []
+
+
+def as_json(steps: list[Progress]) -> str:
+    """The text of such a file."""
+    return _LIST.dump_json(steps).decode()
