@@ -142,17 +142,17 @@ class Pipeline:
 
         with reporting(progress) as report:
             found = backtest(self._spec(window, until, None), report, windows=windows, wait_seconds=wait)
-        primary = found["primary"]
+        primary = str(found.primary)
         rows = [
             {
-                "until": row["until"],
-                "rows": row.get("rows"),
-                "candidate": (row.get("candidate") or {}).get(primary),
-                "champion": (row.get("champion") or {}).get(primary),
-                **{who: metrics.get(primary) for who, metrics in row.get("baselines", {}).items()},
-                "verdict": row["verdict"],
+                "until": row.until,
+                "rows": row.rows,
+                "candidate": row.candidate.get(primary),
+                "champion": (row.champion or {}).get(primary),
+                **{who: metrics.get(primary) for who, metrics in row.baselines.items()},
+                "verdict": row.verdict,
             }
-            for row in found["windows"]
+            for row in found.windows
         ]
         return Table(rows, f"{self.name}: {primary} of each window on the span after it")
 
@@ -169,9 +169,9 @@ class Pipeline:
         names = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
         with reporting(progress) as report:
             found = ablate(self._spec(window, until, None), self._with, report, groups=names)
-        kept = ("value", "difference", "interval", "outcome", "error")
-        rows = [{"without": row["without"]} | {name: row.get(name) for name in kept} for row in found["rows"]]
-        return Table(rows, f"{self.name}: {found['primary']} on {found['eval_rows']:,} eval rows without a column")
+        kept = {"without", "value", "difference", "interval", "outcome", "error"}
+        rows = [row.model_dump(mode="json", include=kept) for row in found.rows]
+        return Table(rows, f"{self.name}: {found.primary} on {found.eval_rows or 0:,} eval rows without a column")
 
     def tune(
         self,
@@ -186,7 +186,8 @@ class Pipeline:
         from flows.execution.studies.tune import tune
 
         with reporting(progress) as report:
-            return tune(self._spec(window, until, None), self._with, report, trials=trials, timeout=timeout)
+            found = tune(self._spec(window, until, None), self._with, report, trials=trials, timeout=timeout)
+        return found.model_dump(mode="json")
 
     def predict(
         self,

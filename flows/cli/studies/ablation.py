@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of
 from flows.cli.options import Columns, PipelinePath, RunOptions
 from headway.errors import ConfigError
-from headway.messages import number, signed
+from headway.messages import signed
+
+if TYPE_CHECKING:
+    from flows.execution.studies.ablate import Ablation
 
 
 def ablate(
@@ -40,33 +43,27 @@ def ablate(
     return answer(options, result, "\n".join(_text(result)))
 
 
-def _text(result: dict[str, Any]) -> Iterator[str]:
+def _text(found: Ablation) -> Iterator[str]:
+    from flows.tell.sections.column_rows import cell
     from flows.tell.text import text_table
 
-    metric = result["primary"]
-    value = result["base"].get(metric)
-    yield f"{result['pipeline']}: {metric} on {result['eval_rows']:,} eval rows without a column, the most harm first"
-    rows: list[dict[str, Any]] = [{"without": "(nothing)", metric: _number(value)}]
-    rows += [_row(", ".join(row["without"]), metric, row) for row in result["rows"] if "error" not in row]
-    rows.append(_row("(nothing, another seed)", metric, result["seed"]))
+    metric = str(found.primary)
+    yield f"{found.pipeline}: {metric} on {found.eval_rows or 0:,} eval rows without a column, the most harm first"
+    made = {", ".join(row.without): row for row in found.rows if row.error is None}
+    rows: list[dict[str, object]] = [{"without": "(nothing)", metric: cell(found.base.get(metric))}]
+    rows += [
+        {
+            "without": name,
+            metric: cell(row.value),
+            "change": "" if row.difference is None else signed(row.difference),
+            "interval": "" if row.interval is None else f"{signed(row.interval[0])} to {signed(row.interval[1])}",
+            "outcome": row.outcome,
+            "seconds": row.seconds,
+        }
+        for name, row in [*made.items(), ("(nothing, another seed)", found.seed)]
+    ]
     yield text_table(rows, whole=("without", "interval"))
-    for row in result["rows"]:
-        if "error" in row:
-            yield f"without {', '.join(row['without'])}: {row['error']}"
+    for row in found.rows:
+        if row.error is not None:
+            yield f"without {', '.join(row.without)}: {row.error}"
     yield "intervals are of rows; differences as small as that of another seed say nothing"
-
-
-def _row(name: str, metric: str, row: dict[str, Any]) -> dict[str, Any]:
-    interval = row["interval"]
-    return {
-        "without": name,
-        metric: _number(row["value"]),
-        "change": "" if row["difference"] is None else signed(row["difference"]),
-        "interval": "" if not interval else f"{signed(interval[0])} to {signed(interval[1])}",
-        "outcome": row["outcome"],
-        "seconds": row.get("seconds", ""),
-    }
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else number(value)

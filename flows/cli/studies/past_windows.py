@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, reporting, run_spec_of
 from flows.cli.options import Count, PipelinePath, RunOptions
 from headway.errors import ConfigError
-from headway.messages import number, window_text
+from headway.messages import counted, number, window_text
+
+if TYPE_CHECKING:
+    from flows.execution.studies.backtest import Backtest
 
 
 def backtest(
@@ -32,37 +35,31 @@ def backtest(
     return answer(options, result, "\n".join(_text(result)))
 
 
-def _text(result: dict[str, Any]) -> Iterator[str]:
+def _text(found: Backtest) -> Iterator[str]:
+    from flows.tell.sections.column_rows import cell
     from flows.tell.text import text_table
 
-    primary = result["primary"]
-    yield f"{result['pipeline']}: {primary or 'no metric'} of each window on the span after it"
-    rows = []
-    for row in result["windows"]:
-        if row["verdict"] == "failed":
-            rows.append({"judged on": row["until"], "verdict": f"failed: {row['error'].splitlines()[0]}"})
-            continue
-        train = row["train"]
+    primary = str(found.primary)
+    yield f"{found.pipeline}: {found.primary or 'no metric'} of each window on the span after it"
+    rows: list[dict[str, object]] = []
+    for row in found.windows:
+        error = "" if row.error is None else f": {row.error.splitlines()[0]}"
         rows.append(
             {
-                "judged on": row["until"],
-                "trained on": window_text(train),
-                "rows": row["rows"],
-                "candidate": _value(row["candidate"], primary),
-                "champion": _value(row["champion"] or {}, primary),
-                "champion of": row["champion_of"] or "",
-                **{who: _value(metrics, primary) for who, metrics in row["baselines"].items()},
-                "verdict": row["verdict"],
+                "judged on": row.until,
+                "trained on": window_text(row.train),
+                "rows": row.rows,
+                "candidate": cell(row.candidate.get(primary)),
+                "champion": cell((row.champion or {}).get(primary)),
+                "champion of": row.champion_of,
+                **{who: cell(metrics.get(primary)) for who, metrics in row.baselines.items()},
+                "verdict": f"{row.verdict}{error}",
             }
         )
     yield text_table(rows, whole=("verdict",))
-    means = ", ".join(f"{who} {number(value)}" for who, value in result["means"].items() if value is not None)
-    yield f"means: {means or 'none'}"
-    if result["compared"]:
-        yield f"better than the champion of its time in {result['candidate_better']} of {result['compared']} windows"
-    yield "verdicts: " + ", ".join(f"{verdict} {count}" for verdict, count in result["verdicts"].items())
-
-
-def _value(metrics: dict[str, Any], name: str | None) -> str:
-    value = metrics.get(name or "")
-    return "" if value is None else number(value)
+    means = ", ".join(f"{who} {number(value)}" for who, value in found.means.items() if value is not None)
+    over = f" over {counted(found.compared, 'window')} with a champion" if found.compared else ""
+    yield f"means{over}: {means or 'none'}"
+    if found.compared:
+        yield f"better than the champion of its time in {found.candidate_better} of {found.compared} windows"
+    yield "verdicts: " + ", ".join(f"{verdict} {count}" for verdict, count in found.verdicts.items())

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
 from flows.cli.options import Count, PipelinePath, RunOptions
+from flows.records import State
 from headway.errors import ConfigError
-from headway.messages import counted, number
+from headway.messages import counted
+
+if TYPE_CHECKING:
+    from flows.execution.studies.tune import Tuning
 
 
 def tune(
@@ -41,78 +45,53 @@ def tune(
 
     record, tuned = None, run_spec
     with reporting(options) as report:
-        result = run_tune(run_spec, load, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
-        best = result["best"]
-        if promote and best is not None:
+        found = run_tune(run_spec, load, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
+        if promote and found.best is not None:
             report.note("the whole pipeline with the best settings")
-            tuned = replace(run_spec, loaded=load(best["overrides"]))
+            tuned = replace(run_spec, loaded=load(found.best.overrides))
             record = execute(tuned, report, wait_seconds=options.wait)
-    text = "\n".join(_text(result, str(pipeline)))
-    exit_code = 0
-    if promote:
-        result["run"] = record
-        done = record is not None and record.state in ("promoted", "already champion")
-        exit_code = 0 if done else 4
-        if record is not None:
-            text += "\n" + summary_text(record, tuned)
-        else:
-            text += "\nno run was begun: the pipeline's own settings are the best"
-    return answer(options, result, text, exit_code)
+    text = "\n".join(_text(found, str(pipeline)))
+    if not promote:
+        return answer(options, found, text)
+    ending = (
+        "no run was begun: the pipeline's own settings are the best" if record is None else summary_text(record, tuned)
+    )
+    done = record is not None and record.state in (State.PROMOTED, State.ALREADY)
+    return answer(options, {**dict(found), "run": record}, f"{text}\n{ending}", 0 if done else 4)
 
 
-def _text(result: dict[str, Any], pipeline: str) -> Iterator[str]:
+def _text(found: Tuning, pipeline: str) -> Iterator[str]:
     from flows.execution.studies.tune import short
+    from flows.tell.sections.column_rows import cell
     from flows.tell.text import text_table
 
-    yield f"{result['pipeline']}: loss on a holdout of {result['holdout']:.0%} of the train rows, best first"
-    base, best = result["base"], result["best"]
-    trials = sorted(result["trials"], key=lambda trial: (trial["loss"] is None, trial["loss"] or 0.0, trial["number"]))
-    rows = [
-        {
-            "trial": "as it is",
-            "loss": _number(base["loss"]),
-            "steps": base["steps"],
-            "seconds": base["training_seconds"],
-        }
+    yield f"{found.pipeline}: loss on a holdout of {found.holdout:.0%} of the train rows, best first"
+    base, best = found.base, found.best
+    trials = sorted(found.trials, key=lambda trial: trial.order)
+    rows: list[dict[str, object]] = [
+        {"trial": "as it is", "loss": cell(base.loss), "steps": base.steps, "seconds": base.training_seconds}
     ]
     for trial in trials:
-        params = {short(key): _setting(value) for key, value in trial["params"].items()}
-        loss = (
-            _number(trial["loss"])
-            if trial["state"] == "complete"
-            else "ended early"
-            if trial["state"] == "pruned"
-            else "failed"
-        )
-        rows.append(
-            {
-                "trial": str(trial["number"]),
-                "loss": loss,
-                "steps": trial["steps"],
-                "seconds": trial["seconds"],
-                **params,
-            }
-        )
+        loss = {"complete": cell(trial.loss), "pruned": "ended early"}.get(trial.state, "failed")
+        params = {short(key): _setting(value) for key, value in trial.params.items()}
+        ran = {"trial": str(trial.number), "loss": loss, "steps": trial.steps, "seconds": trial.seconds}
+        rows.append({**ran, **params})
     yield text_table(rows)
     for trial in trials:
-        if trial["error"]:
-            yield f"trial {trial['number']} failed: {trial['error'].splitlines()[0]}"
-    early = sum(trial["state"] == "pruned" for trial in trials)
+        if trial.error:
+            yield f"trial {trial.number} failed: {trial.error.splitlines()[0]}"
+    early = sum(trial.state == "pruned" for trial in trials)
     yield counted(len(trials), "trial") + (f", {early} of them ended early" if early else "")
-    if result["same"]:
-        same = f"every loss is {_number(base['loss'])}, whatever {', '.join(result['space'])}"
+    if found.same:
+        same = f"every loss is {cell(base.loss)}, whatever {', '.join(found.space)}"
         yield f"no trial differs from the pipeline's own settings: {same}; nothing is written"
-        return
-    if best is None:
+    elif best is None:
         yield "no trial is better than the pipeline's own settings; nothing is written"
-        return
-    yield f"best: trial {best['number']}, {_number(best['loss'])} ({_number(base['loss'])} with the pipeline's own settings)"
-    run = "headway run" if pipeline == "." else f"headway run {pipeline}"
-    yield f"written to {result['overlay']}; {run} --set @{os.path.relpath(result['overlay'])} takes it through the gate"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else number(value)
+    else:
+        yield f"best: trial {best.number}, {cell(best.loss)} ({cell(base.loss)} with the pipeline's own settings)"
+        run = "headway run" if pipeline == "." else f"headway run {pipeline}"
+        overlay = os.path.relpath(str(found.overlay))
+        yield f"written to {found.overlay}; {run} --set @{overlay} takes it through the gate"
 
 
 def _setting(value: Any) -> str:

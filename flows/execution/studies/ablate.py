@@ -1,7 +1,7 @@
 """Ablation: trains the pipeline without a column, or some, and compares with the model that has them all.
 
-    result = ablate(run_spec, load, report, groups=[("carrier",), ("origin", "dest")])
-    result["rows"][0]      # the one that is missed most: {"without": ["carrier"], "difference": -0.04, "interval": [...], ...}
+    found = ablate(run_spec, load, report, groups=[("carrier",), ("origin", "dest")])
+    found.rows[0]          # the one that is missed most: Without(without=("carrier",), difference=-0.04, interval=..., ...)
 
 Everything up to the transform is shared; each group costs a transform, a training and an evaluation. The comparison is the
 gate's: paired over the eval rows, with its intervals. They are of rows; what another seed alone changes is shown beside.
@@ -14,16 +14,43 @@ from dataclasses import replace
 from typing import Any
 
 from flows.dag.run_spec import EVALUATE, TRANSFORM, RunResult, RunSpec
-from flows.execution.studies.study import Load, Run, studying
-from flows.execution.tensorflow_process import ChildError
+from flows.execution.studies.study import FAILURES, Load, Run, studying
 from flows.progress.reporter import Reporter
-from headway.errors import ConfigError, DataError
+from flows.records import Metrics
+from headway.config import Frozen
+from headway.errors import ConfigError
 from headway.messages import listed
 from headway.schema.columns import suggest
 from headway.tasks.table import direction
 from tfcore.transform.parameters import TransformParameters
 
 NAME = "{}.ablate"
+
+
+class Without(Frozen):
+    """A model without some columns beside the one with all of them, by the primary metric, over the same eval rows."""
+
+    without: tuple[str, ...] = ()
+    metric: str | None = None
+    value: float | None = None
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    outcome: str = "not compared"
+    harm: float | None = None
+    """What leaving the columns out loses, whether more of the metric is better or less."""
+    seconds: float | None = None
+    error: str | None = None
+
+
+class Ablation(Frozen):
+    pipeline: str
+    primary: str | None
+    eval_rows: int | None
+    base: Metrics
+    seed: Without
+    """Another seed, with every column."""
+    rows: tuple[Without, ...]
+    """The most harm first, failures last."""
 
 
 def ablate(
@@ -33,16 +60,12 @@ def ablate(
     *,
     groups: Sequence[Sequence[str]] = (),
     wait_seconds: float = 0.0,
-) -> dict[str, Any]:
+) -> Ablation:
     """Compare the pipeline with itself without each group of columns; see the module.
 
     Args:
         load: the pipeline of `run_spec` with keys set over it.
         groups: columns that are left out together; none: each feature alone.
-
-    Returns:
-        pipeline, primary (the metric), eval_rows, base (its metrics), seed (the comparison of another seed with base), rows:
-        of each group without, value, difference, interval, outcome, seconds; the most harm first, failures last with error.
 
     Raises:
         ConfigError: a column is not a feature, or no feature would be left.
@@ -71,14 +94,14 @@ def ablate(
             report.note(f"without {listed(list(columns))} ({number} of {len(chosen)})")
             rows.append(_row(replace(spec, without=frozenset(columns)), columns, run))
     evaluation = base.evaluation or {}
-    return {
-        "pipeline": name,
-        "primary": seed["metric"],
-        "eval_rows": evaluation.get("rows"),
-        "base": evaluation.get("metrics") or {},
-        "seed": seed,
-        "rows": sorted(rows, key=lambda row: -row["harm"] if row.get("harm") is not None else float("inf")),
-    }
+    return Ablation(
+        pipeline=name,
+        primary=seed.metric,
+        eval_rows=evaluation.get("rows"),
+        base=evaluation.get("metrics") or {},
+        seed=seed,
+        rows=tuple(sorted(rows, key=lambda row: float("inf") if row.harm is None else -row.harm)),
+    )
 
 
 def _chosen(run_spec: RunSpec, fitted: RunResult, groups: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -106,29 +129,27 @@ def _chosen(run_spec: RunSpec, fitted: RunResult, groups: Sequence[Sequence[str]
     return chosen
 
 
-def _row(spec: RunSpec, columns: Sequence[str], run: Run) -> dict[str, Any]:
-    row: dict[str, Any] = {"without": list(columns)}
+def _row(spec: RunSpec, columns: Sequence[str], run: Run) -> Without:
     try:
-        result = run(spec)
-    except (ConfigError, DataError, ChildError) as error:
-        return row | {"error": str(error)}
-    seconds = sum(output.seconds for output in result.outputs if not output.hit)
-    return row | _compared(result) | {"seconds": round(seconds, 3)}
+        return _compared(run(spec), columns)
+    except FAILURES as error:
+        return Without(without=tuple(columns), error=str(error))
 
 
-def _compared(result: RunResult) -> dict[str, Any]:
-    """The comparison by the primary metric; what the model without the columns loses is `harm`."""
+def _compared(result: RunResult, without: Sequence[str] = ()) -> Without:
+    """The gate's comparison by the primary metric."""
     verdict = result.verdict or {}
     metric = verdict.get("primary")
-    value = ((verdict.get("metrics") or {}).get("candidate") or {}).get(metric)
     overall = (verdict.get("comparisons") or {}).get("overall", [])
     found: dict[str, Any] = next((entry for entry in overall if entry["metric"] == metric), {})
     difference = found.get("difference")
-    return {
-        "metric": metric,
-        "value": value,
-        "difference": difference,
-        "interval": found.get("interval"),
-        "outcome": found.get("outcome") or "not compared",
-        "harm": None if difference is None else -direction(metric, verdict.get("better")) * difference,
-    }
+    return Without(
+        without=tuple(without),
+        metric=metric,
+        value=((verdict.get("metrics") or {}).get("candidate") or {}).get(metric),
+        difference=difference,
+        interval=found.get("interval"),
+        outcome=found.get("outcome") or "not compared",
+        harm=None if difference is None else -direction(metric, verdict.get("better")) * difference,
+        seconds=round(sum(output.seconds for output in result.outputs if not output.hit), 3),
+    )

@@ -1,7 +1,7 @@
 """The pipeline over its past windows: each trained as it would have been then, and judged on the span after.
 
-    result = backtest(run_spec, report, windows=12)
-    result["windows"]            # [{"until": "2013-06", "verdict": "promote", "candidate": {...}, "champion": {...}}, ...]
+    found = backtest(run_spec, report, windows=12)
+    found.windows[-1]            # Window(until="2013-06", verdict="promote", candidate={...}, champion={...}, ...)
 
 The champion of a window is the model that the gate would have promoted in the windows before it; the first window has none.
 Champions stand in a registry of the backtest's own, which is removed afterwards, so that nothing in production changes. Outputs
@@ -10,13 +10,17 @@ lie in the store as those of any run: a second backtest, and runs over the same 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+
+from pydantic import Field
 
 from flows.dag.run_spec import ALREADY, RunResult, RunSpec
 from flows.execution.studies.study import Run, studying
 from flows.progress.reporter import Reporter
+from flows.records import Metrics
+from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted
 from headway.sources.discovery.spans import spans
@@ -29,16 +33,44 @@ MODEL = "{}.backtest"
 """The name of the backtest's registry; no pipeline can have it."""
 
 
-def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds: float = 0.0) -> dict[str, Any]:
+class Window(Frozen):
+    """A past window: its candidate, and the champion of its time, on the eval rows of its last spans."""
+
+    until: str
+    verdict: str | None
+    """failed: there is no candidate, for `error`."""
+    train: tuple[str, ...] = ()
+    rows: int | None = None
+    primary: str | None = None
+    better: str | None = None
+    """Whether a higher or a lower metric is, where only its author knows."""
+    candidate: Metrics = Field(default_factory=dict)
+    champion: Metrics | None = None
+    champion_of: str | None = None
+    """The last span of the window that made the champion."""
+    baselines: dict[str, Metrics] = Field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class Backtest(Frozen):
+    pipeline: str
+    primary: str | None
+    windows: tuple[Window, ...]
+    verdicts: dict[str, int]
+    means: dict[str, float | None]
+    """Of candidate, champion and baselines, over the windows that have a champion; where none has, over all."""
+    candidate_better: int
+    """In how many of the windows that have a champion."""
+    compared: int
+
+
+def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds: float = 0.0) -> Backtest:
     """Train and judge the pipeline on each of its past windows; see the module.
 
     Args:
         run_spec: `until` is the last window's last span, `window` the size of each.
         windows: how many, the last ones.
-
-    Returns:
-        primary (the metric), windows (a row for each, oldest first), and a summary: how often each verdict, the mean of the
-        primary metric of candidate, champion and baselines over the windows that have it.
 
     Raises:
         ConfigError: the split is not by time, or there are too few spans.
@@ -59,7 +91,7 @@ def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds:
         )
     ends = _ends(run_spec, windows)
     name = MODEL.format(pipeline.name)
-    rows: list[dict[str, Any]] = []
+    rows: list[Window] = []
     with studying(run_spec, report, name=name, wait_seconds=wait_seconds) as run:
         _forget(run_spec.store, name)
         try:
@@ -96,33 +128,30 @@ def _ends(run_spec: RunSpec, windows: int) -> list[str]:
     return ends
 
 
-def _window(run_spec: RunSpec, run: Run) -> dict[str, Any]:
-    """Run one window, and return its result with the promotion that would have followed."""
+def _window(run_spec: RunSpec, run: Run) -> Window:
+    """Run one window, and make the promotion that would have followed."""
     try:
         result = run(run_spec)
     except DataError as error:
-        return {"until": run_spec.until, "verdict": "failed", "error": str(error)}
-    verdict = result.verdict or {}
+        return Window(until=run_spec.until, verdict="failed", error=str(error))
+    verdict, evaluation = result.verdict or {}, result.evaluation or {}
     metrics = verdict.get("metrics") or {}
-    row: dict[str, Any] = {
-        "until": run_spec.until,
-        "train": [span for span, _ in window_splits(run_spec.loaded.pipeline.split, result.spans)["train"]],
-        "rows": (result.evaluation or {}).get("rows"),
-        "verdict": verdict.get("verdict"),
-        "primary": verdict.get("primary"),
-        "better": verdict.get("better"),
-        "candidate": metrics.get("candidate") or (result.evaluation or {}).get("metrics") or {},
-        "champion": metrics.get("champion"),
-        "champion_of": None,
-        "baselines": metrics.get("baselines") or {},
-        "reasons": verdict.get("reasons", []),
-    }
-    registry = run_spec.registry
-    if (champion := registry.champion()) is not None:
-        row["champion_of"] = champion.facts.get("until")
+    champion = run_spec.registry.champion()
     if verdict.get("promote") and verdict["verdict"] != ALREADY:
         _promote(run_spec, result)
-    return row
+    return Window(
+        until=run_spec.until,
+        train=tuple(span for span, _ in window_splits(run_spec.loaded.pipeline.split, result.spans)["train"]),
+        rows=evaluation.get("rows"),
+        verdict=verdict.get("verdict"),
+        primary=verdict.get("primary"),
+        better=verdict.get("better"),
+        candidate=metrics.get("candidate") or evaluation.get("metrics") or {},
+        champion=metrics.get("champion"),
+        champion_of=None if champion is None else champion.facts.get("until"),
+        baselines=metrics.get("baselines") or {},
+        reasons=tuple(verdict.get("reasons", ())),
+    )
 
 
 def _promote(run_spec: RunSpec, result: RunResult) -> None:
@@ -138,30 +167,25 @@ def _forget(store: Store, name: str) -> None:
             store.discard(path)
 
 
-def _summary(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    judged = [row for row in rows if row.get("primary")]
-    primary = judged[-1]["primary"] if judged else None
-    verdicts: dict[str, int] = {}
-    for row in rows:
-        verdicts[str(row["verdict"])] = verdicts.get(str(row["verdict"]), 0) + 1
-    compared = [row for row in judged if (row["champion"] or {}).get(primary) is not None]
-    better = direction(primary, judged[-1].get("better") if judged else None)
-    gains = [better * (row["candidate"][primary] - row["champion"][primary]) for row in compared]
-    means: dict[str, float | None] = {}
-    baselines = dict.fromkeys(who for row in judged for who in row["baselines"])
-    for who, values in (
-        ("candidate", [row["candidate"].get(primary) for row in judged]),
-        ("champion", [row["champion"][primary] for row in compared]),
-        *((who, [row["baselines"].get(who, {}).get(primary) for row in judged]) for who in baselines),
-    ):
-        known = [value for value in values if value is not None]
-        means[who] = sum(known) / len(known) if known else None
-    return {
-        "pipeline": name,
-        "primary": primary,
-        "windows": list(rows),
-        "verdicts": verdicts,
-        "means": means,
-        "candidate_better": sum(gain > 0 for gain in gains),
-        "compared": len(gains),
-    }
+def _summary(name: str, rows: Sequence[Window]) -> Backtest:
+    judged = [row for row in rows if row.primary]
+    primary = judged[-1].primary if judged else None
+    better = direction(primary, judged[-1].better if judged else None)
+    sides = [{"candidate": row.candidate, "champion": row.champion or {}, **row.baselines} for row in judged]
+    known = [{who: metrics.get(str(primary)) for who, metrics in row.items()} for row in sides]
+    compared = [row for row in known if row["champion"] is not None]
+    gains = [better * ((row["candidate"] or 0.0) - (row["champion"] or 0.0)) for row in compared]
+    return Backtest(
+        pipeline=name,
+        primary=primary,
+        windows=tuple(rows),
+        verdicts=dict(Counter(str(row.verdict) for row in rows)),
+        means={who: _mean([row.get(who) for row in compared or known]) for row in known for who in row},
+        candidate_better=sum(gain > 0 for gain in gains),
+        compared=len(gains),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

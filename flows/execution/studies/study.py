@@ -21,8 +21,9 @@ from flows.dag.dag import run_dag
 from flows.dag.run_spec import GATE, REPLAY, TRAIN, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine
-from flows.execution.tensorflow_process import Child
+from flows.execution.tensorflow_process import Child, ChildError
 from flows.progress.reporter import Reporter
+from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
@@ -30,6 +31,8 @@ from tfcore.export.replay_process import ReplayProcess
 
 Load = Callable[[Mapping[str, Any]], LoadedPipeline]
 """The pipeline with some keys set over it: {"training.epochs": 3}."""
+FAILURES = (ConfigError, DataError, ChildError)
+"""By these a variant fails, and the study goes on."""
 Run = Callable[..., RunResult]
 """run(run_spec, freeze=False, **runtime of the train stage) -> its result."""
 

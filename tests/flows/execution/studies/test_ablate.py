@@ -41,8 +41,8 @@ def test_columns_are_sorted_by_the_harm_of_leaving_them_out(typed, project):
 def test_harm_is_a_loss_that_rises_and_a_score_that_falls():
     def row(metric, difference, **more):
         verdict = more | {"primary": metric, "comparisons": {"overall": [{"metric": metric, "difference": difference}]}}
-        return _compared(RunResult(spans=[], verdict=verdict))["harm"]
+        return _compared(RunResult(spans=[], verdict=verdict)).harm
 
     assert row("auc", -0.1) == 0.1 and row("rmse", 0.2) == 0.2 and row("rmse", -0.2) == -0.2
     assert row("mine:gain", -0.1, better="higher") == 0.1 and row("mine:cost", 0.1, better="lower") == 0.1
-    assert _compared(RunResult(spans=[], verdict={"primary": "auc"}))["outcome"] == "not compared"
+    assert _compared(RunResult(spans=[], verdict={"primary": "auc"})).outcome == "not compared"

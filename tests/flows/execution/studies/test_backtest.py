@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flows.execution.studies.backtest import _summary
+from flows.execution.studies.backtest import Window, _summary
 
 SMALL = ("--set", "training.steps=12", "--set", "gate.baseline=false", "--set", "evaluation.slices=[]")
 
@@ -41,20 +41,23 @@ def test_mistakes_say_what_to_do(typed, project):
 
 
 def test_the_summary_counts_the_windows_that_have_a_champion():
-    def row(candidate, champion, verdict="promote"):
-        return {
-            "until": "a",
-            "verdict": verdict,
-            "primary": "rmse",
-            "candidate": {"rmse": candidate},
-            "champion": champion and {"rmse": champion},
-            "baselines": {"constant": {"rmse": 9.0}},
-        }
+    def row(candidate, champion, verdict="promote", **more):
+        return Window(
+            until="a",
+            verdict=verdict,
+            primary="rmse",
+            candidate={"rmse": candidate},
+            champion=champion and {"rmse": champion},
+            baselines={"constant": {"rmse": 3 * candidate}},
+            **more,
+        )
 
-    rows = [row(3.0, None, "first model"), row(2.0, 3.0), row(4.0, 2.0, "reject"), {"until": "b", "verdict": "failed"}]
-    found = _summary("p", rows)
-    assert found["compared"] == 2 and found["candidate_better"] == 1
-    assert found["means"] == {"candidate": 3.0, "champion": 2.5, "constant": 9.0}
-    assert found["verdicts"] == {"first model": 1, "promote": 1, "reject": 1, "failed": 1}
-    own = [row | {"better": "higher"} for row in rows[:2]]  # of a metric of the user's own
-    assert _summary("p", own)["candidate_better"] == 0
+    failed = Window(until="b", verdict="failed", error="no rows")
+    found = _summary("p", [row(9.0, None, "first model"), row(2.0, 3.0), row(4.0, 2.0, "reject"), failed])
+    assert found.compared == 2 and found.candidate_better == 1
+    # means of other windows would be of other rows
+    assert found.means == {"candidate": 3.0, "champion": 2.5, "constant": 9.0}
+    assert found.verdicts == {"first model": 1, "promote": 1, "reject": 1, "failed": 1}
+    assert _summary("p", [row(9.0, None)]).means == {"candidate": 9.0, "champion": None, "constant": 27.0}
+    own = [row(3.0, None, better="higher"), row(2.0, 3.0, better="higher")]  # of a metric of the user's own
+    assert _summary("p", own).candidate_better == 0

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from flows.cli.studies.tuning import _text
+from flows.execution.studies.tune import Trial, Tried, Tuning
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 
@@ -86,20 +87,15 @@ def test_a_mistake_in_the_space_ends_before_a_training(typed, project):
     assert "--trials 20" in typed("tune", project, "--trials", "0", check=2).stderr
 
 
+def _found(**more):
+    base = Tried(loss=0.2, steps=1, training_seconds=1.0)
+    study = {"pipeline": "p", "study": "s", "journal": "j", "holdout": 0.2, "space": {"model.dropout": (0.0, 0.1)}}
+    return Tuning(**study, base=base, **{"trials": (), "same": False, "best": None, "overlay": None} | more)
+
+
 def test_a_study_in_which_no_setting_matters_says_so():
-    trial = {"state": "complete", "steps": 1, "training_seconds": 1.0, "seconds": 1.0, "params": {}, "error": None}
-    base = {"loss": 0.20001, "steps": 1, "training_seconds": 1.0}
-    result = {
-        "pipeline": "p",
-        "holdout": 0.2,
-        "space": {"model.dropout": [0.0, 0.1]},
-        "trials": [trial | {"number": number, "loss": 0.20002} for number in range(2)],
-        "base": base,
-        "same": True,
-        "best": None,
-        "overlay": None,
-    }
-    said = list(_text(result, "own"))[-1]
+    trials = tuple(Trial(number=number, loss=0.20002, state="complete", params={}) for number in range(2))
+    said = list(_text(_found(trials=trials, same=True), "own"))[-1]
     assert (
         said.startswith("no trial differs from the pipeline's own settings: every loss is 0.2")
         and "model.dropout" in said
@@ -108,14 +104,6 @@ def test_a_study_in_which_no_setting_matters_says_so():
 
 def test_what_to_type_next_works_from_the_folder_that_tune_was_typed_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    best = {"number": 0, "loss": 0.1}
-    result = {
-        "pipeline": "p",
-        "holdout": 0.2,
-        "trials": [],
-        "same": False,
-        "best": best,
-        "overlay": str(tmp_path / "own" / "tuned.yaml"),
-    }
-    result["base"] = {"loss": 0.2, "steps": 1, "training_seconds": 1.0}
-    assert "; headway run own --set @own/tuned.yaml takes it" in list(_text(result, "own"))[-1]
+    best = Trial(number=0, loss=0.1, state="complete", params={})
+    found = _found(best=best, overlay=str(tmp_path / "own" / "tuned.yaml"))
+    assert "; headway run own --set @own/tuned.yaml takes it" in list(_text(found, "own"))[-1]
