@@ -32,6 +32,7 @@ from headway.monitor import Monitor
 from headway.sources.base import Chunk, Range
 from headway.tabular.splits import SPLITS, Part, SplitConfig
 from headway.tabular.stacked import Mask
+from headway.validation.anomaly import SplitProof
 
 VERSION = 3
 FILE = "splits.json"
@@ -53,7 +54,7 @@ class SplitsRequest(Frozen):
 
 
 def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Run the stage: write out/splits.json; return {"says": [...], "anomalies": [...], "splits": {...}}.
+    """Run the stage: write out/splits.json; return it, a `SplitProof` as JSON.
 
     An anomaly never fails the stage; `validate` gives it the gravity that the config wants.
 
@@ -81,11 +82,8 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 
     proof = prove_splits(request.split, window, request.parts, look)
     proof.anomalies += copies(list(_files(request, splits)))
-    result = {
-        "says": proof.says,
-        "anomalies": [anomaly.model_dump(mode="json") for anomaly in proof.anomalies],
-        "splits": proof.splits,
-    }
+    found = SplitProof(says=tuple(proof.says), anomalies=tuple(proof.anomalies), splits=proof.splits)
+    result = found.model_dump(mode="json")
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
 

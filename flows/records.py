@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from flows.upgrades import FORMAT, upgraded
 from headway.errors import StoreError
 from headway.redaction import redacted
+from headway.schema.notes import Note
 from headway.storage.locks import gone
 from headway.storage.store import Store
 
@@ -171,7 +172,7 @@ class RunRecord(_Recorded):
     """The keys of pipeline.yaml, with what --set changed."""
     stages: tuple[Ran, ...] = ()
     spans: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     warnings: tuple[str, ...] = ()
     columns: tuple[ColumnRow, ...] = ()
     """Of a run that inferred the schema."""

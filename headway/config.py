@@ -30,6 +30,12 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+class Result(BaseModel):
+    """Part of a stage's answer that people read; what a later Headway adds to one is passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+
 class Grown(Frozen):
     """A Frozen that does not write out its `newer` fields while they have their default.
 

@@ -212,7 +212,7 @@ _TABLE = 40
 
 def summary_text(record: RunRecord, run_spec: RunSpec) -> str:
     """A finished run for a terminal."""
-    from flows.dag.column_table import LEFT_OUT, about_column, table_text
+    from flows.dag.column_table import LEFT_OUT, table_text
     from flows.tell.summary import summary
 
     places: list[tuple[str, object]] = []
@@ -223,7 +223,7 @@ def summary_text(record: RunRecord, run_spec: RunSpec) -> str:
         last = record.step("export") or record.stages[-1]
         places.append(("output", run_spec.store.output(last.stage, last.fingerprint)))
     table = record.columns
-    notes = [note for note in record.notes if about_column(note) is None] if table else record.notes
+    notes = [note for note in record.notes if note.column is None] if table else record.notes
     text = summary(record, places, notes=notes)
     if not table:
         return text

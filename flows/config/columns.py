@@ -21,6 +21,7 @@ from flows.config.pipeline import LoadedPipeline
 from headway.errors import ConfigError
 from headway.messages import agree, counted, some
 from headway.schema.columns import FURTHER, Column, Role, Schema, column_yaml, named_for, suggest
+from headway.schema.notes import Note
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
 from headway.schema_inference.split_columns import chosen, few_distinct, row_columns
@@ -41,7 +42,7 @@ class Columns:
     read: tuple[Column, ...]
     """With their roles: everything that ingest reads."""
     stored: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     inferred: bool
     """There is no schema file yet."""
     hashed: tuple[Column, ...] = ()
@@ -62,7 +63,7 @@ class Columns:
             replace_text(loaded.schema_file, with_split(text, self.schema.split, by_place=self.schema.split_by_place))
             return dataclasses.replace(self, completes=False)
         replace_text(loaded.schema_file, to_text(self.schema))
-        note = f"the schema was inferred from this window and frozen in {loaded.schema_file}"
+        note = Note(text=f"the schema was inferred from this window and frozen in {loaded.schema_file}")
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
     def of_role(self, role: Role) -> Column | None:
@@ -85,7 +86,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
         ConfigError: a column that does not exist, or a role that does not go with it.
     """
     pipeline = loaded.pipeline
-    configs, notes = pipeline.column_configs(), list[str]()
+    configs, notes = pipeline.column_configs(), list[Note]()
     path = loaded.schema_file
     inferred = not path.is_file()
     prefix = None
@@ -129,7 +130,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
 
 def _split_columns(
     loaded: LoadedPipeline, schema: Schema, prefix: Sample | None, files: Sequence[InputFile]
-) -> tuple[Schema, list[str]]:
+) -> tuple[Schema, list[Note]]:
     """Complete the schema with the columns that a split without a key hashes, if it lacks them; return it and notes."""
     pipeline = loaded.pipeline
     if not pipeline.split.by_row or schema.split:
@@ -138,7 +139,7 @@ def _split_columns(
     if prefix is None:
         prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
     columns, identifiers = row_columns(prefix, pipeline.label_columns())
-    notes = []
+    notes = list[str]()
     if identifiers:
         notes.append(
             f"the split of a row does not depend on {some(identifiers, 5, repr)}, which "
@@ -156,7 +157,8 @@ def _split_columns(
             "fewer than a tenth of the first rows are distinct, so equal rows need not stay together: the split of a row depends "
             "on its file and its number in it too"
         )
-    return schema.model_copy(update={"split": columns, "split_by_place": by_place}), notes
+    completed = schema.model_copy(update={"split": columns, "split_by_place": by_place})
+    return completed, [Note(text=text) for text in notes]
 
 
 def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[str]:
@@ -192,7 +194,7 @@ def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequ
     return [column.model_copy(update={"since": since(column.name)}) for column in found]
 
 
-def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
+def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[Note]]:
     """The schema of a sample, or of these columns of it, and notes."""
     configs = loaded.pipeline.column_configs()
     return infer(
@@ -227,7 +229,7 @@ def _role(name: str, loaded: LoadedPipeline) -> Role:
     return "ignore" if pipeline.only_named else "feature"
 
 
-def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str]) -> None:
+def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[Note]) -> None:
     where, pipeline = f"{loaded.file}: columns", loaded.pipeline
     group = named_for(read, "group")
     if (ranking := pipeline.training.ranking) is not None:

@@ -9,8 +9,6 @@ the run that infers the schema, `headway schema --columns` at any time.
 
 from __future__ import annotations
 
-import ast
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,32 +18,30 @@ from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.config.window import choose_window
 from flows.dag.run_spec import TRANSFORM
 from flows.records import records
+from flows.upgrades import upgraded_result
 from headway.schema.columns import Column, type_text
+from headway.schema.notes import Note
 from headway.sources.discovery.spans import files, spans
 from headway.sources.discovery.window import select_window
 
-_ABOUT = re.compile(r"""^column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?: is left out)?:? (.*)$""", re.DOTALL)
 _WIDEST = 32
 LEFT_OUT = "left out"
 
 
 def column_table(
-    columns: Columns, pipeline: Pipeline, notes: Sequence[str], parameters: Mapping[str, Any] | None
+    columns: Columns, pipeline: Pipeline, notes: Sequence[Note], parameters: Mapping[str, Any] | None
 ) -> list[dict[str, str]]:
     """A row for each column, in the order of the schema; then those that the schema does not have.
 
     Args:
-        notes: sentences of the inference and of the transform's fit; those about a column are its why.
+        notes: of the inference and of the transform's fit; those on a column are its why.
         parameters: the fitted transform as JSON; None: it is not fitted yet, and the config is shown.
     """
     reasons: dict[str, list[str]] = {}
-    gone: set[str] = set()
     for note in notes:
-        if (about := about_column(note)) is not None:
-            name, why = about
-            reasons.setdefault(name, []).append(why)
-            if f"column {name!r} is left out" in note:
-                gone.add(name)
+        if note.column is not None:
+            reasons.setdefault(note.column, []).append(note.text)
+    gone = {note.column for note in notes if note.left_out}
     configs = pipeline.column_configs()
     read = {column.name: column for column in columns.read}
     transforms = _fitted_transforms(parameters) if parameters is not None else None
@@ -79,12 +75,6 @@ def table_text(
         why = textwrap.wrap(row["why"], max(30, width - indent)) or [""]
         lines += [(head + why[0]).rstrip(), *(" " * indent + line for line in why[1:])]
     return "\n".join(lines)
-
-
-def about_column(note: str) -> tuple[str, str] | None:
-    """Return (column, text) of a note that begins with a column's name; None for other notes."""
-    match = _ABOUT.match(note)
-    return (str(ast.literal_eval(match[1])), match[2]) if match else None
 
 
 def _row(name: str, kind: str, transform: str, why: Sequence[str]) -> dict[str, str]:
@@ -166,12 +156,10 @@ def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
         manifest = store.find(TRANSFORM.name, step.fingerprint) if step else None
         if manifest is not None:
             parameters = manifest.result["parameters"]
-            notes += manifest.result["notes"]
+            notes += map(Note.model_validate, upgraded_result(TRANSFORM.name, manifest.result)["notes"])
             break
     notes = list(dict.fromkeys(notes))
     new = set(unknown_columns(loaded, columns.schema, files(pipeline.source, window[-1])))
-    for name in sorted(new - {about[0] for note in notes if (about := about_column(note))}):
-        notes.append(
-            f"column {name!r} is left out: {loaded.schema_file.name} does not have it; headway schema --update proposes it"
-        )
+    why = f"{loaded.schema_file.name} does not have it; headway schema --update proposes it"
+    notes += [Note(column=name, text=why, left_out=True) for name in sorted(new - {note.column for note in notes})]
     return column_table(columns, pipeline, notes, parameters)

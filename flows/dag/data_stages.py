@@ -16,16 +16,19 @@ from flows.dag.column_table import column_table
 from flows.dag.references import check_metrics, possible_tasks
 from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Executor, RunResult, RunSpec
 from flows.dag.step import Output, Stage, Step
+from flows.upgrades import upgraded_result
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.columns import FURTHER, named_for
+from headway.schema.notes import Note
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.tabular.splits import window_splits
 from headway.tasks.user_task import load_task
 from headway.user_code import files as user_files
+from headway.validation.anomaly import Validated
 from headway.validation.serving import checksum
-from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
+from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
 from headway.validation.torn_units import SampledRows, sample_of
 from tfcore.heads.weighted_labels import LabelShards
 from tfcore.runtime.tf_import import startup
@@ -131,7 +134,8 @@ class DataSteps:
     def _freeze_schema(self, validated: Output) -> None:
         """Freeze the first window's schema as the reference for later windows, unless validation found errors."""
         first = self.columns.inferred or self.columns.completes
-        if not first or not self.freeze or validated.result is None or errors(validated.result):
+        found = validated.read(Validated)
+        if not first or not self.freeze or found is None or found.stopping:
             return
         self.columns = self.columns.frozen(self.run_spec.loaded)
         self.run_result.notes = list(self.columns.notes)
@@ -243,11 +247,11 @@ class DataSteps:
 
     def _refuse_errors(self, validated: Output) -> None:
         """Raise a DataError if validation found errors; a plan that cannot know yet assumes that it finds none."""
-        if validated.result is None:
+        if (found := validated.read(Validated)) is None:
             return
-        self.run_result.anomalies = validated.result["anomalies"]
-        if wrong := errors(validated.result):
-            lines = "\n".join(f"  - {a['message']}" + (f"\n    fix: {a['fix']}" if a["fix"] else "") for a in wrong)
+        self.run_result.anomalies = list(found.anomalies)
+        if wrong := found.stopping:
+            lines = "\n".join(f"  - {a.message}" + (f"\n    fix: {a.fix}" if a.fix else "") for a in wrong)
             raise DataError(f"validation found {counted(len(wrong), 'error')}:\n{lines}", where=str(validated.path))
 
     def _analyse(self) -> Output | None:
@@ -316,5 +320,5 @@ class DataSteps:
 
         self.transform = self._call(TRANSFORM, "transform", key, request)
         if self.inferring and (result := self.transform.result) is not None:
-            notes = [*self.columns.notes, *result["notes"]]
+            notes = [*self.columns.notes, *map(Note.model_validate, upgraded_result("transform", result)["notes"])]
             self.run_result.columns = column_table(self.columns, self.pipeline, notes, result["parameters"])

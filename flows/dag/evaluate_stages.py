@@ -16,6 +16,7 @@ from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
 from headway.registry.registry import Version
+from headway.schema.notes import Note
 from headway.tasks.table import direction, task_of
 
 MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
@@ -274,7 +275,6 @@ class EvaluateSteps(TrainSteps):
         """Add a note if eval rows are drawn in another way than for the champion."""
         before = champion.facts.get("split")
         if before and before != self._split_digest():
-            self.run_result.notes.append(
-                f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
-                "hashes, changed since): metrics of that run and of this one are of different rows"
-            )
+            text = f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
+            text += "hashes, changed since): metrics of that run and of this one are of different rows"
+            self.run_result.notes.append(Note(text=text))

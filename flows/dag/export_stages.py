@@ -13,6 +13,7 @@ from flows.dag.train_stages import Training
 from headway.messages import listed, number
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
+from headway.schema.notes import Note
 from headway.storage.fingerprint import fingerprint
 from tfcore.transform.parameters import TransformParameters
 
@@ -163,15 +164,14 @@ class ExportSteps(EvaluateSteps):
         self.run_result.verdict = verdict if again else verdict | {"champion": champion.number}
         self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
         if lacking and not again:
-            self.run_result.notes.append(
-                f"version {champion.number} was promoted without {names} (export.formats): headway export writes the same "
-                "model with it, and headway run --force promotes that as a new version"
-            )
+            text = f"version {champion.number} was promoted without {names} (export.formats): headway export writes the same "
+            text += "model with it, and headway run --force promotes that as a new version"
+            self.run_result.notes.append(Note(text=text))
         now, kept = self.pipeline.evaluation.threshold, champion.facts.get("threshold") or {}
         if (now and now.model_dump(mode="json")) != kept.get("config"):
-            self.run_result.notes.append(
-                f"the model card and `classify` of version {champion.number} keep the threshold that it was promoted with "
-                f"({number(kept['value']) if kept.get('value') is not None else 'none was chosen: 0.5'}); evaluation.threshold "
-                "takes effect with the next version. headway evaluate shows what it chooses on the eval rows"
-            )
+            value = number(kept["value"]) if kept.get("value") is not None else "none was chosen: 0.5"
+            text = f"the model card and `classify` of version {champion.number} keep the threshold that it was promoted with "
+            text += f"({value}); evaluation.threshold takes effect with the next version. "
+            text += "headway evaluate shows what it chooses on the eval rows"
+            self.run_result.notes.append(Note(text=text))
         return again

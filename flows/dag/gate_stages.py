@@ -16,6 +16,7 @@ from headway.messages import counted, metrics_line
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.registry.registry import Version
 from headway.registry.standing import Reference
+from headway.schema.notes import Note
 
 
 @dataclass
@@ -58,7 +59,8 @@ class GateSteps(ExportSteps):
         check_metrics(self.run_spec.loaded, (task,), {of["name"]: (of["task"],) for of in label.get("further", ())})
         champion = self.run_spec.registry.champion()
         if champion is not None and (reason := self._other_task(champion, task)):
-            self.run_result.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
+            text = f"the champion, version {champion.number}, cannot be compared: {reason}"
+            self.run_result.notes.append(Note(text=text))
 
     @staticmethod
     def _other_task(champion: Version, task: str | None) -> str | None:

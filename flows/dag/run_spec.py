@@ -14,9 +14,11 @@ from flows.config.pipeline import LoadedPipeline
 from flows.config.window import ChosenWindow, choose_window
 from flows.dag.step import Output, Stage, Step
 from headway.registry.registry import NOBODY, Registry
+from headway.schema.notes import Note
 from headway.sources.base import InputFile
 from headway.sources.discovery.spans import files
 from headway.storage.store import Store
+from headway.validation.anomaly import Anomaly
 from tfcore.train.request import TrialConfig
 from tfcore.train.settings.auto import Facts
 
@@ -132,11 +134,11 @@ class RunResult:
     """The result of one execution of the DAG."""
 
     spans: list[str]
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     columns: list[dict[str, str]] = field(default_factory=list)
     """What became of each column, of a run that infers the schema."""
     outputs: list[Output] = field(default_factory=list)
-    anomalies: list[dict[str, Any]] = field(default_factory=list)
+    anomalies: list[Anomaly] = field(default_factory=list)
     size: Facts | None = None
     """By which the settings of the training and the model were chosen; None: not known yet."""
     training: dict[str, Any] | None = None

@@ -16,11 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from headway.config import Frozen
+from flows.upgrades import upgraded_result
+from headway.config import Frozen, Result
 from headway.storage.fingerprint import fingerprint
 from headway.storage.store import Store
+
+Answer = TypeVar("Answer", bound=Result)
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,14 @@ class Output:
         if self.result is None:
             raise RuntimeError(f"{self.title} has not run")
         return self.result
+
+    def read(self, model: type[Answer]) -> Answer | None:
+        """The result with its fields; None in a plan.
+
+        Raises:
+            ValidationError: it is none of such a stage.
+        """
+        return None if self.result is None else model.model_validate(upgraded_result(self.stage, self.result))
 
 
 def find_output(store: Store, *, stage: str, fingerprint: str, title: str, **_: Any) -> Output | None:

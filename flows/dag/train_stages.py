@@ -9,6 +9,7 @@ from flows.dag.data_stages import DataSteps
 from flows.dag.run_spec import TRAIN
 from flows.dag.step import Output, Step
 from flows.dag.warm_start import Parent, parent_of
+from headway.schema.notes import Note
 from headway.storage.fingerprint import fingerprint
 from headway.user_code import files as user_files
 from tfcore.train.request import Latest
@@ -127,7 +128,8 @@ class TrainSteps(DataSteps):
             drawn = {"latest": latest.model_dump() if latest else None, "group": group.name if group else None}
             key |= {"holdout": drawn} if latest or group else {}
         parent, note = parent_of(self.run_spec, key, evaluation=tuple(self.parts["eval"]), split=self._split_digest())
-        self.run_result.notes += [note] if note and note not in self.run_result.notes else []
+        if note and (noted := Note(text=note)) not in self.run_result.notes:
+            self.run_result.notes.append(noted)
         self.parents[seed] = parent
         if parent is not None:
             key["warm_start"] = parent.key

@@ -27,5 +27,5 @@ def planned(run_spec: RunSpec) -> dict[str, Any]:
     ]
     verdict = result.verdict["verdict"] if result.verdict else None
     value: dict[str, Any] = {"window": run_spec.chosen_window.size, "spans": result.spans, "steps": steps}
-    value |= {"later": result.later, "notes": result.notes}
+    value |= {"later": result.later, "notes": [str(note) for note in result.notes]}
     return value | {"training": result.training, "verdict": verdict}

@@ -33,6 +33,7 @@ from headway.redaction import redact, redacted
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
 from headway.registry.registry import Event, Version
+from headway.schema.notes import Note
 from headway.storage.atomic_io import storage_error
 from tfcore.export.replay_process import ReplayProcess
 
@@ -87,7 +88,7 @@ class _Run:
     def __init__(self, run_spec: RunSpec, run: str, report: Reporter):
         self.run_spec = run_spec
         self.began = time.perf_counter()
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         pipeline = run_spec.loaded.pipeline
         self.record = RunRecord(
             run=run,
@@ -199,7 +200,7 @@ class _Run:
 
     def _finish(self, run_result: RunResult) -> None:
         verdict = run_result.verdict
-        warnings = [a["message"] for a in run_result.anomalies if a["severity"] == "warning"]
+        warnings = [a.message for a in run_result.anomalies if a.severity == "warning"]
         self.note(
             state=State.DONE,
             spans=tuple(run_result.spans),
@@ -252,7 +253,8 @@ class _Run:
     def _close(self, *, drawn: bool = True) -> None:
         self.note(ended=now(), seconds=round(time.perf_counter() - self.began, 3), seen=None)
         # what is for people to read; the rest is also worked with
-        self.note(**{name: tuple(redacted(getattr(self.record, name))) for name in ("notes", "warnings")})
+        notes = tuple(note.model_copy(update={"text": redact(note.text)}) for note in self.record.notes)
+        self.note(notes=notes, warnings=tuple(redacted(self.record.warnings)))
         self.note(error=redacted(self.record.error))
         try:
             self.record.save(self.run_spec.store)

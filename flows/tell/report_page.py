@@ -95,7 +95,7 @@ def page(material: Material) -> str:
         again(material),
     ]
     if record.notes:
-        parts.append(Part("Notes", points=record.notes))
+        parts.append(Part("Notes", points=[str(note) for note in record.notes]))
     headline = headline_of(record, verdict)
     warnings = [Finding("warning", text) for text in record.warnings]
     about = f"run {record.run}"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from flows.records import RunRecord
 from headway.messages import counted, duration, metrics_line, window_text
+from headway.schema.notes import Note
 
 _INDENT = 12
 _SLOWEST = 3
@@ -44,7 +45,9 @@ def sentence(record: RunRecord) -> str:
     return text + (f" ({metrics})" if metrics else "")
 
 
-def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, notes: Sequence[str] | None = None) -> str:
+def summary(
+    record: RunRecord, places: Sequence[tuple[str, object]] = (), *, notes: Sequence[Note] | None = None
+) -> str:
     """A finished run, a fact per line; on a terminal no line is longer than that.
 
     Args:

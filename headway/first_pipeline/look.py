@@ -18,7 +18,7 @@ import pyarrow as pa
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.columns import LABEL, Column, Schema
-from headway.schema_inference.column_types import PREFIX_ROWS, Doubt, LeftOut, infer
+from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import Chunk, InputFile, Range
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.formats_table import open_source
@@ -142,7 +142,7 @@ def typed(look: Look, label: LabelConfig) -> Seen:
     rows = pa.RecordBatch.from_arrays([*batch.columns, values], names=[*batch.schema.names, LABEL])
     if not rows.num_rows:
         raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
-    doubts = tuple(note for note in notes if isinstance(note, LeftOut | Doubt))
+    doubts = tuple(str(note) for note in notes if note.left_out or note.doubt)
     return Seen(schema, doubts, rows, read + rejected, rejected, whole)
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from headway.errors import ConfigError, DataError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, column_yaml, suggest
+from headway.schema.notes import Note
 from headway.schema_inference.epoch_times import epoch_rule, says_date
 from headway.schema_inference.identifiers import meaning_of
 from headway.schema_inference.text_patterns import recognized
@@ -38,14 +39,6 @@ LONG_BYTES = 1024
 """Values of more bytes than this on average are stored as they are, not by a dictionary."""
 
 
-class LeftOut(str):
-    """A note on a column that is in the source and not in the schema."""
-
-
-class Doubt(str):
-    """A note on a column that may be meant in another way than it is read."""
-
-
 def infer(
     sample: Sample,
     configs: Mapping[str, ColumnConfig],
@@ -54,9 +47,8 @@ def infer(
     needed: frozenset[str],
     where: str,
     typed: bool = True,
-) -> tuple[Schema, list[str]]:
-    """Infer the schema of a sample; also returns sentences about columns and the source, `LeftOut` those of omitted columns,
-    `Doubt` those to look at.
+) -> tuple[Schema, list[Note]]:
+    """Infer the schema of a sample; also returns notes on columns and the source.
 
     Args:
         configs: what the pipeline says of single columns; wins over what the sample shows.
@@ -77,7 +69,7 @@ def infer(
                 fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
-    notes = list(sample.notes)
+    notes = [Note(text=text) for text in sample.notes]
     for name in names:
         config = configs.get(name, ColumnConfig())
         required = name in needed or (name in configs and config.role != "ignore")
@@ -102,12 +94,12 @@ def infer(
             kind, parse, temporal = "int64", config.parse, config.parse.temporal
         elif name not in configs and name not in needed and not temporal and (epoch := epoch_rule(name, values)):
             kind, parse, temporal = "int64", epoch[0], epoch[0].temporal
-            notes.append(f"column {name!r}: {epoch[1]}")
+            notes.append(Note(column=name, text=epoch[1]))
         elif not typed and name not in configs and name not in needed and _date_digits(values):
             recognized_as = recognized(values.cast(pa.string()), plain=True, named=says_date(name))
             if recognized_as.parse is not None:
                 parse, temporal = recognized_as.parse, recognized_as.parse.temporal
-                notes.append(f"column {name!r}: {recognized_as.note}")
+                notes.append(Note(column=name, text=recognized_as.note or ""))
         elif _may_be_parsed(config, element, shape):
             recognized_as = recognized(
                 values,
@@ -118,17 +110,15 @@ def infer(
                 decimal=sample.decimal,
             )
             if recognized_as.note is not None and (recognized_as.parse is not None or kind == "bytes"):
-                note = f"column {name!r}: {recognized_as.note}"
-                notes.append(Doubt(note) if recognized_as.doubt else note)
+                notes.append(Note(column=name, text=recognized_as.note, doubt=recognized_as.doubt))
             if recognized_as.type is not None:
                 parse, temporal = recognized_as.parse, recognized_as.parse.temporal if recognized_as.parse else None
                 kind = STORED[config.type] if config.type and not temporal else recognized_as.type
         if kind == "int64" and not config.type and (large := _too_large(values)):
             kind = "bytes"
             number = column_yaml(name, "{type: float}", auto=not only)
-            notes.append(
-                f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
-            )
+            text = f"read as text: {large}; say 'type: float' to read it as a number ({number})"
+            notes.append(Note(column=name, text=text))
         nothing = values.null_count == len(values) and not config.type
         if kind is None or "/" in name or not name or nothing:
             safe = json.dumps({name: name.replace("/", "_")}, ensure_ascii=False)
@@ -146,22 +136,22 @@ def infer(
                 raise ConfigError(
                     f"column {name!r} cannot be used: {why}", where=where, fix="give it a type, or leave it out"
                 )
-            notes.append(LeftOut(f"column {name!r} is left out: {why}"))
+            notes.append(Note(column=name, text=why, left_out=True))
             continue
         if (misfits := sample.misfits.get(name)) and not config.type:
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
-            notes.append(f"column {name!r} is read as numbers: {misfits}; such rows will be rejected, {keep}")
+            notes.append(Note(column=name, text=f"read as numbers: {misfits}; such rows will be rejected, {keep}"))
         if (several := sample.several.get(name)) and stored_shape is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
-            notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")
+            text = f"read as one value per row: {several}; such rows will be rejected, {keep}"
+            notes.append(Note(column=name, text=text))
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         if stored_shape is None and config.separator is None and kind != "bytes" and (length := _one_length(values)):
             shape = (length,)
             keep = column_yaml(name, "{shape: list}", auto=not only)
-            notes.append(
-                f"column {name!r} is a vector: each sampled list has {length:,} values; a row with another number of them will "
-                f"be rejected, say 'shape: list' to take lists of any length, pooled ({keep})"
-            )
+            text = f"a vector: each sampled list has {length:,} values; a row with another number of them will be rejected, "
+            text += f"say 'shape: list' to take lists of any length, pooled ({keep})"
+            notes.append(Note(column=name, text=text))
         meaning = None
         if not shape and parse is None and temporal is None and config.type != "float":
             meaning = meaning_of(name, values if kind != "bytes" or is_text(element) else values.cast(pa.string()))

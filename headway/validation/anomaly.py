@@ -1,14 +1,17 @@
-"""A finding of validation: severity, message with the numbers, and the fix.
+"""What validation says: its findings, each with severity, message, numbers and fix, and the proof of the splits.
 
-errors(result)                            # what stops the run
-summary_table(result)                     # rows of text for a terminal or an artifact
+found = Validated.model_validate(result)
+found.stopping                            # the anomalies that stop a run
+found.anomalies[0].column, found.anomalies[0].value, found.anomalies[0].expected
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from headway.config import Frozen
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from headway.config import Result
 from headway.schema.calendar_days import Temporal, moment
 
 LISTED = 5
@@ -29,32 +32,71 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 """Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 
 
-class Anomaly(Frozen):
+class Anomaly(Result):
     severity: Severity
-    kind: Kind
+    kind: str
+    """One of `KINDS`, or one of another version of Headway."""
     column: str | None = None
     where: str | None = None
     """The split or span."""
     message: str
     fix: str | None = None
+    value: float | None = None
+    """What was seen, where it is one number: a share, a distance, a number of rows."""
+    expected: float | None = None
+    """The limit that it is beyond."""
+
+    # the type is given: from the annotation older pydantics look for its names in each subclass's module
+    @model_serializer(mode="wrap", return_type=dict[str, Any])
+    def _without_numbers(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        return {name: each for name, each in written.items() if each is not None or name not in ("value", "expected")}
 
 
 def finding(
-    severity: Severity, kind: Kind, where: str | None, message: str, fix: str | None, *, column: str | None = None
+    severity: Severity,
+    kind: Kind,
+    where: str | None,
+    message: str,
+    fix: str | None,
+    *,
+    column: str | None = None,
+    value: float | None = None,
+    expected: float | None = None,
 ) -> Anomaly:
     """Make an anomaly; `where` is the split or span."""
-    return Anomaly(severity=severity, kind=kind, column=column, where=where, message=message, fix=fix)
+    of = Anomaly(severity=severity, kind=kind, column=column, where=where, message=message, fix=fix)
+    return of if value is None else of.model_copy(update={"value": float(value), "expected": expected})
 
 
-def errors(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The anomalies that stop a run."""
-    return [anomaly for anomaly in result["anomalies"] if anomaly["severity"] == "error"]
+class SplitProof(Result):
+    """What is proven of the splits: that no key or time is in two of them."""
+
+    says: tuple[str, ...] = ()
+    """Sentences of what holds."""
+    anomalies: tuple[Anomaly, ...] = ()
+    splits: dict[str, dict[str, int | str]] = Field(default={})
+    """Rows; distinct keys where they were compared; first and last time where there is a time column."""
 
 
-def summary_table(result: dict[str, Any]) -> list[dict[str, str]]:
-    """A row of text for each anomaly, errors first, for a terminal or an artifact."""
-    fields = ("severity", "kind", "where", "column", "message", "fix")
-    return [{name: anomaly.get(name) or "" for name in fields} for anomaly in result["anomalies"]]
+class Validated(Result):
+    """The answer of the validation stage."""
+
+    anomalies: tuple[Anomaly, ...] = ()
+    """The gravest first."""
+    errors: int = 0
+    warnings: int = 0
+    splits: tuple[dict[str, int | str], ...] = ()
+    """By split: its share, its label, how far that is from the label of train, its keys and times; all with the same cells."""
+    proof: tuple[str, ...] = ()
+    """Sentences of what is proven of the splits."""
+    strengths: dict[str, float] = Field(default={})
+    """How well each feature alone predicts the label."""
+
+    @property
+    def stopping(self) -> list[Anomaly]:
+        """The anomalies that stop a run."""
+        return [anomaly for anomaly in self.anomalies if anomaly.severity == "error"]
 
 
 def listed(counts: list[tuple[Any, int]], total: int) -> str:

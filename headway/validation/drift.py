@@ -13,6 +13,8 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +107,40 @@ def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: Va
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
         if other is not None and other.type == column.type and _flat(column):
-            yield from _column(column, other, whose, config.drift_of(name))
+            yield from _column(column, other, _Sides(theirs=whose), config.drift_of(name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sides:
+    """What the two sides of a comparison are called: train rows beside a champion's, unless it says otherwise."""
+
+    theirs: str
+    rows: str = "the train rows"
+    values: str = "its train values"
+    kind: Literal["drift", "skew"] = "drift"
+    where: str = "train"
+    cause: str = "check what changed in the source; if it is right"
+
+    @property
+    def differs(self) -> str:
+        """Follows the name of a column."""
+        if self.kind == "skew":
+            return "is distributed differently in requests than in training"
+        return f"has drifted from {self.theirs}"
+
+    def found(self, column: str, message: str, bound: str, value: float, limit: float) -> Anomaly:
+        fix = f"{self.cause}, raise validation.columns.{column}.drift.{bound} above {value:.3f}"
+        return finding("warning", self.kind, self.where, message, fix, column=column, value=value, expected=limit)
+
+
+_REQUESTS = _Sides(
+    theirs="the train rows",
+    rows="the logged requests",
+    values="the logged values",
+    kind="skew",
+    where="serving",
+    cause="compute it in serving as in the source; if it is meant to differ",
+)
 
 
 def _flat(column: ColumnStatistics) -> bool:
@@ -113,60 +148,53 @@ def _flat(column: ColumnStatistics) -> bool:
     return not getattr(column, "shape", ())
 
 
-def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds: DriftConfig) -> Iterator[Anomaly]:
+def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bounds: DriftConfig) -> Iterator[Anomaly]:
     name = ours.name
     which = "the label" if name == LABEL else f"column {name!r}"
     if name.startswith(FURTHER):
         which = f"the label {name.removeprefix(FURTHER)!r}"
     now, before = _absent(ours), _absent(theirs)
-    if abs(now - before) > bounds.missing:
-        yield _anomaly(
-            name,
-            f"{which} is missing in {now:.2%} of the train rows, and was in {before:.2%} of {whose} "
-            f"(a change of {abs(now - before):.3f}; the limit is {bounds.missing:g})",
-            "missing",
-            abs(now - before),
-        )
+    if (change := abs(now - before)) > bounds.missing:
+        message = f"{which} is missing in {now:.2%} of {sides.rows}, and was in {before:.2%} of {sides.theirs} "
+        message += f"(a change of {change:.3f}; the limit is {bounds.missing:g})"
+        yield sides.found(name, message, "missing", change, bounds.missing)
     if now == 1 or before == 1:
         return
     if ours.text is None or theirs.text is None:
         if ours.type == "bytes":
-            yield _uncounted(ours, theirs, which, whose)
+            yield _uncounted(ours, theirs, which, sides)
             return
     else:
         distance, value, share, was = l_infinity(ours, theirs)
         if distance > bounds.l_infinity:
-            yield _anomaly(
-                name,
-                f"{which} has drifted from {whose}: {value_text(value)} is {share:.2%} of its train values, and was "
-                f"{was:.2%} (L-infinity distance {distance:.3f}; the limit is {bounds.l_infinity:g})",
-                "l_infinity",
-                distance,
+            message = (
+                f"{which} {sides.differs}: {value_text(value)} is {share:.2%} of {sides.values}, and was {was:.2%} "
             )
+            message += f"(L-infinity distance {distance:.3f}; the limit is {bounds.l_infinity:g})"
+            yield sides.found(name, message, "l_infinity", distance, bounds.l_infinity)
         return
     divergence, shift = jensen_shannon(ours, theirs), quantile_distance(ours, theirs)
     if divergence > bounds.jensen_shannon or shift > bounds.quantile:
         unit = ours.temporal or theirs.temporal
-        worst = "jensen_shannon" if divergence > bounds.jensen_shannon else "quantile"
-        yield _anomaly(
-            name,
-            f"{which} has drifted from {whose}: its median went from {_figures(theirs, [0.5], unit)} to "
-            f"{_figures(ours, [0.5], unit)}, its 5% to 95% range from "
-            f"{_figures(theirs, [0.05, 0.95], unit)} to {_figures(ours, [0.05, 0.95], unit)} "
-            f"(Jensen-Shannon divergence {divergence:.3f}, limit {bounds.jensen_shannon:g}; "
-            f"quantile distance {shift:.3f}, limit {bounds.quantile:g})",
-            worst,
-            divergence if worst == "jensen_shannon" else shift,
-        )
+        message = f"{which} {sides.differs}: its median went from {_figures(theirs, [0.5], unit)} to "
+        message += f"{_figures(ours, [0.5], unit)}, its 5% to 95% range from {_figures(theirs, [0.05, 0.95], unit)} to "
+        message += f"{_figures(ours, [0.05, 0.95], unit)} (Jensen-Shannon divergence {divergence:.3f}, limit "
+        message += f"{bounds.jensen_shannon:g}; quantile distance {shift:.3f}, limit {bounds.quantile:g})"
+        if divergence > bounds.jensen_shannon:
+            yield sides.found(name, message, "jensen_shannon", divergence, bounds.jensen_shannon)
+        else:
+            yield sides.found(name, message, "quantile", shift, bounds.quantile)
 
 
-def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, whose: str) -> Anomaly:
+def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, sides: _Sides) -> Anomaly:
     """A finding about values that are images or documents, which have no shares to compare."""
     longest = max(ours.longest or 0, theirs.longest or 0)
-    message = f"the values of {which} were not compared with those of {whose}: they have up to {longest:,} bytes, and "
+    message = (
+        f"the values of {which} were not compared with those of {sides.theirs}: they have up to {longest:,} bytes, and "
+    )
     message += f"values are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared"
-    fix = f"nothing to do; validation.columns.{ours.name}.severity.drift: ignore leaves this out"
-    return finding("info", "drift", "train", message, fix, column=ours.name)
+    fix = f"nothing to do; validation.columns.{ours.name}.severity.{sides.kind}: ignore leaves this out"
+    return finding("info", sides.kind, sides.where, message, fix, column=ours.name)
 
 
 def _absent(column: ColumnStatistics) -> float:
@@ -178,12 +206,6 @@ def _absent(column: ColumnStatistics) -> float:
 def _figures(column: ColumnStatistics, at: list[float], unit: Temporal | None) -> str:
     texts = [value_text(float(value), unit) for value in column.quantile(at)]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-
-
-def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
-    fix = f"check what changed in the source; if it is right, raise validation.columns.{column}.drift.{bound} above "
-    fix += f"{distance:.3f}"
-    return finding("warning", "drift", "train", message, fix, column=column)
 
 
 def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
@@ -214,16 +236,4 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
             fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"
             yield finding("warning", "skew", "serving", message, fix, column=name)
             continue
-        for drifted in _column(requested, taught, "the train rows", config.drift_of(name)):
-            message = drifted.message.replace(
-                "has drifted from the train rows", "is distributed differently in requests than in training"
-            )
-            message = message.replace("of the train rows, and", "of the logged requests, and").replace(
-                "of its train values, and", "of the logged values, and"
-            )
-            message = message.replace("in those of the train rows", "in the train rows")
-            fix = (drifted.fix or "").replace(
-                "check what changed in the source", "compute it in serving as in the source"
-            )
-            fix = fix.replace("if it is right", "if it is meant to differ")
-            yield drifted.model_copy(update={"kind": "skew", "where": "serving", "message": message, "fix": fix})
+        yield from _column(requested, taught, _REQUESTS, config.drift_of(name))

@@ -38,11 +38,12 @@ def labels(
         yield finding("error" if split == "train" else "warning", "one label", split, message, fix, column=LABEL)
     elif is_class(task, label):
         value, rarest = label.top()[-1]
-        if rarest / label.present < config.min_class_share:
+        share, least = rarest / label.present, config.min_class_share
+        if share < least:
             message = f"the rarest label, {value_text(value)}, has {rarest:,} of {label.present:,} {split} rows "
-            message += f"({rarest / label.present:.3%}); fewer than {config.min_class_share:.3%} are hard to learn"
+            message += f"({share:.3%}); fewer than {least:.3%} are hard to learn"
             fix = "consider training.class_weights: balanced, or lower validation.min_class_share"
-            yield finding("warning", "class balance", split, message, fix, column=LABEL)
+            yield finding("warning", "class balance", split, message, fix, column=LABEL, value=share, expected=least)
     if split != "train" and train is not None and is_class(task, train) and label.complete:
         yield from _classes(split, label, train)
 

@@ -1,7 +1,7 @@
 """The validation stage: checks the window against the schema, for enough rows, and for drift from the champion's data.
 
     result = validate(ValidateRequest(...), out, monitor)
-    errors(result)                            # what stops the run
+    Validated.model_validate(result).stopping     # what stops the run
 
 Each anomaly is a severity, a sentence a person understands, with its numbers, and what to do about it. The checks stand
 in `headway.validation`; this is the stage that calls them.
@@ -10,7 +10,7 @@ in `headway.validation`; this is the stage that calls them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from headway.schema.columns import LABEL, Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
-from headway.validation.anomaly import SEVERITIES, Anomaly, errors, finding, summary_table
+from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, skew, vanished
 from headway.validation.label_checks import is_class, label_kind, labels, weights
@@ -36,7 +36,6 @@ from headway.validation.stratification import Report, stratification
 from headway.validation.torn_units import SampledRows, torn_units
 from headway.validation.value_checks import columns
 
-__all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
 VERSION = 8
 FILE = "validation.json"
 PROOF = "splits.json"
@@ -98,10 +97,9 @@ class ValidateRequest(Frozen):
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Run the stage: write out/validation.json; return {"anomalies": [...], "errors": n, "warnings": n, "splits": rows
-    of text by split, "proof": sentences of what is proven, "strengths": how well each feature alone predicts the label}.
+    """Run the stage: write out/validation.json; return it, a `Validated` as JSON.
 
-    An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
+    An anomaly never fails the stage: what it found is kept, and the caller decides by `stopping`.
     """
     known = request.schema_.columns
     splits = {name: SplitStatistics.load(request.statistics / name).described(known) for name in request.splits}
@@ -119,43 +117,44 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     report = Report()
     if request.split is not None:
         report = stratification(splits, request.task, request.split, request.config.stratification)
-    raised += [*(Anomaly.model_validate(anomaly) for anomaly in proof["anomalies"]), *report.anomalies]
+    raised += [*proof.anomalies, *report.anomalies]
     anomalies = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
     anomalies.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
-    result = {
-        "anomalies": [anomaly.model_dump(mode="json") for anomaly in anomalies],
-        "errors": sum(anomaly.severity == "error" for anomaly in anomalies),
-        "warnings": sum(anomaly.severity == "warning" for anomaly in anomalies),
-        "splits": _table([row | _proven(proof["splits"].get(row["split"], {})) for row in report.rows]),
-        "proof": proof["says"],
-        "strengths": {name: round(score, 6) for name, score in alone.items()},
-    }
+    found = Validated(
+        anomalies=tuple(anomalies),
+        errors=sum(anomaly.severity == "error" for anomaly in anomalies),
+        warnings=sum(anomaly.severity == "warning" for anomaly in anomalies),
+        splits=_table([row | _proven(proof.splits.get(str(row["split"]), {})) for row in report.rows]),
+        proof=proof.says,
+        strengths={name: round(score, 6) for name, score in alone.items()},
+    )
+    result = found.model_dump(mode="json")
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for anomaly in anomalies:
         monitor.log(f"{anomaly.severity}: {anomaly.message}")
     return result
 
 
-def _proof(request: ValidateRequest) -> dict[str, Any]:
-    """The findings of the leakage proof, from the stage before."""
+def _proof(request: ValidateRequest) -> SplitProof:
+    """What the stage before proved."""
     if request.proof is None:
-        return {"says": [], "anomalies": [], "splits": {}}
+        return SplitProof()
     path = request.proof / PROOF
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return SplitProof.model_validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read: {error}", where=str(path), fix="delete its folder and run again") from None
 
 
-def _proven(facts: dict[str, Any]) -> dict[str, Any]:
+def _proven(facts: Mapping[str, int | str]) -> dict[str, int | str]:
     """A split's keys and times, for the table of splits."""
     return {name.replace("_", " "): value for name, value in facts.items() if name != "rows"}
 
 
-def _table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _table(rows: Sequence[Mapping[str, int | str]]) -> tuple[dict[str, int | str], ...]:
     """Rows that all have the same cells, empty where one had none."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return [{name: row.get(name, "") for name in names} for row in rows]
+    return tuple({name: row.get(name, "") for name in names} for row in rows)
 
 
 def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
@@ -165,7 +164,8 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
             message = f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) "
             message += f"{agree(span.quarantined, 'was', 'were')} rejected; at most {request.config.max_quarantined:.2%} may be"
             fix = "headway quarantine shows them; mend the files or raise validation.max_quarantined"
-            yield finding("error", "quarantine", span.span, message, fix)
+            limit = request.config.max_quarantined
+            yield finding("error", "quarantine", span.span, message, fix, value=share, expected=limit)
         if not span.written:
             message = f"span {span.span} has no rows left: {span.read:,} read, {span.filtered:,} filtered, "
             message += f"{span.quarantined:,} rejected"
@@ -204,11 +204,11 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
         if rows < least:
             message = f"the {name} split has {counted(rows, 'row')}; at least {least:,} are needed"
             fix = "widen the window, or change the split"
-            yield finding("error", "too few rows", name, message, fix)
+            yield finding("error", "too few rows", name, message, fix, value=rows, expected=least)
         elif name == "eval" and rows < FEW_EVAL_ROWS:
             message = f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain"
             fix = "widen the window, or give eval a larger share"
-            yield finding("warning", "few rows", name, message, fix)
+            yield finding("warning", "few rows", name, message, fix, value=rows, expected=FEW_EVAL_ROWS)
     for name in sorted(set(splits) - set(minimums)):
         if not splits[name].rows:
             message = f"the {name} split has no rows"

@@ -100,7 +100,7 @@ def _off(name: str, rows: int, total: int, target: float) -> Iterator[Anomaly]:
         message = f"{name} has {rows / total:.2%} of the rows, and {target:.2%} were asked for: a few keys, or a few "
         message += "rows repeated many times in the files, make up many of the rows"
         fix = "check the keys with the most rows; another split.salt assigns them to other splits"
-        yield finding("warning", "split share", name, message, fix)
+        yield finding("warning", "split share", name, message, fix, value=rows / total, expected=target)
 
 
 def _described(label: ColumnStatistics, train: ColumnStatistics, kind: str) -> dict[str, str]:

@@ -51,8 +51,9 @@ def _column(split: str, column: ColumnStatistics, schema: Schema, config: Valida
         message += "the schema says it is always there"
         fix = f"mend the source, lower presence.min_fraction of {name!r} in the schema file, or raise "
         fix += f"validation.columns.{name}.max_missing"
-        severity = _beyond(share, config.missing(name))
-        yield finding(severity, "presence", split, message, fix, column=name)
+        limit = config.missing(name)
+        severity = _beyond(share, limit)
+        yield finding(severity, "presence", split, message, fix, column=name, value=share, expected=limit)
     if name in schema.domains and kind == column.type == "bytes":
         yield from _domain(split, column, schema, config)
     if name in schema.ranges and kind == column.type:
@@ -89,8 +90,9 @@ def _domain(split: str, column: ColumnStatistics, schema: Schema, config: Valida
     message += f"rows ({share:.2%}): {listed(examples, unseen)}"
     fix = f"if they are right, add them to the string_domain of {column.name!r} in the schema file, or raise "
     fix += f"validation.columns.{column.name}.max_unseen"
-    severity = _beyond(share, config.unseen(column.name))
-    yield finding(severity, "unseen values", split, message, fix, column=column.name)
+    limit = config.unseen(column.name)
+    severity = _beyond(share, limit)
+    yield finding(severity, "unseen values", split, message, fix, column=column.name, value=share, expected=limit)
 
 
 def _beyond(share: float, limit: float) -> Severity:
@@ -109,4 +111,4 @@ def _range(split: str, column: ColumnStatistics, schema: Schema) -> Iterator[Ano
             )
             fix = "mend the source, filter the rows (source.where), or widen the domain of "
             fix += f"{column.name!r} in the schema file"
-            yield finding("error", "range", split, message, fix, column=column.name)
+            yield finding("error", "range", split, message, fix, column=column.name, value=value, expected=bound)

@@ -23,6 +23,7 @@ from headway.config import load
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN
+from headway.schema.notes import Note
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
@@ -120,7 +121,7 @@ def fit(
         result=facts(session),
         history=history(session),
         settings=described(settings, config),
-        notes=(*ingested.notes, *notes),
+        notes=(*ingested.notes, *map(str, notes)),
         rejected=ingested.rejected,
         index=_index(session),
     )
@@ -131,7 +132,7 @@ def fit(
 
 def _transform(
     ingested: StoredRows, task: TaskOrAuto, model: ModelConfig, counted: str | None
-) -> tuple[TransformParameters, list[str]]:
+) -> tuple[TransformParameters, list[Note]]:
     transforms = {name: config.column_transform() for name, config in ingested.configs.items()}
     check_all(ingested.stored.read, transforms, where="fit")
     columns, statistics = ingested.stored.columns, ingested.statistics[TRAIN]

@@ -115,13 +115,14 @@ class StoredRows:
         sample = raw.sample()
         configs, only_named = _configs(columns)
         needed = label.columns() | (split.columns() if split else frozenset())
-        schema, notes = infer(sample, configs, only=only_named, needed=needed, where=WHERE, typed=raw.typed)
+        schema, inferred = infer(sample, configs, only=only_named, needed=needed, where=WHERE, typed=raw.typed)
+        notes = [str(note) for note in inferred]
         read = tuple(
             configured(column, configs.get(column.name), _role(column.name, label, split, configs, only_named))
             for column in schema.columns
             if column.name in needed or column.name in configs or not only_named
         )
-        check_columns(read, where="columns", notes=notes, only_named=only_named)
+        check_columns(read, where="columns", notes=inferred, only_named=only_named)
         group = named_for(read, "group")
         if split is not None and group is not None and split.by_row:
             split = split.model_copy(update={"key": (group,)})

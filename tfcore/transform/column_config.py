@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from headway.errors import ConfigError
 from headway.schema import columns
 from headway.schema.columns import LABEL, STORED, Column, Role, column_yaml
+from headway.schema.notes import Note
 from tfcore.transform.config import (
     FREQUENT,
     MAX_LENGTH,
@@ -94,7 +95,7 @@ def is_stored(column: Column) -> bool:
 
 
 def check_columns(
-    read: Sequence[Column], *, where: str, notes: Sequence[str], only_named: bool, labels: Sequence[str] = ()
+    read: Sequence[Column], *, where: str, notes: Sequence[Note], only_named: bool, labels: Sequence[str] = ()
 ) -> None:
     """Check that roles and columns go together, and that there is something to learn from.
 
@@ -129,7 +130,7 @@ def check_columns(
             )
     if not any(column.is_feature for column in read):
         raise ConfigError(
-            "; ".join(["there is no feature column", *notes]),
+            "; ".join(["there is no feature column", *map(str, notes)]),
             where=where,
             fix="list the columns to learn from; '\"*\": auto' among them takes all others too"
             if only_named

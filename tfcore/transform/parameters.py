@@ -27,6 +27,7 @@ from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.calendar_days import CYCLES, Part, parts_of
 from headway.schema.columns import FURTHER, LABEL, Column, column_yaml, suggest
+from headway.schema.notes import Note
 from headway.schema.tensor_name import tensor_name
 from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
 from headway.statistics.column_statistics import ColumnStatistics
@@ -178,7 +179,7 @@ class TransformRequest(Frozen):
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: write out/transform.json; returns {"parameters": ..., "notes": [...]}."""
+    """The stage: write out/transform.json; returns {"parameters": ..., "notes": [a `Note` each]}."""
     statistics, columns, transforms = SplitStatistics.load(request.statistics), request.columns, request.transforms
     if request.derived is not None and request.derived_statistics is not None:
         statistics.columns |= SplitStatistics.load(request.derived_statistics).columns
@@ -204,8 +205,9 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
     parameters = parameters.model_copy(update={"derived": request.derived})
     (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
     for note in notes:
-        monitor.log(note)
-    return {"parameters": parameters.model_dump(mode="json"), "notes": notes}
+        monitor.log(str(note))
+    written = [note.model_dump(mode="json") for note in notes]
+    return {"parameters": parameters.model_dump(mode="json"), "notes": written}
 
 
 def fit_parameters(
@@ -218,8 +220,8 @@ def fit_parameters(
     bins: int = 0,
     counted: str | None = None,
     weighted: Mapping[str, WeightedLabel] = types.MappingProxyType({}),
-) -> tuple[TransformParameters, list[str]]:
-    """Parameters, and sentences about what was left out or stands out.
+) -> tuple[TransformParameters, list[Note]]:
+    """Parameters, and notes about what was left out or stands out.
 
     Args:
         labels: the tasks of further labels.
@@ -233,7 +235,7 @@ def fit_parameters(
     """
     if not statistics.rows:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
-    fitted, notes = list[Fitted](), list[str]()
+    fitted, notes = list[Fitted](), list[Note]()
     parts: list[ColumnPart] = []
     for column in columns:
         if not column.is_feature:
@@ -244,9 +246,8 @@ def fit_parameters(
             parts += [part for part, _ in fitted_parts]
             fitted += [fitted_column for _, fitted_column in fitted_parts]
             if config.frequent is not None:
-                notes.append(
-                    f"column {column.name!r} has no {column.name}__value: it is a date or a time, seen in parts"
-                )
+                text = f"no {column.name}__value: it is a date or a time, seen in parts"
+                notes.append(Note(column=column.name, text=text))
             continue
         fitted_column, note = _fit_column(column, config, stats, bins)
         if note:
@@ -258,16 +259,18 @@ def fit_parameters(
             if config.frequent is None:
                 continue
             if (again := _frequent(fitted_column, config.frequent, stats)) is None:
-                notes.append(
-                    f"column {column.name!r} has no {column.name}__value: it is not a number, or a category already, or no value "
-                    f"of several has {config.frequent:.1%} of the train rows"
+                text = (
+                    f"no {column.name}__value: it is not a number, or a category already, or no value of several has "
                 )
+                notes.append(Note(column=column.name, text=text + f"{config.frequent:.1%} of the train rows"))
                 continue
             parts.append(ColumnPart(name=again.column.name, source=column, part="value"))
             fitted.append(again)
     if not fitted:
         raise DataError(
-            "no feature is left to learn from", where="columns", fix="; ".join(["name feature columns", *notes])
+            "no feature is left to learn from",
+            where="columns",
+            fix="; ".join(["name feature columns", *map(str, notes)]),
         )
     label = fit_label(statistics.columns[LABEL], task, weighted=weighted.get(LABEL))
     further = tuple(
@@ -288,28 +291,29 @@ def fit_parameters(
 
 def _fit_column(
     column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int
-) -> tuple[Fitted | None, str | None]:
+) -> tuple[Fitted | None, Note | None]:
+    """A column's transform; a note where it is left out, or cut."""
     chain = config.transform
+
+    def left_out(why: str) -> tuple[None, Note]:
+        return None, Note(column=column.name, text=why, left_out=True)
+
     if chain == "auto":
         if not stats.present:
-            return None, f"column {column.name!r} is left out: no train row has a value"
+            return left_out("no train row has a value")
         if column.shape and not stats.values:
-            return None, f"column {column.name!r} is left out: every list in the train rows is empty"
+            return left_out("every list in the train rows is empty")
         if stats.distinct == 1 and not stats.missing and not column.is_list:
-            return None, f"column {column.name!r} is left out: it is the same in every train row"
+            return left_out("it is the same in every train row")
         if column.type == "bytes" and not stats.complete:
-            return None, (
-                f"column {column.name!r} is left out: it holds values of up to {stats.longest:,} bytes; an image needs its "
-                "size: {image: {height: 96, width: 96}}"
-            )
+            image = "an image needs its size: {image: {height: 96, width: 96}}"
+            return left_out(f"it holds values of up to {stats.longest:,} bytes; {image}")
         looks = column.type == "bytes" and stats.distinct > MANY_WORDS and stats.distinct > stats.values * MOSTLY
         if not column.shape and (column.meaning == "identifier" or looks):
             if (images := _as_images(column, stats)) is not None:
-                return None, f"column {column.name!r} is left out: {images}"
-            return None, (
-                f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.values:,} look "
-                f"like an identifier; give it a transform to use it ({_use(column)}){_as_list(column, stats)}"
-            )
+                return left_out(images)
+            why = f"{stats.distinct:,} distinct values in {stats.values:,} look like an identifier; "
+            return left_out(why + f"give it a transform to use it ({_use(column)}){_as_list(column, stats)}")
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
     check(column, chain, where=where)
@@ -330,10 +334,8 @@ def _fit_column(
         width = min(longest, config.max_length or AUTO_MOST_WIDTH)
         cut = None
         if width < longest:
-            cut = (
-                f"column {column.name!r}: the longest list has {longest} values, and the model sees the first {width}; "
-                "max_length sets another bound"
-            )
+            text = f"the longest list has {longest} values, and the model sees the first {width}; max_length sets another bound"
+            cut = Note(column=column.name, text=text)
         return Fitted(column=column, ops=tuple(ops), size=size, width=width), cut
     if column.is_list and not config.pool:
         raise ConfigError("the model would see nothing of the list", where=f"{where}.pool", fix="name a figure: mean")

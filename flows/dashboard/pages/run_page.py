@@ -44,7 +44,7 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
     if not live:
         parts.append(_log(opened, record))
     if record.notes:
-        parts.append(Part("Notes", record.notes))
+        parts.append(Part("Notes", [str(note) for note in record.notes]))
     actions = [("Report with figures", address(slug, "runs", run, "report"))] if _has_report(opened, record) else []
     facts: list[tuple[str, Any]] = [("pipeline", link(pipeline, address(slug, "models", pipeline)))]
     if record.spans:

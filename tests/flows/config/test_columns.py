@@ -58,7 +58,7 @@ def names(columns):
 def test_what_is_hashed_does_not_depend_on_what_the_config_picks(resolved, more):
     columns = resolved(more)
     assert names(columns) == ["a", "b", "c"] and [c.type for c in columns.hashed] == ["int64", "float32", "bytes"]
-    assert any("does not depend on 'id', which identifies single rows" in note for note in columns.notes)
+    assert any("does not depend on 'id', which identifies single rows" in note.text for note in columns.notes)
 
 
 def test_it_is_frozen_and_a_column_that_the_source_gains_changes_nothing(resolved):
@@ -83,7 +83,11 @@ def test_a_schema_that_does_not_list_them_is_completed_once(resolved, tmp_path):
     before = path.read_text()
     assert "headway.split" not in before and not resolved("split: {key: a}").completes
     columns = resolved()
-    assert columns.completes and "did not list the columns" in columns.notes[-1] and "drawn anew" in columns.notes[-1]
+    assert (
+        columns.completes
+        and "did not list the columns" in columns.notes[-1].text
+        and "drawn anew" in columns.notes[-1].text
+    )
     assert path.read_text() == before  # until the window has passed validation
     assert not resolved(freeze=True).completes and path.read_text().startswith(before)
     again = resolved()

@@ -32,4 +32,4 @@ def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(r
     assert len(steps.run_result.notes) == (note is not None)
     if note:
         (said,) = steps.run_result.notes
-        assert "`classify` of version 4 keep the threshold" in said and note in said
+        assert "`classify` of version 4 keep the threshold" in said.text and note in said.text

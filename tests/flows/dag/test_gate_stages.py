@@ -196,7 +196,7 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     end, titles, _ = run("2024-02", 0.10, gate={"tolerance": {"rmse": "1%"}}, label="y")
     said = "it was trained for a binary label, and this pipeline's label is regression"
     assert end.verdict["verdict"] == "incompatible champion" and not end.verdict["promote"]
-    assert said in end.verdict["reasons"][0] and any(said in note for note in end.notes)
+    assert said in end.verdict["reasons"][0] and any(said in note.text for note in end.notes)
     assert "evaluate champion 1" not in titles
 
 
@@ -253,7 +253,7 @@ def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_wit
     formats = {"export": {"formats": ["tflite", "tflite_float16"]}}
     again, titles, _ = run("2024-01", 0.10, **formats)
     assert again.verdict["verdict"] == "already champion" and "export" not in titles
-    assert any("version 1 was promoted without tflite and tflite_float16" in note for note in again.notes)
+    assert any("version 1 was promoted without tflite and tflite_float16" in note.text for note in again.notes)
     exported, titles, registry = run("2024-01", 0.10, last="replay", **formats)
     assert titles[-2:] == ["export", "replay"] and "gate" not in titles and not exported.verdict["promote"]
     before = registry.champion().facts

@@ -11,7 +11,8 @@ from headway.tabular.coerce import coerce
 
 
 def _infer(table, configs=None, needed=()):
-    return infer(Sample(table), configs or {}, only=False, needed=frozenset(needed), where="pipeline.yaml")
+    schema, notes = infer(Sample(table), configs or {}, only=False, needed=frozenset(needed), where="pipeline.yaml")
+    return schema, [str(note) for note in notes]
 
 
 def test_a_file_of_another_delimiter_gets_an_error_that_names_it():
@@ -54,7 +55,7 @@ def test_lists_of_one_length_become_vectors_with_a_note():
     schema, notes = _infer(table)
     assert [column.shape for column in schema.columns] == [(3,), (None,), (None,)]
     (note,) = notes
-    assert note.startswith("column 'pixels' is a vector: each sampled list has 3 values") and "shape: list" in note
+    assert note.startswith("column 'pixels': a vector: each sampled list has 3 values") and "shape: list" in note
     assert _infer(table, {"pixels": ColumnConfig(shape="list")})[0].column("pixels").shape == (None,)
     assert _infer(table.slice(0, 5))[0].column("pixels").shape == (None,)
     rejected = coerce(pa.record_batch({"pixels": [[1, 2]], "tags": [["a"]], "odd": [[1.0]]}), schema.columns).rejected
@@ -110,6 +111,7 @@ def test_numbers_of_a_text_format_that_are_all_days_are_dates():
         return [column.temporal for column in schema.columns], notes
 
     found, notes = kept()
-    assert found == ["date", None] and len(notes) == 1 and "column 'd': read as dates of the form %Y%m%d" in notes[0]
+    assert found == ["date", None] and len(notes) == 1 and notes[0].column == "d"
+    assert "read as dates of the form %Y%m%d" in notes[0].text
     for others in (kept(typed=True), kept(needed=frozenset({"d"})), kept(d=ColumnConfig(type="int"))):
         assert others == ([None, None], [])

@@ -18,7 +18,7 @@ def _types(opened, format, *datas, configs=None):
     source, found = opened(format, *datas)
     prefix = source.prefix(found, 1000)
     schema, notes = infer(prefix, configs or {}, only=False, needed=frozenset(), where="x")
-    return {column.name: (column.type, column.shape) for column in schema.columns}, notes
+    return {column.name: (column.type, column.shape) for column in schema.columns}, [str(note) for note in notes]
 
 
 def _csv(values):
@@ -60,8 +60,8 @@ def test_digits_beyond_int64_cost_their_row_and_no_digit_of_the_others(opened, f
     source, found = opened(format, data)
     schema, notes = infer(source.prefix(found, 1000), {}, only=False, needed=frozenset(), where="x")
     (note,) = notes
-    assert note.startswith(
-        f"column 'a' is read as numbers: 1 of 200 sampled values does not fit int64, such as '{10**20}'"
+    assert str(note).startswith(
+        f"column 'a': read as numbers: 1 of 200 sampled values does not fit int64, such as '{10**20}'"
     )
     (piece,) = source.ranges(found)
     (chunk,) = source.read(piece, ["a"], {"a": raw_type(schema.column("a"))})

@@ -13,8 +13,8 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
-from headway.validation.anomaly import KINDS
-from headway.validation.stage import FILE, SpanFacts, ValidateConfig, ValidateRequest, errors, summary_table, validate
+from headway.validation.anomaly import KINDS, Validated
+from headway.validation.stage import FILE, SpanFacts, ValidateConfig, ValidateRequest, validate
 
 ROWS = 2000
 RANDOM = np.random.default_rng(0)
@@ -92,7 +92,7 @@ def test_good_data_has_no_anomalies(check, tmp_path):
     nothing = {"anomalies": [], "errors": 0, "warnings": 0, "splits": [], "proof": []}
     assert result == nothing | {"strengths": strengths}
     assert json.loads((tmp_path / FILE).read_text()) == result
-    assert errors(result) == [] and summary_table(result) == []
+    assert Validated.model_validate(result).stopping == []
 
 
 @pytest.mark.parametrize(
@@ -317,10 +317,9 @@ def test_errors_come_first_and_are_logged(check):
     result = check({"hour": [7] * ROWS, **changed("delay", 1, 2000.0)}, monitor=monitor)
     assert [a["kind"] for a in result["anomalies"]] == ["range", "constant"]
     assert (result["errors"], result["warnings"]) == (1, 1)
-    assert [a["kind"] for a in errors(result)] == ["range"]
-    rows = summary_table(result)
-    assert [row["severity"] for row in rows] == ["error", "warning"]
-    assert all(isinstance(cell, str) for row in rows for cell in row.values())
+    (stopping,) = Validated.model_validate(result).stopping
+    assert (stopping.kind, stopping.column, stopping.where, stopping.value) == ("range", "delay", "train", 2000.0)
+    assert stopping.expected == 1000.5 and stopping.fix
     assert [line.split(":")[0] for line in monitor.lines] == ["error", "warning"]
 
 

@@ -140,7 +140,7 @@ def test_long_values_are_compared_whole_but_not_kept():
     parameters, notes = fit_parameters(
         (PHOTO, LABEL, Column(name="x", type="int64", nullable=False)), {}, _with_x(statistics)
     )
-    assert "an image needs its size" in notes[0] and [f.column.name for f in parameters.fitted] == ["x"]
+    assert "an image needs its size" in notes[0].text and [f.column.name for f in parameters.fitted] == ["x"]
     with pytest.raises(ConfigError, match="too long for words"):
         fit_parameters((PHOTO, LABEL), {"photo": ColumnTransform(transform="vocabulary")}, statistics)
 

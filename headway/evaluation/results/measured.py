@@ -1,0 +1,134 @@
+"""The answer of the measuring stage, with fields.
+
+    found = Measured.model_validate(result)
+    found.of("auc").interval, found.by_slice["carrier"]["EV"].of("auc").value, found.worst_slices.slices[0].loss
+
+The stage stores metrics by name, and intervals beside them; a reader asks for one metric with all that is known of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from headway.config import Result
+
+Interval = tuple[float, float]
+Values = dict[str, float | None]
+"""By metric; None: it is undefined, as the AUC of a single class."""
+
+
+class MetricValue(Result):
+    """One metric of one model on some rows."""
+
+    name: str
+    value: float | None
+    interval: Interval | None = None
+    """None: no rows to tell it by, or the metric has none."""
+
+
+class Metrics(Result):
+    """Metrics on the same rows."""
+
+    metrics: Values = Field(default={})
+    intervals: dict[str, Interval | None] = Field(default={})
+
+    def of(self, name: str) -> MetricValue:
+        """A metric by its name; without a value where it was not measured."""
+        return MetricValue(name=name, value=self.metrics.get(name), interval=self.intervals.get(name))
+
+    @property
+    def values(self) -> list[MetricValue]:
+        """All of them, in their order."""
+        return [self.of(name) for name in self.metrics]
+
+
+class SliceMetrics(Metrics):
+    """The candidate on one slice, and the champion beside it."""
+
+    rows: int
+    champion: Metrics | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, value: Any) -> Any:
+        """As it is stored a metric stands beside the rows, under its name."""
+        if not isinstance(value, Mapping) or "metrics" in value:
+            return value
+        champion = value.get("champion")
+        return _nested(value) | ({} if champion is None else {"champion": _nested(champion)})
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    own = {name: flat[name] for name in ("rows", "intervals") if name in flat}
+    return own | {"metrics": {name: value for name, value in flat.items() if name not in (*own, "champion")}}
+
+
+class Threshold(Metrics):
+    """Decisions at the threshold."""
+
+    rule: str
+    value: float | None = None
+    """None: no threshold follows the rule."""
+    chosen_on: str = ""
+
+
+class WorstSlice(Result):
+    """A slice with a loss above that of all other rows beyond chance."""
+
+    slice: str
+    value: str
+    rows: int
+    loss: float
+    loss_of_others: float
+    p_adjusted: float = 0.0
+    prediction_mean: float | None = None
+    label_mean: float | None = None
+
+
+class WorstSlices(Result):
+    metric: str = "loss"
+    """What `loss` of a slice is called: loss, or deviance."""
+    tried: int = 0
+    columns: int = 0
+    significant: int = 0
+    slices: tuple[WorstSlice, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_metric(cls, value: Any) -> Any:
+        """As it is stored the metric's name is that of the field."""
+        if not isinstance(value, Mapping) or (name := value.get("metric", "loss")) == "loss":
+            return value
+        slices = [each | {"loss": each[name], "loss_of_others": each[f"{name}_of_others"]} for each in value["slices"]]
+        return {**value, "slices": slices}
+
+
+class Measured(Metrics):
+    """One model on the rows of a split."""
+
+    task: str
+    rows: int
+    weight: float = 0.0
+    spans: tuple[str, ...] = ()
+    """Of the rows; empty: an earlier version did not keep them."""
+    confidence: float = 0.95
+    drawn_by: str | None = None
+    """In words: what rows are drawn together by."""
+    few_rows: str | None = None
+    """In words: which intervals rest on few rows."""
+    compared: tuple[str, ...] = ()
+    """Metrics that the gate compares by default."""
+    baselines: dict[str, Values] = Field(default={})
+    """Other models on the same rows, the champion among them."""
+    champion: Metrics | None = None
+    """The intervals of its metrics."""
+    by_slice: dict[str, dict[str, SliceMetrics]] = Field(default={})
+    """By column and value."""
+    threshold: Threshold | None = None
+    tables: dict[str, dict[str, list[Any]]] = Field(default={})
+    """By name: a list per column."""
+    titles: dict[str, str] = Field(default={})
+    worst_slices: WorstSlices | None = None

@@ -1,0 +1,33 @@
+"""A note on a column or on a run: what was decided without being asked for, or what a person should know.
+
+note = Note(column="zip", text="read as text: 3 of 100 sampled values begin with 0")
+str(note)                                # column 'zip': read as text: ...
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
+from headway.config import Result
+
+
+class Note(Result):
+    text: str
+    """Without the column's name."""
+    column: str | None = None
+    left_out: bool = False
+    """The model does not see the column; the text says why."""
+    doubt: bool = False
+    """The column may be meant in another way than it is read."""
+
+    # the type is given: from the annotation older pydantics look for its names in each subclass's module
+    @model_serializer(mode="wrap", return_type=dict[str, Any])
+    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value}
+
+    def __str__(self) -> str:
+        if self.column is None:
+            return self.text
+        return f"column {self.column!r}{' is left out' if self.left_out else ''}: {self.text}"

@@ -1,0 +1,44 @@
+"""The answers of the evaluation and importance stages, with fields; TensorFlow-free.
+
+Evaluated.model_validate(result).of("auc").value
+Importance.model_validate(result).columns[0].permuted
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from headway.config import Result
+from headway.evaluation.results.measured import Interval, Metrics
+
+
+class Evaluated(Metrics):
+    """One model's pass over the rows of a split."""
+
+    rows: int = 0
+    predictions: str | None = None
+    """A file of the output."""
+    baselines: dict[str, str] = Field(default={})
+    """Files of the output, by model."""
+    incompatible: str | None = None
+    """Why a SavedModel cannot score these rows."""
+
+
+class ColumnImportance(Result):
+    column: str
+    permuted: float | None = None
+    """How much worse the metric is with the column's values permuted."""
+    interval: Interval | None = None
+    missing: float | None = None
+    """The same without them; None: the column is never null."""
+
+
+class Importance(Result):
+    """How much each raw column matters to a model."""
+
+    metric: str
+    value: float | None = None
+    """Of the model as it is."""
+    rows: int = 0
+    columns: tuple[ColumnImportance, ...] = ()
+    """The most important first."""
