@@ -46,8 +46,8 @@ def watch(pipeline: PipelinePath) -> State[None]:
         found = look(run_spec, start=start, outcome=outcome, note=report.note)
         for span, why in found["waiting"].items():
             report.note(f"{span} waits: {why}")
-        for event, facts in events_of_look(name, found):
-            report.happened(event, facts)
+        for event in events_of_look(name, found):
+            report.happened(event)
         return _ending(found)
 
     return flow_body(pipeline, work)

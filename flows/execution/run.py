@@ -189,8 +189,8 @@ class _Run:
             why=output.why,
         )
         self.note(stages=(*self.record.stages, ran))
-        for event, facts in events_of_output(output, self.record):
-            self.report.happened(event, facts)
+        for event in events_of_output(output, self.record):
+            self.report.happened(event)
         if output.stage == "train" and not output.hit:
             # its weights are in the store: nothing resumes from here any more
             self.run_spec.store.discard(self.run_spec.store.checkpoints / output.fingerprint)
@@ -263,8 +263,8 @@ class _Run:
                 raise
             # what ended the run is told all the same: most often it is the disk, too
             self.report.note(redact(f"the record of this run was not written: {error}"))
-        for event, facts in events_of_record(self.record):
-            self.report.happened(event, facts)
+        for event in events_of_record(self.record):
+            self.report.happened(event)
         if drawn:
             self._draw()
         if self.run_spec.last is None and self.record.state != State.CANCELLED:
@@ -280,7 +280,6 @@ class _Run:
             spec = self.run_spec
             files = {span: [file.model_dump(mode="json") for file in files] for span, files in spec.memo.items()}
             self.note(report=write(spec.store, read_record(self.record.as_json()), files))
-            self.report.drawn(str(self.record.report))
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
             self.report.note(redact(f"the report of this run was not drawn: {type(error).__name__}: {text[0][:300]}"))

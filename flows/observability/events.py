@@ -1,10 +1,9 @@
 """Headway's events, on which other programs act: their names, when they occur, and what they carry.
 
-    for event, facts in events_of_output(output, record):        # ("headway.span.ingested", {"span": "2013-05", ...})
-        report.happened(event, facts)
+    for event in events_of_output(output, record):
+        report.happened(event)                   # Event("headway.span.ingested", "flights", "span 2013-05 is ingested", ...)
 
-Each carries `message`, a sentence that begins with the pipeline's name, and `pipeline`, the name. On a Prefect server an event is
-about the resource `headway.pipeline.<name>`.
+On a Prefect server an event is about the resource `headway.pipeline.<name>`.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from typing import Any
 
 from flows.dag.run_spec import INGEST
 from flows.dag.step import Output
+from flows.progress.reporter import Event
 from flows.records import NO_VERDICT, RunRecord, State
 from flows.tell.summary import sentence
 from headway.messages import counted, some
-
-Event = tuple[str, dict[str, Any]]
 
 EVENTS = {
     "headway.span.ingested": "a run has ingested a span that was not in the store",
@@ -34,6 +32,8 @@ EVENTS = {
     "headway.backfill.failed": "windows of a backfill have failed",
 }
 _HELD = (State.HELD, State.SHADOW, State.NOT_COMPARABLE, State.INCOMPATIBLE)
+_OF_STATES = {State.PROMOTED: "promoted", State.KEPT: "kept", **dict.fromkeys(_HELD, "held")}
+"""Of a verdict that took effect; others reject the candidate."""
 
 
 def resource(pipeline: str) -> str:
@@ -47,48 +47,40 @@ def events_of_output(output: Output, record: RunRecord) -> Iterator[Event]:
     Args:
         record: of its run.
     """
-    result, name, run = output.result or {}, record.pipeline, record.run
+    result = output.result or {}
     if output.stage == INGEST.name and not output.hit:
         counts, span = result["counts"], result["span"]
         rejected = f", {counts['quarantined']:,} quarantined" if counts["quarantined"] else ""
-        message = f"{name}: span {span} is ingested, {counted(counts['written'], 'row')}{rejected}"
+        said = f"span {span} is ingested, {counted(counts['written'], 'row')}{rejected}"
         facts = {"span": span, "rows": counts, "fingerprint": output.fingerprint, "seconds": round(output.seconds, 3)}
-        yield "headway.span.ingested", {"message": message, "pipeline": name, "run": run, **facts}
+        yield Event("headway.span.ingested", record.pipeline, said, facts, record.run)
     if output.stage == "validate" and result.get("errors"):
         errors = [anomaly["message"] for anomaly in result["anomalies"] if anomaly["severity"] == "error"]
-        message = f"{name}: {counted(len(errors), 'error')} in the window: {some(errors, 3, sep='; ')}"
-        yield "headway.window.invalid", {"message": message, "pipeline": name, "run": run, "errors": errors}
+        said = f"{counted(len(errors), 'error')} in the window: {some(errors, 3, sep='; ')}"
+        yield Event("headway.window.invalid", record.pipeline, said, {"errors": errors}, record.run)
 
 
 def events_of_record(record: RunRecord) -> Iterator[Event]:
     """The event of a run that has ended with a verdict."""
-    state, verdict = record.state, record.verdict
-    if verdict is None or state in NO_VERDICT or state in (State.ALREADY, State.NAMED):
+    if record.verdict is None or record.state in (*NO_VERDICT, State.ALREADY, State.NAMED):
         return
-    if state == State.PROMOTED:
-        event = "headway.model.promoted"
-    elif state == State.KEPT:
-        event = "headway.model.kept"
-    else:
-        event = "headway.model.held" if state in _HELD else "headway.model.rejected"
-    fields = {"pipeline", "run", "version", "state", "spans"}
-    facts = {name: value for name, value in record.as_json().items() if name in fields}
-    yield event, {"message": f"{record.pipeline}: {sentence(record)}", **facts, "reasons": list(verdict.reasons)}
+    facts = record.model_dump(mode="json", include={"version", "state", "spans"})
+    facts["reasons"] = list(record.verdict.reasons)
+    name = _OF_STATES.get(record.state, "rejected")
+    yield Event(f"headway.model.{name}", record.pipeline, sentence(record), facts, record.run)
 
 
 def events_of_champion(result: Mapping[str, Any]) -> Iterator[Event]:
     """The events of what `flows.production.champion_watch.check_champion` found."""
-    name, facts = result["pipeline"], {"pipeline": result["pipeline"], "champion": result["champion"]}
     decay = [f"{row['span']}: {text}" for row in result["spans"] for text in row.get("decay", [])]
-    if decay:
-        yield "headway.champion.decayed", {"message": f"{name}: {'; '.join(decay)}", "alarms": decay, **facts}
     drift = [f"{row['span']}: {text}" for row in result["spans"] for text in row["drift"]] + (result["skew"] or [])
-    if drift:
-        yield "headway.drift.found", {"message": f"{name}: {'; '.join(drift)}", "alarms": drift, **facts}
+    for name, alarms in (("headway.champion.decayed", decay), ("headway.drift.found", drift)):
+        if alarms:
+            facts = {"alarms": alarms, "champion": result["champion"]}
+            yield Event(name, result["pipeline"], "; ".join(alarms), facts)
 
 
 def events_of_look(pipeline: str, found: Mapping[str, Any]) -> Iterator[Event]:
     """The events of what `flows.production.new_spans.look` found."""
     for span in found["complete"]:
-        message = f"{pipeline}: span {span} is complete"
-        yield "headway.span.complete", {"message": message, "pipeline": pipeline, "span": span}
+        yield Event("headway.span.complete", pipeline, f"span {span} is complete", {"span": span})

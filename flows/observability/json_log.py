@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.dag.step import Output, Step
 from flows.observability.json_stream import JsonStream
-from flows.progress.reporter import Reporter
+from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import line_of
 from flows.records import RunRecord, State
@@ -50,7 +50,7 @@ class JsonLog(Reporter):
         run: str | None = None,
         stop: threading.Event | None = None,
     ):
-        super().__init__(stop)
+        super().__init__(stop=stop)
         self._stream, self._quiet, self._pipeline, self._run = stream, quiet, pipeline, run
         self._stages: dict[str, str] = {}
         """The stage of each step that runs, by its title."""
@@ -80,6 +80,8 @@ class JsonLog(Reporter):
         return bound
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
+        if record.report is not None:
+            self._write("report.drawn", f"report: {record.report}", place=record.report)
         fields = {"state", "version", "metrics", "spans", "seconds", "report", "error", "warnings"}
         facts = {name: value for name, value in record.as_json().items() if name in fields and value != []}
         if record.verdict is not None:
@@ -124,18 +126,14 @@ class JsonLog(Reporter):
         message = " ".join(line_of(output).split())
         self._write("stage.ended", message, step=output.title, stage=output.stage, **facts)
 
-    def drawn(self, place: str) -> None:
-        self._write("report.drawn", f"report: {place}", place=place)
-
     def note(self, line: str) -> None:
         self._write("note", line.strip(), level=_level(line.strip()))
 
     def relay(self, line: str) -> None:
         self._write("line", line, source="tensorflow")
 
-    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
-        fields = {name: value for name, value in facts.items() if name not in ("message", "pipeline", "run")}
-        self._write(event, str(facts.get("message", event)), pipeline=facts.get("pipeline"), **fields)
+    def happened(self, event: Event) -> None:
+        self._write(event.name, event.message, pipeline=event.pipeline, **event.facts)
 
 
 def _level(line: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from flows.observability.json_stream import stream
 from flows.observability.providers import providers
 from flows.progress import terminal
-from flows.progress.reporter import Reporter, Several
+from flows.progress.reporter import Reporter
 
 
 def reporter(*, silent: bool = False, quiet: bool = False) -> Reporter:
@@ -46,7 +46,7 @@ def listeners() -> list[Reporter]:
 def with_telemetry(reporters: Sequence[Reporter]) -> Reporter:
     """The reporters as one, with OpenTelemetry where that is set up."""
     every = [*reporters, *_telemetry()]
-    return every[0] if len(every) == 1 else Several(every)
+    return every[0] if len(every) == 1 else Reporter(every)
 
 
 def _telemetry() -> list[Reporter]:

@@ -22,7 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from flows.dag.step import Output, Step
 from flows.observability.providers import Providers
-from flows.progress.reporter import Reporter
+from flows.progress.reporter import Event, Reporter
 from flows.records import RunRecord, State
 from headway.errors import HeadwayError
 from headway.redaction import redact
@@ -59,7 +59,7 @@ class Telemetry(Reporter):
         instruments: Instruments | None = None,
         run: tuple[str, str, Span] | None = None,
     ):
-        super().__init__(stop)
+        super().__init__(stop=stop)
         self._providers, self._tracer = providers, providers.tracer
         self._instruments = instruments or Instruments(providers)
         self._span = None if run is None else run[2]
@@ -146,11 +146,12 @@ class Telemetry(Reporter):
             for outcome in _COUNTED:
                 self._instruments.rows.add(counts[outcome], pipeline | {"headway.outcome": outcome})
 
-    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
-        self._instruments.events.add(1, {"headway.event": event})
+    def happened(self, event: Event) -> None:
+        self._instruments.events.add(1, {"headway.event": event.name})
         span = trace.get_current_span() if self._span is None else self._span
-        told = {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
-        span.add_event(event, _attributes(told))
+        told = {name: value for name, value in event.facts.items() if isinstance(value, str | int | float | bool)}
+        about = {"message": event.message, "pipeline": event.pipeline, "run": event.run}
+        span.add_event(event.name, _attributes(about | told))
 
     def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
         """Make the span of a part of a stage that ran in whatever process."""

@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -35,13 +35,15 @@ from flows.observability.events import resource
 from flows.observability.json_stream import about
 from flows.observability.reporting import listeners
 from flows.orchestration.requested_stops import StopRequests
-from flows.progress.reporter import Several
+from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines, line_of
+from flows.records import RunRecord
 from flows.tell.markdown import markdown
 from flows.tell.parts import Part, Table
 from flows.tell.step_parts import key_of, part_of, report_part
 from headway.redaction import redact, redacted
+from headway.registry.registry import Registry
 
 if TYPE_CHECKING:
     Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
@@ -62,7 +64,7 @@ def without_tracebacks() -> None:
         logger.addFilter(_AlreadyLogged())
 
 
-class RunLog(Several):
+class RunLog(Reporter):
     """What a flow's run is told to: Prefect's log, artifacts and events, and the process's other listeners.
 
     Made in the flow; used from its tasks and other threads.
@@ -92,7 +94,7 @@ class PrefectLog(Lines):
     seconds = 10.0
 
     def __init__(self, stops: StopRequests, pipeline: str):
-        super().__init__(stops.stop)
+        super().__init__(stop=stops.stop)
         self._stops, self._pipeline = stops, pipeline
         self._flow: Logger = get_run_logger()
         self._verdict: tuple[UUID, Part] | None = None
@@ -129,8 +131,9 @@ class PrefectLog(Lines):
         if part is not None or output.title in self._progress:
             self._when_up(publish)
 
-    def drawn(self, place: str) -> None:
-        self._when_up(lambda: self._publish("report", report_part(place)))
+    def run_ended(self, record: RunRecord, registry: Registry) -> None:
+        if (place := record.report) is not None:
+            self._when_up(lambda: self._publish("report", report_part(place)))
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
         """Publish a table of the flow's own; a later one of the same key follows it."""
@@ -153,10 +156,11 @@ class PrefectLog(Lines):
             while self._later:
                 self._later.popleft()()
 
-    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
+    def happened(self, event: Event) -> None:
         named = {"prefect.resource.id": resource(self._pipeline), "prefect.resource.name": self._pipeline}
-        payload = redacted(dict(facts))
-        self._when_up(lambda: emit_event(event, named, payload=payload))
+        about = {"message": event.message, "pipeline": event.pipeline} | ({"run": event.run} if event.run else {})
+        payload = redacted({**about, **event.facts})
+        self._when_up(lambda: emit_event(event.name, named, payload=payload))
 
     def _show(self, title: str, share: float, words: str) -> None:
         """Show a step's progress as an artifact; a run matters more than a bar."""

@@ -12,25 +12,23 @@ Outputs lie in the store as those of any run, so a backfill that was cut off goe
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal
 
 from flows.dag.run_spec import Executor, RunSpec
-from flows.dag.step import Output, Step
+from flows.dag.step import Output
 from flows.execution.run import execute
-from flows.progress.reporter import Reporter
+from flows.progress.reporter import Event, Reporter
 from flows.records import RunRecord, State
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some
 from headway.monitor import Monitor
-from headway.registry.registry import Registry
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.tabular.splits import window_splits
@@ -86,10 +84,8 @@ def backfill(
     rows = work.rows
     states = dict(Counter(row["state"] for row in rows))
     if failed := [row["until"] for row in rows if row["state"] == "failed"]:
-        message = f"{name}: {counted(len(failed), 'window')} of a backfill failed: up to {some(failed, 5)}"
-        report.happened(
-            "headway.backfill.failed", {"message": message, "pipeline": name, "failed": failed, "states": states}
-        )
+        said = f"{counted(len(failed), 'window')} of a backfill failed: up to {some(failed, 5)}"
+        report.happened(Event("headway.backfill.failed", name, said, {"failed": failed, "states": states}))
     return {"pipeline": name, "first": ends[0], "last": ends[-1], "upto": upto, "rows": rows, "states": states}
 
 
@@ -202,34 +198,20 @@ class _Prefixed(Reporter):
     """Another's lines, each beginning with the window that it is of."""
 
     def __init__(self, inner: Reporter, until: str):
-        super().__init__(inner.stop)
-        self._inner, self._until = inner, until
-
-    def monitor(self, title: str) -> Monitor:
-        return self._inner.monitor(f"{self._until}: {title}")
-
-    def check(self) -> None:
-        self._inner.check()
-
-    def output(self, output: Output) -> None:
-        self._inner.output(replace(output, title=f"{self._until}: {output.title}"))
+        super().__init__([inner])
+        self._until = until
 
     def run(self, record: RunRecord) -> Reporter:
-        return _Prefixed(self._inner.run(record), self._until)
+        return _Prefixed(super().run(record), self._until)
 
-    def run_ended(self, record: RunRecord, registry: Registry) -> None:
-        self._inner.run_ended(record, registry)
+    def monitor(self, title: str) -> Monitor:
+        return super().monitor(f"{self._until}: {title}")
 
-    @contextlib.contextmanager
-    def stage(self, steps: Sequence[Step]) -> Iterator[None]:
-        with self._inner.stage(steps):
-            yield
-
-    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
-        self._inner.happened(event, facts)
+    def output(self, output: Output) -> None:
+        super().output(replace(output, title=f"{self._until}: {output.title}"))
 
     def note(self, line: str) -> None:
-        self._inner.note(line if line.startswith("window up to") else f"  {self._until}: {line.strip()}")
+        super().note(line if line.startswith("window up to") else f"  {self._until}: {line.strip()}")
 
 
 def table(result: dict[str, Any]) -> list[dict[str, Any]]:

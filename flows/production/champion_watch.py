@@ -94,8 +94,8 @@ def check_champion(
             elsewhere=elsewhere,
         )
         result = _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
-        for event, facts in events_of_champion(result):
-            report.happened(event, facts)
+        for event in events_of_champion(result):
+            report.happened(event)
         return result
 
 

@@ -18,7 +18,7 @@ from beam_jobs.predict.stage import MANIFEST
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import WatchConfig
 from flows.production.new_spans import landed
-from flows.progress.reporter import Reporter
+from flows.progress.reporter import Event, Reporter
 from flows.scoring.predict import predict
 from headway.errors import HeadwayError
 from headway.messages import counted
@@ -124,7 +124,6 @@ def _predict(loaded: LoadedPipeline, source: SourceConfig, span: str, folder: st
     counts = result["counts"]
     row: Row = {"span": span, "state": "predicted", "rows": counts["predicted"], "quarantined": counts["quarantined"]}
     row |= {"version": result["version"], "output": folder}
-    name = loaded.pipeline.name
-    message = f"{name}: {counted(row['rows'], 'row')} of {span} are predicted by version {row['version']}, in {folder}"
-    report.happened("headway.span.predicted", {"message": message, "pipeline": name, **row})
+    said = f"{counted(row['rows'], 'row')} of {span} are predicted by version {row['version']}, in {folder}"
+    report.happened(Event("headway.span.predicted", loaded.pipeline.name, said, row))
     return row

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 from flows.dag.step import Output
-from flows.progress.reporter import Reporter, Several
+from flows.progress.reporter import Reporter
 from flows.progress.step_progress import Progress, as_json, progress_path
 from flows.progress.terminal import Lines, ended_by
 from flows.records import RunRecord, State, log_path
@@ -37,7 +37,7 @@ def logged(store: Store, run: str, shown: Reporter) -> Iterator[Reporter]:
     path = log_path(store, run)
     log = _LogFile(store, run)
     try:
-        yield Several([shown, log])
+        yield Reporter([shown, log])
     except BaseException as error:
         log.note(f"ended by {type(error).__name__}: {error}")
         raise

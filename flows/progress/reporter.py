@@ -1,11 +1,11 @@
 """What listens to a run: the terminal, the log file, the JSON log, traces and metrics, Prefect. Each is a `Reporter`.
 
-    report = Several([Lines(), telemetry])               # all of them are told the same
+    report = Reporter([Lines(), telemetry])              # all of them are told the same
     of_run = report.run(record)                          # those that tell one run from another keep it in mind
     with of_run.stage(steps):                            # a stage runs; what it raises is passed on
         monitor = of_run.monitor("train")                # its progress and its lines
         of_run.output(output)                            # a step's output is there, or was already
-    of_run.happened("headway.model.promoted", {...})     # an event for other programs: docs/observability.md
+    of_run.happened(Event("headway.model.kept", "flights", "the champion stays", {}))     # docs/observability.md
     of_run.run_ended(record, registry)
 
 Steps report from several threads.
@@ -17,6 +17,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flows.dag.step import Output, Step
@@ -26,18 +27,44 @@ from headway.monitor import Monitor
 from headway.registry.registry import Registry
 
 
+@dataclass(frozen=True)
+class Event:
+    """Something that other programs may act on; docs/observability.md lists all of them."""
+
+    name: str
+    """headway.<subject>.<verb>"""
+    pipeline: str
+    said: str
+    """What happened, in words."""
+    facts: Mapping[str, Any]
+    """JSON values."""
+    run: str | None = None
+
+    @property
+    def message(self) -> str:
+        return f"{self.pipeline}: {self.said}"
+
+
 class Reporter(contextlib.AbstractContextManager["Reporter"]):
-    """The base class, which reports nothing."""
+    """The base class: passes on what it is told to `listeners`, if it has some."""
 
     seconds = float("inf")
     """How much time lies at least between two reports of a step's progress."""
     at_once = False
     """The first of them comes at once, not after this time."""
 
-    def __init__(self, stop: threading.Event | None = None):
-        self.stop = stop or threading.Event()
+    def __init__(self, listeners: Sequence[Reporter] = (), *, stop: threading.Event | None = None):
+        self._listeners, self._entered = tuple(listeners), contextlib.ExitStack()
+        self.stop: threading.Event = stop or (listeners[0].stop if listeners else threading.Event())
+        """Asks the steps to stop."""
 
-    def __exit__(self, *exc: object) -> None: ...
+    def __enter__(self) -> Reporter:
+        for each in self._listeners:
+            self._entered.enter_context(each)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._entered.close()
 
     def run(self, record: RunRecord) -> Reporter:
         """A run begins; return what reports it.
@@ -45,19 +72,26 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
         Args:
             record: so far.
         """
-        return self
+        return Reporter([each.run(record) for each in self._listeners]) if self._listeners else self
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         """The run has ended, whichever way: its `state` says so."""
+        for each in self._listeners:
+            each.run_ended(record, registry)
 
     @contextlib.contextmanager
     def stage(self, steps: Sequence[Step]) -> Iterator[None]:
         """A stage runs for as long as the block; an exception is its failure."""
-        yield
+        with contextlib.ExitStack() as stages:
+            for each in self._listeners:
+                stages.enter_context(each.stage(steps))
+            yield
 
     def monitor(self, title: str) -> Monitor:
         """Return the monitor of a step: it reports to `progressed`, `logged` and `part`."""
-        return _StepMonitor(self, title)
+        if not self._listeners:
+            return _StepMonitor(self, title)
+        return _Monitors(self.stop, [each.monitor(title) for each in self._listeners])
 
     def progressed(self, progress: Progress) -> None:
         """Report how far a step is; called every `seconds` at most."""
@@ -70,28 +104,31 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
 
     def check(self) -> None:
         """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
+        for each in self._listeners:
+            each.check()
         Monitor(self.stop).check()
 
     def output(self, output: Output) -> None:
         """Report that a step is done, or was already."""
-
-    def drawn(self, place: str) -> None:
-        """Report where the page of the run is, a path or a bucket's URL."""
+        for each in self._listeners:
+            each.output(output)
 
     def note(self, line: str) -> None:
         """One line for a person."""
+        for each in self._listeners:
+            each.note(line)
 
     def relay(self, line: str) -> None:
         """One line that a child process printed."""
-        self.note(f"  | {line}")
+        if not self._listeners:
+            self.note(f"  | {line}")
+        for each in self._listeners:
+            each.relay(line)
 
-    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
-        """An event that other programs may act on.
-
-        Args:
-            event: headway.<subject>.<verb>; all of them stand in docs/observability.md.
-            facts: JSON values; `message` is a sentence.
-        """
+    def happened(self, event: Event) -> None:
+        """An event that other programs may act on."""
+        for each in self._listeners:
+            each.happened(event)
 
 
 class _StepMonitor(Monitor):
@@ -113,64 +150,6 @@ class _StepMonitor(Monitor):
 
     def part(self, name: str, **facts: Any) -> None:
         self._reporter.part(self._title, name, facts)
-
-
-class Several(Reporter):
-    """Tells the same to several; the stop is the first one's."""
-
-    def __init__(self, reporters: Sequence[Reporter]):
-        super().__init__(reporters[0].stop)
-        self._reporters = tuple(reporters)
-        self._entered = contextlib.ExitStack()
-
-    def __enter__(self) -> Several:
-        for reporter in self._reporters:
-            self._entered.enter_context(reporter)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._entered.close()
-
-    def run(self, record: RunRecord) -> Reporter:
-        return Several([reporter.run(record) for reporter in self._reporters])
-
-    def run_ended(self, record: RunRecord, registry: Registry) -> None:
-        for reporter in self._reporters:
-            reporter.run_ended(record, registry)
-
-    @contextlib.contextmanager
-    def stage(self, steps: Sequence[Step]) -> Iterator[None]:
-        with contextlib.ExitStack() as stages:
-            for reporter in self._reporters:
-                stages.enter_context(reporter.stage(steps))
-            yield
-
-    def monitor(self, title: str) -> Monitor:
-        return _Monitors(self.stop, [reporter.monitor(title) for reporter in self._reporters])
-
-    def check(self) -> None:
-        for reporter in self._reporters:
-            reporter.check()
-
-    def output(self, output: Output) -> None:
-        for reporter in self._reporters:
-            reporter.output(output)
-
-    def drawn(self, place: str) -> None:
-        for reporter in self._reporters:
-            reporter.drawn(place)
-
-    def note(self, line: str) -> None:
-        for reporter in self._reporters:
-            reporter.note(line)
-
-    def relay(self, line: str) -> None:
-        for reporter in self._reporters:
-            reporter.relay(line)
-
-    def happened(self, event: str, facts: Mapping[str, Any]) -> None:
-        for reporter in self._reporters:
-            reporter.happened(event, facts)
 
 
 class _Monitors(Monitor):

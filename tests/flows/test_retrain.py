@@ -375,5 +375,5 @@ def test_who_acts_on_a_run_hears_of_it_by_an_event(state, event):
     record = read_record(record)
     assert ended(record).word == ("promoted 3" if state == "promoted" else state)
     found = list(events_of_record(record))
-    assert [name for name, _ in found] == ([] if event is None else [event])
-    assert event is None or found[0][1]["reasons"] == ["why"]
+    assert [each.name for each in found] == ([] if event is None else [event])
+    assert event is None or found[0].facts["reasons"] == ["why"]

@@ -112,8 +112,8 @@ def _look(run_spec: RunSpec, report: Reporter, wait: float) -> tuple[dict[str, A
         return "gone" if id is None else "running"  # of a flow run only the server knows
 
     found = look(run_spec, start=start, outcome=outcome, note=report.note)
-    for event, facts in events_of_look(run_spec.loaded.pipeline.name, found):
-        report.happened(event, facts)
+    for event in events_of_look(run_spec.loaded.pipeline.name, found):
+        report.happened(event)
     return found, records[0] if records else None
 
 

@@ -13,6 +13,7 @@ from flows.dag.run_spec import RunSpec
 from flows.execution.run import execute
 from flows.observability.json_log import JsonLog
 from flows.observability.json_stream import JsonStream
+from flows.progress.reporter import Event
 from headway.errors import HeadwayError
 from headway.redaction import remember
 from headway.storage.store import Store
@@ -35,7 +36,7 @@ def test_a_record_is_one_line_with_all_its_keys_and_no_secret(log):
     monitor = report.monitor("train")
     monitor.progress(10, 100, "steps", loss=float("nan"))
     monitor.log("error: \N{SNOWMAN} \udcff")
-    report.happened("headway.drift.found", {"message": "m", "pipeline": "churn", "alarms": ["a"]})
+    report.happened(Event("headway.drift.found", "churn", "a", {"alarms": ["a"]}))
     report.relay("W0000 from the child")
     found = records()
     assert all(list(record) == KEYS for record in found)

@@ -24,7 +24,7 @@ from flows.execution.run import execute
 from flows.observability.providers import Providers
 from flows.observability.telemetry import Telemetry
 from flows.observability.trace_context import traceparent
-from flows.progress.reporter import Reporter, Several
+from flows.progress.reporter import Reporter
 from headway.errors import DataError
 from headway.redaction import remember
 
@@ -61,7 +61,7 @@ def test_a_run_is_a_span_with_one_for_each_step_and_range_under_it(project, memo
             current.append(traceparent())
 
     for _ in range(2):
-        execute(_spec(project, "statistics"), Several([Telemetry(providers), Asks()]))
+        execute(_spec(project, "statistics"), Reporter([Telemetry(providers), Asks()]))
     first, second = (span for span in finished() if span.name == "run flights")
     for run in (first, second):
         assert f"{run.context.trace_id:032x}" == TRACE and f"{run.parent.span_id:016x}" == PARENT

@@ -7,6 +7,7 @@ import pytest
 
 from flows.orchestration import run_log
 from flows.orchestration.run_log import PrefectLog, RunLog
+from flows.progress.reporter import Event
 from flows.progress.step_progress import Progress
 from headway.redaction import remember
 
@@ -59,11 +60,11 @@ def test_what_is_still_to_be_published_at_the_end_is(report):
 def test_an_event_is_about_the_pipeline_and_waits_for_the_server(report):
     remember("A_TOKEN", "s3cr3t-value-1234")
     report.server.up = False
-    report.happened("headway.drift.found", {"message": "churn: s3cr3t-value-1234", "alarms": ["x"]})
+    report.happened(Event("headway.drift.found", "churn", "s3cr3t-value-1234", {"alarms": ["x"]}))
     assert not report.published
     report.catch_up()
     resource = {"prefect.resource.id": "headway.pipeline.churn", "prefect.resource.name": "churn"}
-    payload = {"message": "churn: ${A_TOKEN}", "alarms": ["x"]}
+    payload = {"message": "churn: ${A_TOKEN}", "pipeline": "churn", "alarms": ["x"]}
     assert report.published == [("headway.drift.found", resource, payload)]
 
 
