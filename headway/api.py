@@ -63,10 +63,12 @@ def command(name: str, *arguments: str | Path, progress: Callable[[str], None] |
     try:
         answer = json.loads(output)
     except ValueError:
-        answer = {"error": "\n".join(lines) or f"headway {name} ended with exit code {code} and no answer"}
-    if code and isinstance(answer, dict) and "error" in answer:
-        kind = next((kind for kind in KINDS.values() if kind.exit_code == code), HeadwayError)
-        raise kind(answer["error"])
+        problem = "\n".join(lines) or f"headway {name} ended with exit code {code} and no answer"
+        answer = {"error": {"problem": problem}}
+    if code and isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
+        by_code = next((kind for kind in KINDS.values() if kind.exit_code == code), HeadwayError)
+        kind = KINDS.get(str(error.get("kind")), by_code)
+        raise kind(error["problem"], where=error.get("where"), fix=error.get("fix"))
     return answer
 
 

@@ -36,6 +36,12 @@ class HeadwayError(Exception):
         text = f"{self.where}: {self.problem}" if self.where else self.problem
         return redact(f"{text}\n  fix: {self.fix}" if self.fix else text)
 
+    @property
+    def facts(self) -> dict[str, str | None]:
+        """Its parts as text without secrets, with the name of its kind."""
+        parts = {"problem": self.problem, "where": self.where, "fix": self.fix}
+        return {"kind": type(self).__name__} | {name: text and redact(text) for name, text in parts.items()}
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Beam and Prefect pickle exceptions; keyword-only arguments need this.
         return functools.partial(type(self), self.problem, where=self.where, fix=self.fix), ()

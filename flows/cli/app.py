@@ -13,8 +13,12 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError, Parameter
+
+if TYPE_CHECKING:
+    from headway.errors import HeadwayError
 
 EPILOG = """\
 exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store;
@@ -114,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own_tokens = tokens[: tokens.index("--")] if "--" in tokens else tokens
     command = next((token for token in own_tokens if not token.startswith("-")), "")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from headway.errors import HeadwayError
+    from headway.errors import Cancelled, ConfigError, HeadwayError
     from headway.process import own, quiet_libraries
     from headway.redaction import protect
 
@@ -125,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quiet_libraries()
     app = application()
     if (wrong := _log_format(own_tokens, process=arguments is None)) is not None:
-        return _complain(own_tokens, command, f"{wrong!r} is not a log format\n  fix: --log-format text, or json", 2)
+        error: HeadwayError = ConfigError(f"{wrong!r} is not a log format", fix="--log-format text, or json")
+        return _complain(own_tokens, command, error)
     try:
         if not tokens or "--help" in own_tokens or "-h" in own_tokens:
             from flows.cli.usage import page
@@ -136,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as mistake:
         from flows.cli.usage import usage_error
 
-        error: HeadwayError = usage_error(mistake, app, command)
+        error = usage_error(mistake, app, command)
     except HeadwayError as raised:
         error = raised
     except BrokenPipeError:
@@ -150,8 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         error = refused
     except KeyboardInterrupt:
-        return _complain(own_tokens, command, "stopped", 130)
-    return _complain(own_tokens, command, str(error), error.exit_code)
+        error = Cancelled("stopped")
+    return _complain(own_tokens, command, error)
 
 
 def _log_format(tokens: Sequence[str], *, process: bool) -> str | None:
@@ -176,19 +181,21 @@ def _log_format(tokens: Sequence[str], *, process: bool) -> str | None:
     return None
 
 
-def _complain(tokens: Sequence[str], command: str, text: str, code: int) -> int:
-    if "--json" in tokens:
-        import json
-
-        print(json.dumps({"error": text, "exit_code": code}))
-    said = f"headway {command}".rstrip() + f": {text}"
+def _complain(tokens: Sequence[str], command: str, error: HeadwayError) -> int:
+    """Tell an error once: as the answer with --json, else on stderr; a JSON log has a record of it besides."""
+    said = f"headway {command}".rstrip() + f": {error}"
     streams = sys.modules.get("flows.observability.json_stream")
     told = None if streams is None else streams.stream()
-    if told is None:
+    if told is not None:
+        facts = {"exit_code": error.exit_code, "command": command} | error.facts
+        told.write("command.failed", said, level="error", fields=facts)
+    if "--json" in tokens[1:]:  # before the command it is no option
+        import json
+
+        print(json.dumps({"error": error.facts, "exit_code": error.exit_code}))
+    elif told is None:
         print(said, file=sys.stderr)
-    else:
-        told.write("command.failed", said, level="error", fields={"exit_code": code, "command": command})
-    return code
+    return error.exit_code
 
 
 def _version() -> str:

@@ -251,8 +251,11 @@ class DataSteps:
             return
         self.run_result.anomalies = list(found.anomalies)
         if wrong := found.stopping:
+            problem = f"validation found {counted(len(wrong), 'error')}"
+            if len(wrong) == 1:
+                raise DataError(f"{problem}: {wrong[0].message}", where=validated.title, fix=wrong[0].fix or None)
             lines = "\n".join(f"  - {a.message}" + (f"\n    fix: {a.fix}" if a.fix else "") for a in wrong)
-            raise DataError(f"validation found {counted(len(wrong), 'error')}:\n{lines}", where=str(validated.path))
+            raise DataError(f"{problem}:\n{lines}", where=validated.title)
 
     def _analyse(self) -> Output | None:
         """Run the user's preprocess function on the train split; None without a preprocess function."""

@@ -23,6 +23,7 @@ from flows.config.production import StageLimit
 from flows.dag.step import Output, Stage, Step
 from flows.execution.damage import NEVER, damaged_inputs
 from flows.execution.limits import limited, tried
+from flows.execution.step_places import name_steps, naming_steps
 from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
@@ -81,6 +82,10 @@ class Engine:
         """Those that were called, in their order, so that a damaged output can be made anew."""
         self._made_anew: set[tuple[str, str]] = set()
 
+    @property
+    def _titles(self) -> dict[tuple[str, str], str]:
+        return {key: step.title for key, step in self._steps.items()}
+
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         """The outputs of `steps`, all of one stage, in their order."""
         for step in steps:
@@ -128,13 +133,16 @@ class Engine:
         monitor = self._monitor_for(title)
         for key, (file, problem) in damaged.items():
             if key in self._made_anew:
-                raise StoreError(
+                again = StoreError(
                     f"{problem}; it was made anew in this run, and is damaged again",
                     where=str(file),
                     fix="check the disk and the memory of this machine, then run again",
-                ) from error
+                )
+                name_steps(again, self.store, self._titles, title)
+                raise again from error
             self._made_anew.add(key)
-            monitor.log(f"{file}: {problem}; the output is damaged, so {key[0]} is run again")
+            step = self._titles.get(key, key[0])
+            monitor.log(f"{file.name} of {step}: {problem}; the output is damaged, so {step} is run again")
             self.store.discard(self.store.output(*key))
         for key in damaged:
             if key in self._steps:
@@ -142,7 +150,7 @@ class Engine:
 
     def _run(self, steps: Sequence[Step]) -> list[Output]:
         """Run steps in one call of their stage, here or elsewhere."""
-        with self._stage(steps):
+        with self._stage(steps), naming_steps(self.store, self._titles, steps[0].title):
             return self._run_stage(steps)
 
     def _run_stage(self, steps: Sequence[Step]) -> list[Output]:

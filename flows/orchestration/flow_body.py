@@ -40,7 +40,7 @@ from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.orchestration.requested_stops import StopRequests
-from flows.orchestration.run_log import RunLog, without_tracebacks
+from flows.orchestration.run_log import RunLog, say_once
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.redaction import protect, redact, scrub
 
@@ -82,6 +82,7 @@ def flow_body(
         parent: the flow run that this one works for, and with which it ends.
     """
     protect()
+    say_once()
     stops = StopRequests(str(flow_run.id), parent=parent)
     report: RunLog | None = None
     name = Path(pipeline).stem
@@ -104,7 +105,6 @@ def flow_body(
             raise scrub(error) from None  # Prefect puts its words into the flow run's state
         _rename(f"{name}: {'cancelled' if isinstance(error, Cancelled) else 'failed'}")
         get_run_logger().error("%s", error)
-        without_tracebacks()
         return unhappy(error, stops.why)
     stops.wait_for_server()
     report.catch_up()

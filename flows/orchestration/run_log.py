@@ -49,19 +49,25 @@ if TYPE_CHECKING:
     Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 
-class _AlreadyLogged(logging.Filter):
-    """Drops the traceback that Prefect prints of a state which a flow returned: its message was logged before."""
+class _SaidOnce(logging.Filter):
+    """Drops what Prefect prints of a state, where the flow prints the state's message itself: a traceback, and the message
+    again."""
+
+    def __init__(self, *states: str):
+        super().__init__()
+        self._lines = tuple(f"Finished in state {state}(" for state in states)
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, FailedRun | CancelledRun)
+        return not isinstance(error, FailedRun | CancelledRun) and not record.getMessage().startswith(self._lines)
 
 
-def without_tracebacks() -> None:
-    """From now on a flow that returns a failed or cancelled state is logged without a traceback; once is enough."""
-    logger = logging.getLogger("prefect.flow_runs")
-    if not any(isinstance(present, _AlreadyLogged) for present in logger.filters):
-        logger.addFilter(_AlreadyLogged())
+def say_once() -> None:
+    """From now on the message of a flow's state is logged by the flow alone, and so is that of a task that failed."""
+    for name, states in (("flow_runs", ("Completed", "Failed", "Cancelled")), ("task_runs", ("Failed", "Cancelled"))):
+        logger = logging.getLogger(f"prefect.{name}")
+        if not any(isinstance(present, _SaidOnce) for present in logger.filters):
+            logger.addFilter(_SaidOnce(*states))
 
 
 class RunLog(Reporter):

@@ -122,7 +122,7 @@ def test_the_arguments_of_debug_and_knobs_stand_anywhere(tmp_path, capsys):
         assert main(arguments) == 2
         assert f"{tmp_path}/pipeline.yaml: no such file" in capsys.readouterr().err
     assert main(["knobs", str(tmp_path), "--json", "a=1"]) == 2
-    assert str(tmp_path) in json.loads(capsys.readouterr().out)["error"]
+    assert str(tmp_path) in json.loads(capsys.readouterr().out)["error"]["where"]
 
 
 def test_a_missing_pipeline_is_reported_without_a_traceback(tmp_path, capsys):

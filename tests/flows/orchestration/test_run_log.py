@@ -82,3 +82,23 @@ def test_a_step_that_takes_long_has_a_bar_with_its_speed_and_the_time_left(repor
     report.server.up = False
     prefect.progressed(step(150))
     assert len(report.published) == 2, "a bar is not worth a wait"
+
+
+def test_what_a_flow_says_of_its_end_is_not_said_again_by_prefect(caplog):
+    run_log.say_once()
+    run_log.say_once()
+    flow, task = logging.getLogger("prefect.flow_runs"), logging.getLogger("prefect.task_runs")
+    for logger in (flow, task):
+        logger.addHandler(caplog.handler)
+    try:
+        with caplog.at_level(logging.INFO):
+            flow.error("the eval split is empty")
+            flow.info("Finished in state Failed('the eval split is empty')")
+            task.error("Finished in state Failed('the eval split is empty')")
+            task.info("Finished in state Completed()")
+            flow.info("Beginning flow run")
+    finally:
+        for logger in (flow, task):
+            logger.removeHandler(caplog.handler)
+    said = list(dict.fromkeys(record.getMessage() for record in caplog.records))
+    assert said == ["the eval split is empty", "Finished in state Completed()", "Beginning flow run"]
