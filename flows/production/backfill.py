@@ -173,7 +173,7 @@ class _Backfill:
         except Cancelled:
             raise
         except HeadwayError as error:
-            report.note(f"window up to {until} failed: {error}")
+            report.note(f"window up to {until} failed")  # why is in its row
             row |= {"state": "failed", "error": str(error)}
         else:
             verdict = record.verdict
@@ -224,6 +224,6 @@ def table(result: dict[str, Any]) -> list[dict[str, Any]]:
             value = (row.get("metrics") or {}).get(primary) if primary else None
             cells |= {"metric": primary or "", "value": "" if value is None else f"{value:.4g}"}
         seconds = "cached" if row.get("cached") else f"{row['seconds']:.1f} s" if "seconds" in row else ""
-        why = row["error"].splitlines()[0] if row.get("error") else "; ".join((row.get("reasons") or [])[:1])
+        why = " ".join(row["error"].split()) if row.get("error") else "; ".join((row.get("reasons") or [])[:1])
         rows.append(cells | {"took": seconds, "why": why})
     return rows

@@ -114,8 +114,8 @@ def _predict(loaded: LoadedPipeline, source: SourceConfig, span: str, folder: st
             monitor=report.monitor(f"predict {span}"),
             columns=loaded.pipeline.predictions.columns,
         )
-    except HeadwayError as error:
-        report.note(f"span {span} was not predicted: {error.problem}")
+    except HeadwayError:
+        report.note(f"span {span} was not predicted")
         raise
     if not remote:
         with writing(Path(folder).parent):
