@@ -36,6 +36,7 @@ from headway.evaluation.comparison import Compared, Comparison, compare
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import allowed
 from headway.evaluation.metrics import UNIT, measure
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Model, Verdict
 from headway.monitor import Monitor
 from headway.registry.pointers import Event
 from headway.registry.standing import reference_of, standing_of
@@ -401,13 +402,13 @@ def _sequence(rows: int, loss: float, retrains: int, r: Random) -> tuple[int, bo
         lucky = {champion: 0.0}
         if early is not None:
             pairs["reference"] = compared(early.version)
-            entries = {role: [_entry(pair)] for role, pair in pairs.items()}
+            entries = {role: _entry(_CHECKS[role], pair) for role, pair in pairs.items()}
             here = ((f"{retrain}", "eval"),)
             models = [Measured.model_validate(each) for each in early.measured]
-            models.append(Measured(place=early.place + 1, eval=here, differences=differences(entries["reference"])))
+            models.append(Measured(place=early.place + 1, eval=here, differences=differences([entries["reference"]])))
             models.append(
                 Measured(
-                    place=early.place, eval=here, differences=of_champion(entries["overall"], entries["reference"])
+                    place=early.place, eval=here, differences=of_champion([entries["overall"]], [entries["reference"]])
                 )
             )
             levels = Levels.of(models, auc)
@@ -419,9 +420,15 @@ def _sequence(rows: int, loss: float, retrains: int, r: Random) -> tuple[int, bo
         rejected += bad
         if not bad:
             unseen = unseen if told else retrain
-            verdict = {"primary": "auc", "better": "higher", "champion": {"version": champion}}
-            verdict["comparisons"] = {role: [_entry(pair)] for role, pair in pairs.items()}
-            verdict["reference"] = early and {"version": early.version}
+            verdict = Verdict(
+                verdict="promote",
+                promote=True,
+                primary="auc",
+                better="higher",
+                champion=Model(version=champion),
+                reference=Model(version=early.version) if early else None,
+                checks=tuple(_entry(_CHECKS[role], pair) for role, pair in pairs.items()),
+            )
             facts[number] = {"standing": standing_of(verdict), "eval_parts": [(f"{retrain}", "eval")]}
             history.append(_promoted(number))
     return rejected, told, unseen
@@ -432,13 +439,21 @@ def margin(auc: float) -> float:
     return allowed(task_of("binary").tolerances["auc"], auc, auc - 0.5)
 
 
-def _entry(pair: Difference) -> dict[str, object]:
+_CHECKS = {"overall": CHAMPION, "reference": EARLY_CHAMPION}
+
+
+def _entry(name: str, pair: Difference) -> Check:
     """As a verdict has it."""
-    names = ("metric", "candidate", "champion", "difference")
-    return {name: getattr(pair, name) for name in names} | {
-        "interval": pair.interval(0.95),
-        "error": pair.standard_error,
-    }
+    return Check(
+        name=name,
+        metric=pair.metric,
+        value=pair.candidate,
+        before=pair.champion,
+        change=pair.difference,
+        interval=pair.interval(0.95),
+        error=pair.standard_error,
+        outcome="",
+    )
 
 
 def _promoted(version: int) -> Event:

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from flows.upgrades import FORMAT, upgraded
 from headway.errors import StoreError
+from headway.evaluation.verdict import Metrics, Verdict
 from headway.redaction import redacted
 from headway.schema.notes import Note
 from headway.storage.locks import gone
@@ -30,8 +31,6 @@ from headway.storage.store import Store
 LATEST = "latest"
 _Name = Annotated[str, Field(pattern=r"^([^./\\\x00][^/\\\x00]*)?$")]
 """What becomes part of a path: a record of somebody else's must not lead out of the store."""
-Metrics = dict[str, float | None]
-"""By metric; None: it is undefined, as the AUC of a single class."""
 
 
 class State(StrEnum):
@@ -131,20 +130,6 @@ class Judged(_Recorded):
     """By what it has become worse."""
 
 
-class Decided(_Recorded):
-    """The gate's decision."""
-
-    verdict: str
-    promote: bool
-    reasons: tuple[str, ...] = ()
-    primary: str | None = None
-    outcome: str | None = None
-    brief: str | None = None
-    """The gravest reason, without its interval."""
-    concerns: tuple[str, ...] = ()
-    """What a person should look at although the candidate was promoted."""
-
-
 class ColumnRow(_Recorded):
     """What became of a column."""
 
@@ -177,8 +162,8 @@ class RunRecord(_Recorded):
     columns: tuple[ColumnRow, ...] = ()
     """Of a run that inferred the schema."""
     training: Chosen | None = None
-    verdict: Decided | None = None
-    """None: the run did not come to the gate."""
+    verdict: Verdict | None = None
+    """The brief form; None: the run did not come to the gate."""
     test: Measured | None = None
     champion: Judged | None = None
     metrics: Metrics = {}

@@ -22,7 +22,7 @@ from flows.orchestration.run_log import RunLog
 from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
 from flows.records import RunRecord
-from flows.tell.summary import sentence
+from flows.tell.ending import ending_of, ending_part, failed_ending
 from headway.messages import window_text
 
 
@@ -62,17 +62,17 @@ def retrain(
             force=force,
         )
         record = execute(run_spec, report, wrap=functools.partial(Tasks, report=report), wait_seconds=wait)
-        if record.state == "promoted":
-            report.ended(f"The candidate is promoted: it is version {record.version}.")
+        report.ended(ending_part(ending_of(record)))
         return ended(record)
 
     def failed(report: RunLog, error: Exception) -> None:
-        report.ended(f"The candidate is **not** promoted: {error}")
+        report.ended(ending_part(failed_ending(error)))
 
     return flow_body(pipeline, work, set=set, about=about, failed=failed)
 
 
 def ended(record: RunRecord) -> Ending:
     """How a run ended: its state's message, and the word in its name."""
-    state = str(record.state)
-    return Ending(sentence(record), f"promoted {record.version}" if record.state == "promoted" else state)
+    ending = ending_of(record)
+    promoted = f" {record.version}" if record.state == "promoted" else ""
+    return Ending(ending.line, f"{ending.word}{promoted}")

@@ -7,6 +7,8 @@ did_you_mean("trian", ["train", "eval"])  # "did you mean 'train'?"
 number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
+between((-0.003, 0.001), 0.95)            # '95% interval -0.003 to +0.001'
+chance(0.00002)       # 'p < 0.001'
 duration(102_700)     # '29 h'
 size(306_188)         # '306 kB'
 percent(0.998)        # '99.8%'
@@ -70,6 +72,19 @@ def number(value: float | None) -> str:
 def signed(value: float | None) -> str:
     """The text of `number`, always with its sign."""
     return number(value) if value is None or value <= 0 else f"+{number(value)}"
+
+
+def between(interval: Sequence[float] | None, confidence: float | None = None) -> str:
+    """The interval of a change in words, with its confidence where that is known."""
+    if interval is None:
+        return "no interval"
+    share = "" if confidence is None else f"{100 * confidence:.4g}% "
+    return f"{share}interval {signed(interval[0])} to {signed(interval[1])}"
+
+
+def chance(p: float | None) -> str:
+    """A p value in words."""
+    return "p undefined" if p is None else "p < 0.001" if p < 0.001 else f"p {p:.3f}"
 
 
 def percent(part: float) -> str:

@@ -237,7 +237,7 @@ def summary_text(record: RunRecord, run_spec: RunSpec) -> str:
 def verdict_lines(record: RunRecord) -> list[str]:
     """A run's verdict with its reasons, and its metrics."""
     verdict, metrics = record.verdict, metrics_line(record.metrics, record.baselines)
-    lines = [f"verdict: {verdict.verdict}", *(f"  {reason}" for reason in verdict.reasons)] if verdict else []
+    lines = [f"verdict: {verdict.verdict}", *(f"  {sentence}" for sentence in verdict.sentences)] if verdict else []
     return lines + ([f"metrics: {metrics}"] if metrics else [])
 
 

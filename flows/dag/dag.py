@@ -75,10 +75,10 @@ class _Dag(GateSteps):
             tested = ["evaluate test", "measure test"] if self.parts["test"] else []
             self.run_result.later = [*tested, "export", "replay", "promote"]
             return
-        if verdict["promote"] and stand_in is None:
+        if verdict.promote and stand_in is None:
             self._test()
         yield "gate"
-        if not verdict["promote"] and self.run_spec.last is None:
+        if not verdict.promote and self.run_spec.last is None:
             return
         export = self._export_seeds()
         yield "export"

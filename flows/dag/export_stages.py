@@ -10,6 +10,7 @@ from flows.dag.references import data_of, trained_parts
 from flows.dag.run_spec import ALREADY, EXPORT, REPLAY
 from flows.dag.step import Output
 from flows.dag.train_stages import Training
+from headway.evaluation.verdict import Model, Reason, Verdict
 from headway.messages import listed, number
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
@@ -29,7 +30,8 @@ class ExportSteps(EvaluateSteps):
     def _export_seeds(self) -> Output:
         """Export the chosen training, and with a promotion the others: later candidates are compared with the mean of all."""
         export = self.run_result.export = self._export(self.training_of)
-        others = self.others if (self.run_result.verdict or {}).get("promote") else []
+        verdict = self.run_result.verdict
+        others = self.others if verdict is not None and verdict.promote else []
         self.exported = [(training, self._export(training)) for training in others]
         return export
 
@@ -60,7 +62,6 @@ class ExportSteps(EvaluateSteps):
         assert training.scored is not None
         evaluated = self.measured if training is self.training_of else training.scored
         evaluation, verdict = evaluated.result or {}, self.run_result.verdict
-        kept = ("verdict", "reasons", "champion", "comparisons", "metrics")
         return {
             "model": self.pipeline.name,
             "label": self.pipeline.label.column or self.pipeline.label.expression or "",
@@ -71,7 +72,7 @@ class ExportSteps(EvaluateSteps):
             "metrics": evaluation.get("metrics") or {},
             "intervals": evaluation.get("intervals") or {},
             "threshold": evaluation.get("threshold"),
-            "verdict": None if verdict is None else {name: verdict[name] for name in kept if name in verdict},
+            "verdict": None if verdict is None else verdict.brief.model_dump(mode="json"),
         }
 
     def _replay(self, export: Output) -> None:
@@ -100,7 +101,7 @@ class ExportSteps(EvaluateSteps):
             self.run_result.facts = self._facts(export)
 
     def _facts(self, export: Output) -> dict[str, Any]:
-        verdict = self.run_result.verdict or {}
+        verdict = self.run_result.verdict
         if self.again is not None:
             return {**self.again.facts, "export": export.fingerprint, "signatures": export.get()["signatures"]}
         return {
@@ -119,13 +120,13 @@ class ExportSteps(EvaluateSteps):
                 {"seed": t.seed, "train": t.output.fingerprint, "export": out.fingerprint} for t, out in self.exported
             ],
             "evaluation": self.candidate.fingerprint,
-            "worth": verdict.get("worth"),
+            "worth": verdict and verdict.worth,
             "data": data_of(self.run_spec, self.parts["train"]),
             "metrics": self.measured.get()["metrics"],
-            "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
+            "baselines": verdict.metrics.baselines if verdict else {},
             "threshold": self._threshold(),
             "test": self.run_result.test,
-            "standing": standing_of(verdict) if "comparisons" in verdict else None,
+            "standing": verdict and standing_of(verdict),
             "signatures": export.get()["signatures"],
             **self._inherited(),
         }
@@ -160,8 +161,13 @@ class ExportSteps(EvaluateSteps):
             reason = f"forced: the model of version {champion.number} once more, with {names} (export.formats)"
         else:
             reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
-        verdict = {"verdict": "forced" if again else ALREADY, "promote": again, "reasons": [reason]}
-        self.run_result.verdict = verdict if again else verdict | {"champion": champion.number}
+        verdict = "forced" if again else ALREADY
+        self.run_result.verdict = Verdict(
+            verdict=verdict,
+            promote=again,
+            reasons=(Reason(verdict=verdict, summary=reason),),
+            champion=None if again else Model(version=champion.number),
+        )
         self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
         if lacking and not again:
             text = f"version {champion.number} was promoted without {names} (export.formats): headway export writes the same "

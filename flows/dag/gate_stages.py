@@ -12,6 +12,7 @@ from flows.dag.run_spec import EXPORT, GATE
 from flows.dag.step import Output
 from headway.evaluation.checks.small_steps import Measured
 from headway.evaluation.gate import Candidate, Champion, GateRequest, Repeat, trained_on
+from headway.evaluation.verdict import Verdict
 from headway.messages import counted, metrics_line
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.registry.registry import Version
@@ -137,10 +138,9 @@ class GateSteps(ExportSteps):
         self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
         sentence = f"on the {counted(tested.result['rows'], 'row')} of the test split, which decide nothing: "
         sentence += metrics_line(tested.result["metrics"])
-        reasons = [*self.run_result.verdict["reasons"], sentence]
-        self.run_result.verdict = self.run_result.verdict | {"reasons": reasons, "test": self.run_result.test}
+        self.run_result.verdict = self.run_result.verdict.noting(sentence)
 
-    def _gate(self, judges: Sequence[Judge]) -> dict[str, Any] | None:
+    def _gate(self, judges: Sequence[Judge]) -> Verdict | None:
         """The verdict; None in a plan that cannot know."""
         candidate, trained = self.candidate, self.trained.fingerprint
         rolled_back = self._rolled_back({trained, *(training.output.fingerprint for training in self.others)})
@@ -210,7 +210,7 @@ class GateSteps(ExportSteps):
                 **self._ranked(),
             )
 
-        return self._call(GATE, "gate", key, request).result
+        return self._call(GATE, "gate", key, request).read(Verdict)
 
     def _own_objective(self) -> bool:
         """Whether the training minimises something else than the task's loss over the rows as they are."""

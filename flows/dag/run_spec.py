@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from flows.config.pipeline import LoadedPipeline
 from flows.config.window import ChosenWindow, choose_window
 from flows.dag.step import Output, Stage, Step
+from headway.evaluation.verdict import Verdict
 from headway.registry.registry import NOBODY, Registry
 from headway.schema.notes import Note
 from headway.sources.base import InputFile
@@ -145,7 +146,7 @@ class RunResult:
     """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
     champion: int = NOBODY
     """The version that the verdict compared with."""
-    verdict: dict[str, Any] | None = None
+    verdict: Verdict | None = None
     evaluation: dict[str, Any] | None = None
     test: dict[str, Any] | None = None
     """Rows and metrics of the test split; only of a candidate that passed."""

@@ -17,7 +17,7 @@ from flows.dashboard.pages.model_page import champion_of, spans_of
 from flows.dashboard.pages.version_page import metric_table, standing
 from flows.dashboard.request_checks import Access
 from flows.execution.promotions import promote_version, roll_back
-from flows.tell.ending import Headline
+from flows.tell.ending import Ending
 from flows.tell.parts import Part, Table
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
@@ -147,14 +147,14 @@ def changed(
 def refused(opened: OpenedStore, model: str, error: Exception) -> Page:
     """The page of a change that was not made."""
     above = address(opened.slug, "models", model)
-    headline = Headline("not changed", "bad", "Nothing was changed.", error=str(error))
+    ending = Ending(word="not changed", tone="red", headline="Nothing was changed.", error=str(error))
     return Page(
         "Nothing was changed",
         f"{model}: nothing was changed",
         opened.slug,
         "Overview",
         crumbs=[("Overview", address(opened.slug)), (model, above)],
-        headline=headline,
+        ending=ending,
         every=0,
         status=409,
     )

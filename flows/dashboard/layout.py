@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from flows.records import RunRecord
-from flows.tell.ending import Headline, headline_of
+from flows.tell.ending import Ending, ending_of
 from flows.tell.html import environment, style
 from flows.tell.parts import Finding, Part
 from headway.redaction import redact
@@ -54,7 +54,7 @@ class Page:
     tab: str = ""
     crumbs: Sequence[tuple[str, str]] = ()
     """(title, address) of the pages above it."""
-    headline: Headline | None = None
+    ending: Ending | None = None
     facts: Sequence[tuple[str, Any]] = ()
     findings: Sequence[Finding] = ()
     actions: Sequence[tuple[str, str]] = ()
@@ -110,7 +110,7 @@ def link(text: object, href: str) -> Markup:
 
 def state_cell(record: RunRecord) -> Markup:
     """The word for how a run stands, coloured."""
-    said = headline_of(record, record.verdict.model_dump() if record.verdict else {})
+    said = ending_of(record)
     return Markup('<span class="state {}">{}</span>').format(said.tone, said.word)
 
 

@@ -112,9 +112,9 @@ def _leads_out(store: Store, path: Path) -> bool:
 def _listed(record: RunRecord) -> ListedRun:
     kept: dict[str, Any] = {name: value for name, value in record if name not in _NOT_LISTED}
     if record.verdict is not None:
-        kept["verdict"] = record.verdict.model_copy(update={"reasons": ()})
+        kept["verdict"] = record.verdict.model_copy(update={"checks": ()})
     steps, ran = len(record.stages), len(record.ran)
     return ListedRun.model_construct(**kept, steps=steps, steps_ran=ran, spans_ingested=record.ingested)
 
 
-_NOT_LISTED = {"stages", "config", "columns", "code", "training", "notes", "warnings", "baselines"}
+_NOT_LISTED = {"stages", "config", "columns", "code", "training", "notes", "baselines"}

@@ -27,7 +27,7 @@ from flows.dashboard.pages.store_page import store_page, stores_page
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.dashboard.pages.version_page import version_page
 from flows.dashboard.request_checks import FORM_BYTES, REPORT_POLICY, Access, Guard
-from flows.tell.ending import Headline
+from flows.tell.ending import Ending
 from flows.tell.material import Material
 from flows.tell.report_page import page as drawn_report
 from flows.tell.report_page import path_of
@@ -257,7 +257,9 @@ def _report(opened: OpenedStore, run: str) -> str:
 
 
 def _problem_page(title: str, error: str, status: int) -> Page:
-    return Page(title, title, headline=Headline("", "bad", title, error=error), every=0, status=status)
+    return Page(
+        title, title, ending=Ending(word="error", tone="red", headline=title, error=error), every=0, status=status
+    )
 
 
 def _sign_in_page(*, wrong: bool = False) -> Page:

@@ -25,7 +25,7 @@ def planned(run_spec: RunSpec) -> dict[str, Any]:
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
         for o in result.outputs
     ]
-    verdict = result.verdict["verdict"] if result.verdict else None
+    verdict = result.verdict.verdict if result.verdict else None
     value: dict[str, Any] = {"window": run_spec.chosen_window.size, "spans": result.spans, "steps": steps}
     value |= {"later": result.later, "notes": [str(note) for note in result.notes]}
     return value | {"training": result.training, "verdict": verdict}

@@ -85,7 +85,7 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
     Args:
         record: the run's.
     """
-    loaded, facts, verdict = run_spec.loaded, run_result.facts, run_result.verdict or {}
+    loaded, facts, verdict = run_spec.loaded, run_result.facts, run_result.verdict
     schema = loaded.schema_file
     lineage = {
         "format": FORMAT,
@@ -94,7 +94,10 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
         "config": loaded.pipeline.model_dump(mode="json"),
         "schema": {"file": schema.name, "sha256": _sha256(schema)} if schema.is_file() else None,
         "champion": run_result.champion or None,
-        "verdict": {"verdict": verdict.get("verdict"), "reasons": verdict.get("reasons", [])},
+        "verdict": {
+            "verdict": verdict and verdict.verdict,
+            "reasons": verdict.sentences if verdict else [],
+        },
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
         "spans": _spans(run_spec, run_result),
         "stages": [

@@ -25,7 +25,7 @@ from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
-from flows.records import Chosen, ColumnRow, Decided, Judged, Measured, Ran, RunRecord, State, read_record
+from flows.records import Chosen, ColumnRow, Judged, Measured, Ran, RunRecord, State, read_record
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.monitor import Monitor
@@ -211,21 +211,22 @@ class _Run:
             **_measured(run_result),
         )
         if verdict is not None:
-            self.note(verdict=Decided(**verdict), test=run_result.test and Measured(**run_result.test))
-            if isinstance(verdict.get("champion"), dict):  # it was compared
-                alarms = tuple(verdict["alarms"])
+            self.note(verdict=verdict.brief, test=run_result.test and Measured(**run_result.test))
+            if verdict.champion is not None and verdict.verdict != ALREADY:  # it was compared
+                unmended = [str(alarm) for alarm in verdict.alarms if alarm.concern]
                 self.note(
-                    champion=Judged(version=verdict["champion"]["version"], alarms=alarms),
-                    warnings=(*warnings, *alarms),
+                    champion=Judged(version=verdict.champion.version, alarms=tuple(map(str, verdict.alarms))),
+                    warnings=(*warnings, *unmended),
                 )
-        if verdict is not None and verdict["verdict"] == ALREADY:
-            number = run_result.champion or verdict["champion"]
+        if verdict is not None and verdict.verdict == ALREADY:
+            assert verdict.champion is not None
+            number = run_result.champion or verdict.champion.version
             self.note(state=State.ALREADY, version=number)
             if self.run_spec.alias is not None:
                 self._name(number)
         elif verdict is not None and self.run_spec.last is None:
-            self.note(state=State.PROMOTED if verdict["promote"] else State(verdict["verdict"]))
-            if verdict["promote"]:
+            self.note(state=State.PROMOTED if verdict.promote else State(verdict.verdict))
+            if verdict.promote:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
                 version = publish(self.run_spec, run_result, self.record)
                 self.note(version=version.number)  # a promotion that comes too late leaves it in the registry
@@ -295,7 +296,7 @@ class _Run:
 
 def _measured(run_result: RunResult) -> dict[str, Any]:
     """The metrics of the candidate, or of the champion that it is, and those of the baselines."""
-    judged = ((run_result.verdict or {}).get("metrics") or {}).get("baselines")
+    judged = run_result.verdict and run_result.verdict.metrics.baselines
     found = run_result.evaluation or run_result.facts
     return {"metrics": found.get("metrics") or {}, "baselines": judged or found.get("baselines") or {}}
 
@@ -318,13 +319,13 @@ def promote(run_spec: RunSpec, run_result: RunResult, version: Version, *, run: 
     Raises:
         Overtaken: it is; the version stays in the registry.
     """
-    assert run_result.verdict is not None
-    verdict, reasons = run_result.verdict["verdict"], run_result.verdict["reasons"]
+    verdict = run_result.verdict
+    assert verdict is not None
     return run_spec.registry.promote(
         version.number,
-        reason="; ".join([*([run_spec.reason] if run_spec.reason else []), *reasons]),
+        reason="; ".join([*([run_spec.reason] if run_spec.reason else []), *verdict.sentences]),
         run=run,
-        verdict=verdict,
-        force=verdict == "forced",
+        verdict=verdict.verdict,
+        force=verdict.verdict == "forced",
         against=None if run_spec.force else run_result.champion,
     )

@@ -15,7 +15,7 @@ from flows.dag.run_spec import INGEST
 from flows.dag.step import Output
 from flows.progress.reporter import Event
 from flows.records import NO_VERDICT, RunRecord, State
-from flows.tell.summary import sentence
+from flows.tell.ending import TOLD, ending_of
 from headway.messages import counted, some
 
 EVENTS = {
@@ -64,10 +64,11 @@ def events_of_record(record: RunRecord) -> Iterator[Event]:
     """The event of a run that has ended with a verdict."""
     if record.verdict is None or record.state in (*NO_VERDICT, State.ALREADY, State.NAMED):
         return
+    ending = ending_of(record)
     facts = record.model_dump(mode="json", include={"version", "state", "spans"})
-    facts["reasons"] = list(record.verdict.reasons)
+    facts |= ending.model_dump(mode="json", include=TOLD) | {"reasons": record.verdict.sentences}
     name = _OF_STATES.get(record.state, "rejected")
-    yield Event(f"headway.model.{name}", record.pipeline, sentence(record), facts, record.run)
+    yield Event(f"headway.model.{name}", record.pipeline, ending.line, facts, record.run)
 
 
 def events_of_champion(result: Mapping[str, Any]) -> Iterator[Event]:

@@ -19,7 +19,7 @@ from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import line_of
 from flows.records import RunRecord, State
-from flows.tell.summary import sentence
+from flows.tell.ending import ending_of
 from headway.redaction import redact
 from headway.registry.registry import Registry
 
@@ -84,11 +84,13 @@ class JsonLog(Reporter):
             self._write("report.drawn", f"report: {record.report}", place=record.report)
         fields = {"state", "version", "metrics", "spans", "seconds", "report", "error", "warnings"}
         facts = {name: value for name, value in record.as_json().items() if name in fields and value != []}
+        ending = ending_of(record)
+        facts |= {"headline": ending.headline, "word": ending.word, "tone": ending.tone, "concerns": ending.concerns}
         if record.verdict is not None:
-            facts |= {"verdict": record.verdict.verdict, "reasons": list(record.verdict.reasons)}
+            facts |= {"verdict": record.verdict.verdict, "reasons": record.verdict.sentences}
         bad = record.state in (State.FAILED, State.CANCELLED)
         level = "error" if record.state == State.FAILED else "warning" if bad else "info"
-        said = f"{record.state}: {record.error}" if bad else sentence(record)
+        said = f"{record.state}: {record.error}" if bad else ending.line
         self._write("run.ended", f"{record.pipeline}: {said}", level=level, **facts)
 
     @contextlib.contextmanager

@@ -85,8 +85,8 @@ class RunLog(Reporter):
         """Publish a table of the flow's own; a later one of the same key follows it."""
         self._prefect.table(key, about, rows)
 
-    def ended(self, ending: str) -> None:
-        """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
+    def ended(self, ending: Part) -> None:
+        """Complete the verdict's artifact, if there is one, with the end of the run."""
         self._prefect.complete_verdict(ending)
 
     def catch_up(self) -> None:
@@ -146,8 +146,8 @@ class PrefectLog(Lines):
         part = Part(about, tables=[Table(about, rows)])
         self._when_up(lambda: self._publish(key, part))
 
-    def complete_verdict(self, ending: str) -> None:
-        """Complete the verdict's artifact, if there is one, with the outcome for the candidate."""
+    def complete_verdict(self, ending: Part) -> None:
+        """Complete the verdict's artifact, if there is one, with the end of the run."""
         self._when_up(lambda: self._complete(ending))
 
     def _when_up(self, action: Callable[[], object]) -> None:
@@ -191,15 +191,14 @@ class PrefectLog(Lines):
             return None
         return made if isinstance(made, UUID) else None
 
-    def _complete(self, ending: str) -> None:
+    def _complete(self, ending: Part) -> None:
         if self._verdict is None:
             return
         artifact_id, part = self._verdict
+        told = replace(ending, points=ending.points or part.points, tables=part.tables)
         try:
             with get_client(sync_client=True) as client:
-                client.update_artifact(
-                    artifact_id, ArtifactUpdate(data=redact(markdown(replace(part, sentences=[ending]))))
-                )
+                client.update_artifact(artifact_id, ArtifactUpdate(data=redact(markdown(told))))
         except Exception as error:
             self.logger().warning("the verdict's artifact was not completed: %s", error)
 

@@ -180,7 +180,7 @@ class _Backfill:
             done = verdict.verdict if verdict else "trained"
             row |= {"state": done if record.state == State.DONE else str(record.state), "spans": list(record.spans)}
             row |= {"run": record.run, "metrics": record.metrics or None, "version": record.version}
-            row |= {"primary": verdict and verdict.primary, "reasons": list(verdict.reasons) if verdict else []}
+            row |= {"primary": verdict and verdict.primary, "reasons": verdict.sentences if verdict else []}
             row |= {"cached": not record.ran}
         self._keep(row | {"seconds": round(time.perf_counter() - began, 3)})
 

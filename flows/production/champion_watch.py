@@ -34,6 +34,7 @@ from flows.scoring.request_skew import request_skew
 from headway.errors import ConfigError, DataError, StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.verdict import THRESHOLD
 from headway.messages import counted, listed, metrics_line
 from headway.messages import now as now_text
 from headway.metrics.retrieval import RETRIEVAL
@@ -220,8 +221,9 @@ class _Check:
             seed=self._spec.chosen_seed,
         )
         verdict = decide(request)
-        broken = [check["reason"] for check in verdict.get("thresholds", []) if not check.get("passed", True)]
-        return verdict["metrics"]["candidate"], [*verdict.get("alarms", []), *broken]
+        missed = {check.key for check in verdict.checks if check.name == THRESHOLD and not check.passed}
+        broken = [reason for reason in verdict.reasons if reason.check in missed]
+        return verdict.metrics.candidate, [*map(str, verdict.alarms), *map(str, broken)]
 
     def _judge(self) -> GateConfig:
         """The pipeline's gate, without what only a candidate can be held to."""

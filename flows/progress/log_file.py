@@ -20,7 +20,7 @@ from flows.progress.reporter import Reporter
 from flows.progress.step_progress import Progress, as_json, progress_path
 from flows.progress.terminal import Lines, ended_by
 from flows.records import RunRecord, State, log_path
-from flows.tell.summary import sentence
+from flows.tell.ending import ending_of
 from headway.messages import now
 from headway.redaction import redact
 from headway.registry.registry import Registry
@@ -81,7 +81,7 @@ class _LogFile(Lines):
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         if record.state not in (State.FAILED, State.CANCELLED):  # of those `logged` says the error
-            self.note(sentence(record))
+            self.note(ending_of(record).line)
 
     def note(self, line: str) -> None:
         with self._writing, contextlib.suppress(OSError):

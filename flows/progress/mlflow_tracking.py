@@ -19,6 +19,7 @@ from typing import Any
 from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
 from flows.records import RunRecord, State, read_record
+from flows.tell.ending import ending_of
 from headway.errors import ConfigError
 from headway.redaction import redact
 from headway.registry.pointers import CHAMPION
@@ -131,12 +132,16 @@ class _Server:
         started, ended = map(_milliseconds, (record.started, str(record.ended)))
         run_id = client.create_run(number, start_time=started, run_name=record.run).info.run_id
         verdict, git = record.verdict, record.code and record.code.git
+        ending = ending_of(record)
         tags = {
             RUN: record.run,
             "headway.pipeline": record.pipeline,
             "headway.state": record.state,
             "headway.verdict": verdict and verdict.verdict,
-            "headway.reasons": verdict and "; ".join(verdict.reasons),
+            "headway.headline": ending.headline,
+            "headway.tone": ending.tone,
+            "headway.concerns": "; ".join(ending.concerns),
+            "headway.reasons": verdict and "; ".join(verdict.sentences),
             "headway.error": record.error,
             VERSION: record.version,
             "mlflow.source.git.commit": git and git.commit,

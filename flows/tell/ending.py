@@ -1,34 +1,56 @@
-"""How a run ended, in one sentence, and what it is based on.
+"""How a run ended, in words and a colour; whoever tells of a run says it from here.
 
-headline = headline_of(record, verdict)
-headline.word, headline.sentence        # "promoted", "Version 2 is the champion now: auc is 0.8944, and was 0.887 with ..."
+ending = ending_of(record)
+ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it rose from 0.887 (version 1) to 0.8944.", "green"
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from flows.records import RunRecord
+from flows.records import RunRecord, State
 from flows.tell.parts import Finding, Part, Table
-from headway.messages import number
+from headway.config import Frozen
+from headway.evaluation.slices import named
+from headway.evaluation.verdict import Check, Verdict, bound
+from headway.messages import between, number, sentence, signed
 
-Tone = Literal["good", "bad", "wait", "plain"]
-_TONES: dict[str, Tone] = {
-    "promoted": "good",
-    "named": "good",
-    "already champion": "good",
-    "done": "plain",
-    "running": "plain",
-    "failed": "bad",
-    "reject": "bad",
-    "rolled back": "bad",
+Tone = Literal["green", "amber", "red", "plain"]
+_ENDS: dict[str, tuple[str, Tone, str]] = {
+    State.PROMOTED: ("promoted", "green", "Version {version} is promoted"),
+    State.NAMED: ("named", "green", "{alias} is version {version} now; the champion is as before"),
+    State.ALREADY: (
+        "already champion",
+        "green",
+        "Version {version} is the champion already; there is nothing to promote",
+    ),
+    State.KEPT: ("kept the champion", "plain", "The champion stays"),
+    State.REJECTED: ("rejected", "red", "The candidate is rejected"),
+    State.ROLLED_BACK: ("rejected", "red", "The candidate is rejected"),
+    State.NOT_COMPARABLE: ("needs a person", "amber", "The candidate waits for a person"),
+    State.INCOMPATIBLE: ("needs a person", "amber", "The candidate waits for a person"),
+    State.HELD: ("needs a person", "amber", "The candidate waits for a person"),
+    State.SHADOW: ("shadow", "amber", "The candidate is not promoted"),
+    State.DONE: ("done", "plain", "The run ended with {last}, as it was asked to; nothing was judged"),
+    State.RUNNING: ("running", "plain", "The run is going on"),
+    State.FAILED: ("failed", "red", "The run failed"),
+    State.OVERTAKEN: ("overtaken", "amber", "The run was overtaken"),
+    State.CANCELLED: (
+        "cancelled",
+        "amber",
+        "The run was stopped; what was done is kept, and the next run goes on from there",
+    ),
+    State.KILLED: (
+        "killed",
+        "amber",
+        "The process of this run died; what was done is kept, and the next run goes on from there",
+    ),
 }
-_WORDS = {"reject": "rejected", "keep champion": "champion kept"}
-_BEYOND = re.compile(r", [\d.%]* ?interval |; ")
-"""What comes after it in a reason is left to the list below the sentence."""
+"""Word, tone and the beginning of the headline, by state."""
+_JUDGED = frozenset({State.PROMOTED, State.KEPT, State.REJECTED, State.ROLLED_BACK, State.NOT_COMPARABLE})
+_JUDGED |= {State.INCOMPATIBLE, State.HELD, State.SHADOW}
+"""States whose headline goes on with the gate's first reason."""
 _STAGES = {
     "ingest": "ingest",
     "statistics": "the statistics",
@@ -40,112 +62,134 @@ _STAGES = {
 }
 
 
-@dataclass(frozen=True)
-class Headline:
+class Ending(Frozen):
+    """How a run ended, or how something else stands that a page is about."""
+
+    format: int = 1
     word: str
-    """The run's state."""
     tone: Tone
-    sentence: str
-    reasons: Sequence[str] = ()
+    headline: str
+    """One sentence."""
+    concerns: tuple[str, ...] = ()
+    """What a person should look at, whatever the verdict."""
+    reasons: tuple[str, ...] = ()
+    """The gate's, as sentences; the first is left out where the headline says all of it."""
+    notes: tuple[str, ...] = ()
+    """Its remarks that decided nothing."""
+    checks: tuple[Check, ...] = ()
     error: str = ""
     """The whole error of a run that failed."""
 
+    @property
+    def line(self) -> str:
+        """The headline and the concerns in one line."""
+        return " ".join([self.headline, *(f"Warning: {sentence(concern)}" for concern in self.concerns)])
 
-def headline_of(record: RunRecord, verdict: Mapping[str, Any]) -> Headline:
-    """The headline of a run.
 
-    Args:
-        verdict: the gate's, with its metrics and comparisons; empty where the gate was not reached.
-    """
-    state = str(record.state)
-    reasons = list(verdict.get("reasons") or ())
+def ending_of(record: RunRecord) -> Ending:
+    """How a run ended."""
+    state, verdict = record.state, record.verdict
+    word, tone, begins = _ENDS.get(state, (str(state), "amber", "The candidate is not promoted"))
+    last = _STAGES.get(str(record.last), str(record.last))
+    headline = begins.format(version=record.version, alias=record.alias, last=last)
+    reasons = verdict.reasons if verdict else ()
     error = record.error or ""
-    sentence = _sentence(state, record, verdict, reasons)
-    word = str(verdict["verdict"]) if state == "done" and verdict.get("verdict") else state
-    # what the sentence says is not said again
-    rest = [reason for reason in reasons if reason not in sentence]
-    shown = error if error and error not in sentence else ""
-    return Headline(_WORDS.get(word, word), _TONES.get(word, "wait"), sentence, rest, shown)
-
-
-def _sentence(state: str, record: RunRecord, verdict: Mapping[str, Any], reasons: Sequence[str]) -> str:
-    first = _BEYOND.split(reasons[0])[0] if reasons else ""
-    match state:
-        case "promoted":
-            return f"Version {record.version} is the champion now{_why(verdict)}."
-        case "named":
-            return f"{record.alias} is version {record.version} now; the champion is as before."
-        case "already champion":
-            return f"Nothing to promote: this model is the champion already, version {record.version}."
-        case "keep champion":
-            return f"The champion stays: {first}."
-        case "reject":
-            return f"The candidate is rejected: {first}."
-        case "failed" | "overtaken":
-            return f"The run {'failed' if state == 'failed' else 'was overtaken'}: {_first_line(record)}"
-        case "cancelled":
-            return "The run was stopped; what was done is kept, and the next run goes on from there."
-        case "killed":
-            return "The process of this run died; what was done is kept, and the next run goes on from there."
-        case "running":
-            return "The run is going on."
-        case "done" if verdict.get("verdict"):
-            passed = "would be promoted" if verdict.get("promote") else f"would not be promoted: {first}"
-            return f"The candidate {passed}; this run ended before a promotion."
-        case "done":
-            last = _STAGES.get(str(record.last), str(record.last))
-            return f"The run ended with {last}, as it was asked to; nothing was judged."
-    return f"The candidate is not promoted, {state}: {first}." if first else f"The run ended: {state}."
-
-
-def _why(verdict: Mapping[str, Any]) -> str:
-    """Why a candidate was promoted, after the words that say that it was."""
-    kind, primary = verdict.get("verdict"), verdict.get("primary")
-    metrics = verdict.get("metrics") or {}
-    value = (metrics.get("candidate") or {}).get(primary)
-    if kind == "forced":
-        return ", promoted by force"
-    if value is None:
-        return ""
-    is_value = f"{primary} is {number(value)}"
-    if ":" in str(primary) and verdict.get("better") in ("higher", "lower"):  # nobody else can know
-        is_value += f" ({'more' if verdict['better'] == 'higher' else 'less'} is better)"
-    if kind == "first model":
-        others = {
-            what: (metrics.get("baselines") or {}).get(name) or {}
-            for name, what in (("constant", "a constant prediction"), ("linear", "the linear baseline"))
-        }
-        known = [f"{what} has {number(its[primary])}" for what, its in others.items() if its.get(primary) is not None]
-        return f", the first one: {is_value}{'; ' if known else ''}{', '.join(known)}"
-    before = (metrics.get("champion") or {}).get(primary)
-    if before is None:
-        return f": {is_value}"
-    was = f"{is_value}, and was {number(before)} with version {(verdict.get('champion') or {}).get('version')}"
-    return f": {was}" if verdict.get("outcome") == "better" else f": {was}; its data are newer, and nothing blocks it"
-
-
-def _first_line(record: RunRecord) -> str:
-    lines = [line for line in (record.error or "").splitlines() if line.strip()]
-    return (lines[0] if lines else "no reason is known").rstrip(":") + ("" if len(lines) == 1 else ".")
-
-
-def verdict_part(verdict: Mapping[str, Any]) -> Part:
-    """The gate's decision, its reasons, and candidate and champion side by side."""
-    said = "The gate lets the candidate through. Export, replay and promotion follow."
-    if not verdict.get("promote"):
-        said = "The candidate is not promoted."
-    metrics = verdict.get("metrics") or {}
-    sides = {name: metrics.get(name) for name in ("candidate", "champion", "reference")} | (
-        metrics.get("baselines") or {}
+    if state in (State.FAILED, State.OVERTAKEN):
+        headline = f"{headline}: {_first_line(error)}"
+    elif state == State.DONE and verdict is not None:
+        word = "would be promoted" if verdict.promote else "would not be promoted"
+        headline = f"The candidate {word}; this run ended before a promotion"
+    elif (state in _JUDGED or state not in _ENDS) and reasons:
+        by_force = " by force, against" if reasons[0].overruled else ""
+        headline = f"{headline}{by_force}: {reasons[0].summary}"
+        if not (reasons[0].detail or reasons[0].fix):
+            reasons = reasons[1:]
+    concerns = (*(verdict.concerns if verdict else ()), *record.warnings)
+    if concerns and tone in ("green", "plain") and not record.going_on:
+        word, tone = f"{word}, with warnings", "amber"
+    return Ending(
+        word=word,
+        tone=tone,
+        headline=sentence(headline),
+        concerns=concerns,
+        reasons=tuple(map(str, reasons)),
+        notes=tuple(_notes(verdict)) if verdict else (),
+        checks=verdict.checks if verdict else (),
+        error=error,
     )
-    known = {name: values for name, values in sides.items() if values}
-    rows = [
-        {"metric": name} | {side: number(values.get(name)) for side, values in known.items()}
-        for name, value in (known.get("candidate") or {}).items()
-        if value is None or isinstance(value, int | float)
-    ]
-    warnings = [Finding("warning", alarm) for alarm in verdict.get("alarms") or ()]
-    tables = [Table("Metrics", rows)] if rows else []
+
+
+def failed_ending(error: Exception) -> Ending:
+    """The end of a run of which there is no record."""
+    word, tone, begins = _ENDS[State.FAILED]
+    return Ending(word=word, tone=tone, headline=sentence(f"{begins}: {_first_line(str(error))}"), error=str(error))
+
+
+def _first_line(error: str) -> str:
+    return next((line.rstrip(":") for line in error.splitlines() if line.strip()), "no reason is known")
+
+
+def _notes(verdict: Verdict) -> Iterator[str]:
+    """The remarks that are no concern, and the checks that no remark is about."""
+    yield from (str(note) for note in verdict.notes if not note.concern)
+    said = {remark.check for remark in (*verdict.reasons, *verdict.notes, *verdict.alarms)}
+    for check in verdict.checks:
+        if check.key not in said:
+            row = {name: value for name, value in _row(check).items() if value and name not in ("check", "outcome")}
+            numbers = ", ".join(f"{name} {value}" for name, value in row.items())
+            yield f"{check.name}: {check.outcome}" + (f" ({numbers})" if numbers else "")
+
+
+def ending_part(ending: Ending) -> Part:
+    """How a run ended, as a part that stands alone."""
+    shown = f"{ending.word} ({ending.tone})" if ending.tone != "plain" else ending.word
     return Part(
-        f"Verdict: {verdict['verdict']}", [said], tables=tables, findings=warnings, points=list(verdict["reasons"])
+        f"Verdict: {shown}",
+        [ending.headline],
+        findings=[Finding("warning", concern) for concern in ending.concerns],
+        points=[*ending.reasons, *ending.notes],
+        tables=[checks_table(ending.checks)] if ending.checks else [],
+        texts=[("Error", ending.error)] if ending.error else [],
     )
+
+
+def verdict_part(verdict: Verdict) -> Part:
+    """The gate's decision before what follows from it: candidate, champion and baselines side by side, and every check."""
+    said = "The gate lets the candidate through. Export, replay and promotion follow."
+    sides = verdict.metrics.sides
+    rows = [
+        {"metric": name} | {side: number(values.get(name)) for side, values in sides.items()}
+        for name in verdict.metrics.candidate
+    ]
+    return Part(
+        f"Verdict: {verdict.verdict}",
+        [said if verdict.promote else "The candidate is not promoted."],
+        tables=[
+            *([Table("Metrics", rows)] if rows else []),
+            *([checks_table(verdict.checks)] if verdict.checks else []),
+        ],
+        findings=[Finding("warning", str(alarm)) for alarm in verdict.alarms],
+        points=verdict.sentences,
+    )
+
+
+def checks_table(checks: Iterable[Check]) -> Table:
+    """Everything that the gate checked, a row each."""
+    return Table("Checks of the gate", [_row(check) for check in checks], whole=("outcome",))
+
+
+def _row(check: Check) -> dict[str, Any]:
+    known = {
+        "check": check.name,
+        "metric": check.metric,
+        "on": None if check.slice is None else named(check.slice, check.slice_value),
+        "candidate": None if check.value is None else number(check.value),
+        "against": check.against,
+        "there": None if check.before is None else number(check.before),
+        "change": None if check.change is None else signed(check.change),
+        "interval": None if check.interval is None else between(check.interval, check.confidence),
+        "limit": bound(check),
+        "rows": None if check.rows is None else f"{check.rows:,}",
+        "outcome": check.outcome,
+    }
+    return {name: "" if value is None else value for name, value in known.items()}

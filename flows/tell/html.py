@@ -1,6 +1,6 @@
 """Jinja2 with the templates of the report, which other pages share: base.html, the macros of parts.html, the style sheet.
 
-html = document(Document(title, pipeline, about, headline, parts))       # one file: no script, nothing from elsewhere
+html = document(Document(title, pipeline, about, ending, parts))       # one file: no script, nothing from elsewhere
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jinja2
 
-from flows.tell.ending import Headline
+from flows.tell.ending import Ending
 from flows.tell.parts import Finding, Part, anchor
 from headway.redaction import redact
 
@@ -28,7 +28,7 @@ class Document:
     pipeline: str
     about: str
     """Such as "run 20261123-000714-4081"."""
-    headline: Headline
+    ending: Ending
     parts: Sequence[Part]
     facts: Sequence[tuple[str, str]] = ()
     """What a reader wants to know first: (name, value)."""
@@ -43,9 +43,9 @@ def document(page: Document) -> str:
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
 
 
-def fragment(headline: str, parts: Sequence[Part]) -> str:
+def fragment(ending: Ending, parts: Sequence[Part]) -> str:
     """Parts as HTML for a notebook, which has a style sheet of its own."""
-    html = environment().get_template("fragment.html").render(headline=headline, parts=parts)
+    html = environment().get_template("fragment.html").render(ending=ending, parts=parts)
     return redact(html)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from flows.dag.step import Output
 from flows.records import RunRecord
 from headway.errors import HeadwayError
+from headway.evaluation.verdict import Verdict
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 
@@ -74,10 +75,8 @@ class Material:
         """The outputs of ingest, by span."""
         return {o.title.removeprefix("ingest "): o for o in self.outputs.values() if o.stage == "ingest"}
 
-    @property
-    def verdict(self) -> dict[str, Any]:
-        """The gate's whole verdict, where it is kept, else what the record says of it; the reasons of the record have what
-        came after the gate, too."""
-        found = self.record.verdict
-        told = {} if found is None else found.model_dump(mode="json", exclude_none=True)
-        return {**told, **self.result("gate"), **{n: told[n] for n in ("verdict", "promote", "reasons") if n in told}}
+    @functools.cached_property
+    def verdict(self) -> Verdict | None:
+        """The gate's whole verdict, where it is kept, else what the record has of it; None: the gate was not reached."""
+        output = self.outputs.get("gate")
+        return self.record.verdict if output is None else output.read(Verdict)

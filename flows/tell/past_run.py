@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -10,32 +9,19 @@ from typing import Any
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.step import Output, find_output
 from flows.records import RunRecord, read_log
+from flows.tell.ending import Ending, checks_table, ending_of
+from flows.tell.html import fragment
+from flows.tell.parts import Part
+from flows.tell.parts import Table as PartTable
 from flows.tell.rerun_reasons import steps_explained
 from flows.tell.result_table import Table, html_table
-from flows.tell.summary import headline, summary, window
+from flows.tell.summary import summary, window
 from headway.errors import StoreError
+from headway.evaluation.verdict import Verdict
 from headway.messages import metrics_line, number
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.storage.store import Store
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The gate's decision on a run's candidate."""
-
-    verdict: str
-    """Such as "first model", "better" or "rejected"."""
-    promote: bool
-    reasons: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return self.verdict
-
-    def _repr_html_(self) -> str:
-        return (
-            f"<b>{escape(self.verdict)}</b><ul>{''.join(f'<li>{escape(reason)}</li>' for reason in self.reasons)}</ul>"
-        )
 
 
 class Run:
@@ -59,9 +45,14 @@ class Run:
         return str(self._record.state)
 
     @property
+    def ending(self) -> Ending:
+        """How it ended: word, tone (green, amber, red or plain), headline, concerns, reasons, checks."""
+        return ending_of(self._record)
+
+    @property
     def headline(self) -> str:
-        """What became of the candidate, in a few words."""
-        return headline(self._record)
+        """How it ended, in a sentence."""
+        return self.ending.headline
 
     @property
     def window(self) -> str:
@@ -73,9 +64,8 @@ class Run:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None: the run ended before the gate."""
-        found = self._record.verdict
-        return None if found is None else Verdict(found.verdict, found.promote, found.reasons)
+        """The gate's decision with its reasons and checks; None: the run ended before the gate."""
+        return self._record.verdict
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -185,12 +175,11 @@ class Run:
         return summary(self._record)
 
     def _repr_html_(self) -> str:
-        verdict = self.verdict
-        rows = [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
-        about = f"<p>{escape(self.window)}; {self.seconds:.1f} s; run {escape(self.name)}</p>"
-        reasons = "" if verdict is None else "".join(f"<li>{escape(reason)}</li>" for reason in verdict.reasons)
-        head = f"<b>{escape(self._record.pipeline)}: {escape(self.headline)}</b>"
-        return head + about + (f"<ul>{reasons}</ul>" if reasons else "") + (html_table(rows) if rows else "")
+        ending, rows = self.ending, [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
+        tables = [*([PartTable("Metrics", rows)] if rows else [])]
+        tables += [checks_table(ending.checks)] if ending.checks else []
+        about = f"{self._record.pipeline}: {self.window}; {self.seconds:.1f} s; run {self.name}"
+        return fragment(ending, [Part("Run", [about], tables=tables)])
 
 
 class Version:

@@ -13,11 +13,11 @@ from typing import Any
 from markupsafe import escape
 
 from flows.records import RunRecord
-from flows.tell.ending import headline_of
+from flows.tell.ending import checks_table, ending_of
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
-from flows.tell.parts import Finding, Part
+from flows.tell.parts import Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.evaluation_tables import interval_text
 from flows.tell.sections.origin import again, origin
@@ -85,9 +85,10 @@ def _before(store: Store, record: RunRecord) -> str | None:
 
 def page(material: Material) -> str:
     """The report of a run, without secrets."""
-    record, verdict = material.record, material.verdict
+    record, ending = material.record, ending_of(material.record)
     parts = [
         evaluation(material),
+        Part("Checks of the gate", tables=[checks_table(ending.checks)]) if ending.checks else None,
         data(material),
         training(material),
         what_ran(record),
@@ -96,28 +97,25 @@ def page(material: Material) -> str:
     ]
     if record.notes:
         parts.append(Part("Notes", points=[str(note) for note in record.notes]))
-    headline = headline_of(record, verdict)
-    warnings = [Finding("warning", text) for text in record.warnings]
     about = f"run {record.run}"
     return document(
         Document(
-            title=f"{record.pipeline}: {headline.word}, {about}",
+            title=f"{record.pipeline}: {ending.word}, {about}",
             pipeline=record.pipeline,
             about=about,
-            headline=headline,
+            ending=ending,
             parts=[part for part in parts if part is not None],
-            facts=_facts(material, verdict),
-            findings=warnings,
+            facts=_facts(material),
         )
     )
 
 
-def _facts(material: Material, verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(material: Material) -> list[tuple[str, str]]:
     """What a reader wants to know first."""
     record = material.record
     spans = record.spans or list(material.ingested())
     facts = []
-    primary = verdict.get("primary")
+    primary = record.verdict and record.verdict.primary
     value = record.metrics.get(str(primary))
     if value is not None:
         interval = (material.result("measure").get("intervals") or {}).get(primary)

@@ -18,6 +18,8 @@ from flows.tell.sections.column_rows import cell, column_rows
 from flows.tell.sections.evaluation_tables import importance_table, metric_table
 from flows.tell.sections.scores import measured_part
 from flows.tell.sections.window_data import findings_of
+from flows.upgrades import upgraded_result
+from headway.evaluation.verdict import Verdict
 from headway.messages import counted, sentence
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -45,7 +47,7 @@ def part_of(output: Output) -> Part | None:
         case "measure":
             return measured_part(result, split="test" if output.title == "measure test" else "eval")
         case "gate":
-            return verdict_part(result)
+            return verdict_part(Verdict.model_validate(upgraded_result(output.stage, result)))
     return None
 
 

@@ -13,15 +13,16 @@ count rows by their weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from headway.evaluation.bootstrap import Difference, paired
 from headway.evaluation.sample_size import FIRST_CLASS_ROWS, counted_units, uncompared, units, upward
-from headway.messages import number, signed
-from headway.metrics.base import Better, Floats, Metric, Rows
+from headway.evaluation.verdict import Check
+from headway.messages import between, number, signed
+from headway.metrics.base import Floats, Metric, Rows
 from headway.tasks.base import LabelFacts, Task
 
 ENOUGH_ROWS = 1000
@@ -48,12 +49,69 @@ def constant_predictions(
 
 @dataclass(frozen=True, kw_only=True)
 class Beaten:
-    """Whether the candidate beats the constant baseline, with the sentence for the verdict."""
+    """How the candidate stands to a baseline on one metric, in words too."""
 
+    outcome: Literal["better", "worse", "cannot tell", "too few rows"]
+    """Of the candidate."""
     passed: bool
-    reason: str
-    few: bool = False
-    """There are too few rows to say."""
+    """It beats the baseline, or need not."""
+    summary: str
+    detail: str
+    test: Against | None
+    """None: the rows are too few for any."""
+
+    @property
+    def few(self) -> bool:
+        """There are too few rows to say."""
+        return self.outcome == "too few rows"
+
+    def check(self, name: str, rows: int) -> Check:
+        """What the verdict keeps of it.
+
+        Args:
+            name: of the baseline.
+        """
+        kind = f"{name} baseline"
+        if self.test is None:
+            return Check(name=kind, against=name, outcome=self.outcome, passed=self.passed, rows=rows)
+        test = self.test
+        return Check(
+            name=kind,
+            metric=test.metric.name,
+            against=name,
+            value=test.paired.candidate,
+            before=test.paired.champion,
+            change=test.paired.difference,
+            interval=upward(test.metric, test.interval),  # turned back: the sign is that of the change
+            confidence=test.confidence,
+            error=test.paired.standard_error,
+            better=test.metric.better,
+            outcome=self.outcome,
+            passed=self.passed,
+            rows=rows,
+        )
+
+
+def _beaten(name: str, test: Against, also: Against | None = None) -> Beaten:
+    also_said = [] if also is None else [also.values]
+    return Beaten(
+        outcome="better",
+        passed=True,
+        summary=f"the candidate beats the {name} baseline: {test.values}",
+        detail="; ".join([*filter(None, [test.numbers]), *also_said]),
+        test=test,
+    )
+
+
+def _not_beaten(name: str, test: Against) -> Beaten:
+    verb = "is worse than" if test.worse else "does not beat"
+    return Beaten(
+        outcome="worse" if test.worse else "cannot tell",
+        passed=False,
+        summary=f"the candidate {verb} the {name} baseline: {test.values}",
+        detail=test.numbers,
+        test=test,
+    )
 
 
 def first_model(
@@ -82,7 +140,7 @@ def first_model(
     """
     shared = 1 - (1 - confidence) / len(metrics)
 
-    def against(metric: Metric, best_by: str) -> _Against | None:
+    def against(metric: Metric, best_by: str) -> Against | None:
         predicted = constant_predictions(task, facts, metric, len(rows), best_by)
         if predicted is None:
             return None
@@ -94,20 +152,23 @@ def first_model(
         if each.metric.name in trained_for and each.worse:
             by_loss = against(each.metric, "loss")
             if by_loss is not None and by_loss.worse:
-                return Beaten(passed=False, reason=f"the candidate is worse than the constant baseline: {by_loss}")
-    few = f"{counted_units(metrics[0], rows)} too few to say whether the candidate beats the constant baseline"
+                return _not_beaten("constant", by_loss)
+
+    def few(test: Against | None, detail: str) -> Beaten:
+        said = f"{counted_units(metrics[0], rows)} too few to say whether the candidate beats the constant baseline"
+        return Beaten(outcome="too few rows", passed=False, summary=said, detail=detail, test=test)
+
     if uncompared(metrics[0], rows, FIRST_CLASS_ROWS):
-        return Beaten(passed=False, few=True, reason=few + (f": {found[0].values}" if found else ""))
+        return few(found[0], found[0].values) if found else few(None, "")
     if not found:
         return None
     better = [each for each in found if each.interval is not None and each.interval[0] > 0]
     if better and not found[0].worse:
-        also = "" if better[0] is found[0] else f"; {found[0].values}"
-        return Beaten(passed=True, reason=f"the candidate beats the constant baseline: {better[0]}{also}")
+        return _beaten("constant", better[0], None if better[0] is found[0] else found[0])
     shown = next((each for each in found if not each.worse), found[0])  # what chance can explain
     if units(found[0].metric, rows) < ENOUGH_ROWS:
-        return Beaten(passed=False, few=True, reason=f"{few}: {shown}")
-    return Beaten(passed=False, reason=f"the candidate does not beat the constant baseline: {shown}")
+        return few(shown, ", ".join(filter(None, [shown.values, shown.numbers])))
+    return _not_beaten("constant", shown)
 
 
 def beats(
@@ -138,7 +199,7 @@ def beats(
         name: of the baseline, for the sentence.
     """
 
-    def against(metric: Metric) -> _Against | None:
+    def against(metric: Metric) -> Against | None:
         predicted = constant_predictions(task, facts, metric, len(rows)) if others is None else others
         if predicted is None:
             return None
@@ -151,32 +212,12 @@ def beats(
     if first is None:
         return None
     if first.gain > 0 and (first.interval is None or first.units < ENOUGH_ROWS or first.interval[0] > 0):
-        return Beaten(passed=True, reason=f"the candidate beats the {name} baseline: {first}")
+        return _beaten(name, first)
     if first.interval is None or first.interval[1] >= 0:
         for other in comparable:
             if (other.gain if other.interval is None else other.interval[0]) > 0:
-                text = f"the candidate beats the {name} baseline: {other}; {first.values}"
-                return Beaten(passed=True, reason=text)
-    return Beaten(passed=False, reason=f"the candidate does not beat the {name} baseline: {first}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beside:
-    """How the candidate compares with a baseline that it need not beat, on one metric."""
-
-    metric: str
-    better: Better
-    candidate: float | None
-    baseline: float | None
-    difference: float | None
-    """candidate - baseline"""
-    interval: tuple[float, float] | None
-    """Of the difference; None: too few rows."""
-    outcome: Literal["candidate better", "baseline better", "cannot tell", "too few rows"]
-    sentence: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+                return _beaten(name, other, first)
+    return _not_beaten(name, first)
 
 
 def beside(
@@ -189,33 +230,30 @@ def beside(
     samples: int,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
-) -> Beside | None:
+) -> Beaten | None:
     """Which of the two is better by a metric, the candidate or another baseline; None when nothing can be said. The
     arguments are those of `beats`."""
     found = _against(rows, others, metric, confidence=confidence, samples=samples, seed=seed, check=check, name=name)
     if found is None:
         return None
-    outcome: Literal["candidate better", "baseline better", "cannot tell", "too few rows"]
     if found.interval is None:
-        outcome, sentence = (
-            "too few rows",
-            f"beside the {name} baseline: {found}; the rows are too few to tell which is better",
+        few = f"beside the {name} baseline: {found.values}"
+        return Beaten(
+            outcome="too few rows",
+            passed=True,
+            summary=few,
+            detail="the rows are too few to tell which is better",
+            test=found,
         )
-    elif found.interval[0] > 0:
-        outcome, sentence = "candidate better", f"the candidate beats the {name} baseline: {found}"
-    elif found.worse:
-        outcome, sentence = "baseline better", f"the {name} baseline beats the candidate: {found}"
-    else:
-        outcome, sentence = "cannot tell", f"the candidate and the {name} baseline cannot be told apart: {found}"
-    return Beside(
-        metric=metric.name,
-        better=metric.better,
-        candidate=found.paired.candidate,
-        baseline=found.paired.champion,
-        difference=found.paired.difference,
-        interval=upward(metric, found.interval),  # turned back: the sign is that of the difference
-        outcome=outcome,
-        sentence=sentence,
+    if found.interval[0] > 0:
+        return _beaten(name, found)
+    apart = f"the candidate and the {name} baseline cannot be told apart"
+    return Beaten(
+        outcome="worse" if found.worse else "cannot tell",
+        passed=True,
+        summary=f"{f'the {name} baseline beats the candidate' if found.worse else apart}: {found.values}",
+        detail=found.numbers,
+        test=found,
     )
 
 
@@ -230,7 +268,7 @@ def _against(
     check: Callable[[], None],
     name: str,
     first: bool = False,
-) -> _Against | None:
+) -> Against | None:
     """
     Args:
         first: of a first model: Student's t, with one degree of freedom less than there are units.
@@ -243,17 +281,18 @@ def _against(
         difference = replace(difference, freedom=min(difference.freedom, max(count - 1, 1)))
     few = uncompared(metric, rows, FIRST_CLASS_ROWS) if first else uncompared(metric, rows)
     interval = None if few else difference.interval(confidence)
-    return _Against(metric, difference, upward(metric, interval), count, name)
+    return Against(metric, difference, upward(metric, interval), confidence, count, name)
 
 
 @dataclass(frozen=True)
-class _Against:
+class Against:
     """One metric of the candidate against a baseline's."""
 
     metric: Metric
     paired: Difference
     interval: tuple[float, float] | None
-    """With up for good."""
+    """Of the gain: with up for good."""
+    confidence: float
     units: int
     name: str = "constant"
     """Of the baseline."""
@@ -270,14 +309,16 @@ class _Against:
 
     @property
     def values(self) -> str:
-        return f"{self.paired.metric} is {number(self.paired.candidate)} ({self.name} {number(self.paired.champion)})"
+        return f"{self.paired.metric} is {number(self.paired.candidate)}, {self.name} {number(self.paired.champion)}"
 
-    def __str__(self) -> str:
+    @property
+    def numbers(self) -> str:
+        """The gain with its interval; empty where there are too few rows for one."""
         if self.interval is None:
-            return self.values
+            return ""
         low, high = self.interval
-        chance = ", which chance can explain" if low <= 0 <= high else ""
-        return f"{self.values}, a gain of {signed(self.gain)}, interval {signed(low)} to {signed(high)}{chance}"
+        by_chance = ", which chance can explain" if low <= 0 <= high else ""
+        return f"a gain of {signed(self.gain)}, {between(self.interval, self.confidence)}{by_chance}"
 
 
 def _order(metric: str, rows: int) -> Floats:

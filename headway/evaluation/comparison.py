@@ -2,12 +2,11 @@
 
 With the interval of (candidate - champion) turned so that up is good, a metric's outcome is
 
-    better         the interval is wholly above 0
-    equal          it holds 0 and reaches no further down than the tolerance
-    cannot tell    it holds 0 and reaches further down than the tolerance
-    worse          it is wholly below 0, but not wholly beyond the tolerance
-    blocked        it is wholly beyond the tolerance
-    not compared   there is no interval, or there are too few rows for one (`headway.evaluation.sample_size`)
+    better             the interval is wholly above 0
+    within the limit   it reaches no further down than the tolerance
+    cannot tell        it reaches further down than the tolerance
+    beyond the limit   it is wholly beyond the tolerance: the candidate is blocked
+    not compared       there is no interval, or there are too few rows for one (`headway.evaluation.sample_size`)
 
 Looking at many slices finds a bad one by luck, so the slices' p values are corrected together by Holm's method (Holm, "A
 simple sequentially rejective multiple test procedure", 1979), which costs nothing when there is one.
@@ -16,20 +15,21 @@ simple sequentially rejective multiple test procedure", 1979), which costs nothi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired_means
 from headway.evaluation.clusters import NOWHERE, ClusterSources, drawn_together
-from headway.evaluation.further_labels import prefixed
+from headway.evaluation.further_labels import prefixed, split_name
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
 from headway.evaluation.metrics import rows_of
 from headway.evaluation.sample_size import uncompared, upward
 from headway.evaluation.slices import named, slice_rows
-from headway.messages import counted, listed, number, signed, some
+from headway.evaluation.verdict import BETTER, BEYOND, CANNOT_TELL, NOT_COMPARED, WITHIN, Check, LeftOut
+from headway.messages import between, chance, counted, number, signed, some
 from headway.metrics.base import Metric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task
@@ -55,75 +55,87 @@ class Compared:
     """Why there are too few rows to compare by."""
 
     @property
-    def subject(self) -> str:
-        return f"{named(self.column, self.value)} ({counted(self.rows, 'row')}): " if self.column else ""
-
-    @property
     def outcome(self) -> str:
         """One of the words at the top of this module."""
         if self.failed:
-            return "blocked"
+            return BEYOND
         interval = upward(self.metric, self.interval)
         if interval is None:
-            return "not compared"
-        low, high = interval
-        if low > 0 or high < 0:
-            return "better" if low > 0 else "worse"
-        return "equal" if low >= -self.margin.value else "cannot tell"
+            return NOT_COMPARED
+        if interval[0] > 0:
+            return BETTER
+        return WITHIN if interval[0] >= -self.margin.value else CANNOT_TELL
 
     @property
     def why(self) -> str:
         """Why it is not compared."""
         return f"{self.few}; give eval more of them" if self.few else "a model has no value on these rows"
 
-    def sentence(self, champion: str, confidence: float) -> str:
-        """What happened to the metric, with numbers."""
-        measured, interval = self.measured, _interval(self.interval, confidence)
-        verb = "fell" if (measured.difference or 0) < 0 else "rose"
-        moved = f"from {number(measured.champion)} ({champion}) to {number(measured.candidate)}: {signed(measured.difference)}"
-        margin = self.margin
-        match self.outcome:
-            case "better":
-                return f"{self.subject}{measured.metric} is better: {verb} {moved}, {interval}"
-            case "equal":
-                return f"{self.subject}{measured.metric} is equal within {margin}: {moved}, {interval}"
-            case "worse":
-                return f"{self.subject}{measured.metric} is worse, but not wholly beyond {margin}: {verb} {moved}, {interval}"
-            case "cannot tell":
-                return (
-                    f"{self.subject}{measured.metric}: cannot tell whether it is worse by more than {margin}: {moved}, "
-                    f"{interval}; the smallest loss that could have been detected is {number(self.detectable)}"
-                )
-            case "not compared":
-                return f"{self.subject}{measured.metric} cannot be compared with {champion}: {self.why}"
-        text = f"{self.subject}{measured.metric} {verb} {moved}, {interval}, wholly beyond {margin}"
-        if self.column:
-            text += f" (p {number(self.p_adjusted)} after correcting for all slices)"
-        return text
+    def check(self, name: str, against: str, confidence: float) -> Check:
+        """What the verdict keeps of it.
 
-    def as_json(self) -> dict[str, Any]:
-        where = {"slice": self.column, "value": self.value} if self.column else {}
-        facts = {name: getattr(self.measured, name) for name in ("metric", "candidate", "champion", "difference")}
-        facts["better"], facts["error"] = self.metric.better, self.measured.standard_error
-        facts["interval"] = list(self.interval) if self.interval else None
-        margin = {"tolerance": self.margin.value, "tolerance_of": self.margin.of or None}
-        if self.measured.seed_deviation is not None:
-            facts["seed_deviation"] = self.measured.seed_deviation
-        names = ("p", "p_adjusted", "failed", "outcome", "detectable")
-        return where | {"rows": self.rows} | facts | margin | {name: getattr(self, name) for name in names}
+        Args:
+            name: of the check.
+            against: the other model.
+        """
+        measured = self.measured
+        return Check(
+            name=name,
+            metric=measured.metric,
+            label=split_name(measured.metric)[0],
+            slice=self.column,
+            slice_value=self.value,
+            against=against,
+            value=measured.candidate,
+            before=measured.champion,
+            change=measured.difference,
+            interval=self.interval,
+            confidence=confidence,
+            error=measured.standard_error,
+            seed_deviation=measured.seed_deviation,
+            better=self.metric.better,
+            allowed=self.margin.value,
+            limit=self.margin.of,
+            p=self.p,
+            p_adjusted=self.p_adjusted,
+            detectable=self.detectable,
+            outcome=self.outcome,
+            passed=not self.failed,
+            rows=self.rows,
+        )
 
 
-def _interval(interval: tuple[float, float] | None, confidence: float) -> str:
-    if interval is None:
-        return "no interval"
-    return f"{confidence:.4g} interval {signed(interval[0])} to {signed(interval[1])}".replace("0.95 ", "95% ")
+def told(check: Check) -> tuple[str, str]:
+    """(summary, detail) of a metric beside another model's."""
+    at = f"{named(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
+    verb = "fell" if (check.change or 0) < 0 else "rose"
+    metric, limit = f"{at}{check.metric}", f"the limit of {number(check.allowed)}"
+    moved = f"from {number(check.before)} ({check.against}) to {number(check.value)}"
+    match check.outcome:
+        case "better":
+            summary = f"{metric} is better: it {verb} {moved}"
+        case "within the limit":
+            summary = f"{metric} is within {limit}: {moved}"
+        case "cannot tell":
+            summary = f"{metric}: cannot tell whether it is within {limit}: {moved}"
+        case "beyond the limit":
+            summary = f"{metric} {verb} {moved}, beyond {limit}"
+        case _:
+            return f"{metric} cannot be compared with {check.against}", ""
+    details = [f"{signed(check.change)}, {between(check.interval, check.confidence)}"]
+    details += [f"the limit is {check.limit}"] if check.limit and check.outcome != BETTER else []
+    if check.outcome == CANNOT_TELL:
+        details.append(f"the smallest loss that could have been detected is {number(check.detectable)}")
+    if check.slice and not check.passed:
+        details.append(f"{chance(check.p_adjusted)} after correcting for all slices")
+    return summary, "; ".join(details)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     overall: tuple[Compared, ...]
     slices: tuple[Compared, ...]
-    left_out: tuple[dict[str, Any], ...] = field(default=())
+    left_out: tuple[LeftOut, ...] = ()
     confidence: float
     clusters: str | None = None
     """What rows are drawn by, where it is not one by one."""
@@ -134,28 +146,27 @@ class Comparison:
         """The comparison by one metric over all rows."""
         return next(c for c in self.overall if c.measured.metric == metric)
 
-    def failures(self, champion: str) -> list[str]:
-        """One sentence for each comparison that failed, overall first."""
-        return [c.sentence(champion, self.confidence) for c in (*self.overall, *self.slices) if c.failed]
+    def checks(self, name: str, against: str) -> list[Check]:
+        """Each comparison as a check of the gate, over all rows first."""
+        return [c.check(name, against, self.confidence) for c in (*self.overall, *self.slices)]
 
-    def uncompared(self, champion: str) -> list[str]:
-        """One sentence for each reason why metrics could not be compared over all rows."""
+    def uncompared(self) -> dict[str, list[str]]:
+        """{why: metrics that could not be compared over all rows}"""
         whys: dict[str, list[str]] = {}
         for compared in self.overall:
-            if compared.outcome == "not compared":
+            if compared.outcome == NOT_COMPARED:
                 whys.setdefault(compared.why, []).append(compared.measured.metric)
-        return [f"{listed(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
+        return whys
 
     def notes(self, champion: str) -> list[str]:
-        """What did not fail: a sentence for each metric, and one for the slices."""
-        fine = [c for c in self.overall if c.outcome not in ("blocked", "not compared")]
-        notes = [c.sentence(champion, self.confidence) for c in fine] + ([self.clusters] if self.clusters else [])
+        """What the comparison rests on, and what the slices came to."""
+        notes = [self.clusters] if self.clusters else []
         notes += [self._seeds(champion)] if self.seeds != (1, 1) else []
         looked = {(c.column, c.value) for c in self.slices}
         if looked and not any(c.failed for c in self.slices):
             notes.append(
-                f"on none of the {counted(len(looked), 'slice')} with enough rows is it worse than {champion} by more than "
-                "the tolerance"
+                f"on none of the {counted(len(looked), 'slice')} with enough rows is it beyond the limit beside "
+                f"{champion}"
             )
         if self.left_out:
             notes.append(
@@ -175,13 +186,6 @@ class Comparison:
         if theirs == 1:
             text += ", which is taken to vary as much as the candidate"
         return text + (f"; standard deviation between seeds, in the intervals: {', '.join(spread)}" if spread else "")
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "overall": [c.as_json() for c in self.overall],
-            "slices": [c.as_json() for c in self.slices],
-            "left_out": list(self.left_out),
-        }
 
 
 def allowing(comparison: Comparison, lucky: Mapping[str, float], config: GateConfig, whose: str) -> Comparison:
@@ -209,7 +213,9 @@ def with_further(comparison: Comparison, label: str, further: Comparison, config
         return replace(compared, measured=replace(compared.measured, metric=name))
 
     slices = [*comparison.slices, *map(renamed, further.slices)]
-    left_out = ({**entry, "why": f"{label}: {entry['why']}"} for entry in further.left_out if "values" not in entry)
+    left_out = (
+        entry.model_copy(update={"why": f"{label}: {entry.why}"}) for entry in further.left_out if entry.values is None
+    )
     return replace(
         comparison,
         overall=(*comparison.overall, *map(renamed, further.overall)),
@@ -218,10 +224,10 @@ def with_further(comparison: Comparison, label: str, further: Comparison, config
     )
 
 
-def _left_out(entry: dict[str, Any]) -> str:
-    if "values" in entry:
-        return f"{counted(entry['values'], 'value')} of {entry['slice']} ({entry['why']})"
-    return f"{named(entry['slice'], entry['value'])} ({entry['why']})"
+def _left_out(entry: LeftOut) -> str:
+    if entry.values is not None:
+        return f"{counted(entry.values, 'value')} of {entry.slice} ({entry.why})"
+    return f"{named(entry.slice, entry.value)} ({entry.why})"
 
 
 def compare(
@@ -281,7 +287,7 @@ def compare(
         for of_all in test(slice(None), compared, None, None)
     ]
     tested: list[Compared] = []
-    left_out: list[dict[str, Any]] = []
+    left_out: list[LeftOut] = []
     for column in slices:
         small = 0
         for value, at in slice_rows(candidate, column):
@@ -298,11 +304,11 @@ def compare(
                     enough.append(metric)
             for why, names in whys.items():
                 which = "" if len(names) == len(compared) else f"{', '.join(names)}: "
-                left_out.append({"slice": column, "value": value, "why": which + why})
+                left_out.append(LeftOut(slice=column, value=value, why=which + why))
             if enough:
                 tested += test(at, enough, column, value)
         if small:
-            left_out.append({"slice": column, "values": small, "why": f"fewer than {config.slice_min_rows:,} rows"})
+            left_out.append(LeftOut(slice=column, values=small, why=f"fewer than {config.slice_min_rows:,} rows"))
     return Comparison(
         overall=tuple(overall),
         slices=tuple(_holm(tested, config)),

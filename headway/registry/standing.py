@@ -17,32 +17,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.evaluation.checks.small_steps import differences, of_champion
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Model, Verdict
 from headway.registry.registry import Event
 
 
-def standing_of(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
+def standing_of(verdict: Verdict) -> dict[str, Any] | None:
     """How the candidate of a verdict stands to the champion: {metric, better, against: its version, difference}, and by every
     metric to the reference: {version, candidate, champion: {metric: [difference, standard error]}}; None when they were not
     compared."""
-    champion, primary = verdict.get("champion"), verdict.get("primary")
-    if not isinstance(champion, Mapping):
+    compared = verdict.of(CHAMPION, verdict.primary)
+    if verdict.champion is None or compared is None or compared.interval is None:
         return None
-    for compared in verdict["comparisons"]["overall"]:
-        if compared["metric"] == primary and compared["interval"] is not None:
-            found = {"metric": primary, "against": champion["version"], "difference": compared["difference"]}
-            return found | {"better": verdict["better"], "reference": _beside_reference(verdict)}
-    return None
+    found = {"metric": verdict.primary, "against": verdict.champion.version, "difference": compared.change}
+    return found | {"better": verdict.better, "reference": _beside_reference(verdict, verdict.champion)}
 
 
-def _beside_reference(verdict: Mapping[str, Any]) -> dict[str, Any]:
+def _beside_reference(verdict: Verdict, champion: Model) -> dict[str, Any]:
     """The champion is the reference where there is no other."""
-    compared = verdict["comparisons"]
-    if not compared.get("reference"):
-        version = verdict["champion"]["version"]
-        return {"version": version, "candidate": differences(compared["overall"]), "champion": {}}
-    version = verdict["reference"]["version"]
-    candidate = differences(compared["reference"])
-    return {"version": version, "candidate": candidate, "champion": of_champion(**compared)}
+    overall, early = verdict.compared(), verdict.compared(EARLY_CHAMPION)
+    if not early or verdict.reference is None:
+        return {"version": champion.version, "candidate": differences(overall), "champion": {}}
+    return {
+        "version": verdict.reference.version,
+        "candidate": differences(early),
+        "champion": of_champion(overall, early),
+    }
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     assert len(run("b", "runs", project)) == 5
     report = run("a", "report", project)["report"]
     assert report == f"{store.url}/runs/{fourth['run']}.html"
-    assert b"Version 2 is the champion now" in store.read(report.removeprefix(f"{store.url}/"))
+    assert b"Version 2 is promoted" in store.read(report.removeprefix(f"{store.url}/"))
     assert run("a", "models", project)["flights"]["champion"] == 2
     run("c", "verify", project)
     assert run("b", "rollback", project)["version"] == 1

@@ -121,7 +121,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     second = _run(typed, project, "--until", "2013-04")
     assert second["state"] == "promoted" and second["version"] == 2
     report = Path(second["report"]).read_text(encoding="utf-8")
-    assert "Version 2 is the champion now" in report and "ROC curve" in report and "2013-04.parquet" in report
+    assert "Version 2 is promoted" in report and "ROC curve" in report and "2013-04.parquet" in report
     ingested = [title for title in _ran(second) if title.startswith("ingest")]
     assert ingested == ["ingest 2013-04"]
     assert "evaluate champion 1" in _ran(second)

@@ -9,6 +9,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from headway.evaluation.verdict import Verdict
+
 pytestmark = pytest.mark.slow
 PIPELINE = """
 name: two
@@ -59,11 +61,11 @@ def project(trained, tmp_path):
 def test_every_label_is_measured_and_one_decides(trained):
     record = json.loads((trained / "run.json").read_text())
     metrics = record["metrics"]
-    verdict = json.loads(next(trained.glob("store/stages/gate/*/verdict.json")).read_text())
-    assert verdict["verdict"] == "first model" and verdict["primary"] == "auc"
+    verdict = Verdict.model_validate_json(next(trained.glob("store/stages/gate/*/verdict.json")).read_text())
+    assert verdict.verdict == "first model" and verdict.primary == "auc"
     assert metrics["auc"] > 0.9 and metrics["mood/auc"] > 0.9
-    assert metrics["minutes/rmse"] < 5 and verdict["thresholds"][0]["metric"] == "minutes/rmse"
-    assert verdict["metrics"]["baselines"]["constant"]["minutes/rmse"] > 9
+    assert metrics["minutes/rmse"] < 5 and verdict.compared("threshold")[0].metric == "minutes/rmse"
+    assert verdict.metrics.baselines["constant"]["minutes/rmse"] > 9
     result = json.loads(next(trained.glob("store/stages/measure/*/metrics.json")).read_text())
     assert {"minutes/rmse", "mood/auc"} <= {name for name, value in result["intervals"].items() if value}
     history = json.loads(next(trained.glob("store/stages/train/*/history.json")).read_text())["history"]

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.evaluation.results.threshold import AS_CONFIGURED
+from headway.evaluation.verdict import Verdict
 from headway.messages import counted, number, signed, some, window_text
 from headway.schema.calendar_days import UNITS
 from headway.schema.columns import Column
@@ -42,7 +43,7 @@ class CardFacts(Frozen):
     """Of metrics, [low, high] each, where evaluation gives them."""
     threshold: dict[str, Any] | None = None
     """The threshold that the config's rule chose; None: there is no rule."""
-    verdict: dict[str, Any] | None = None
+    verdict: Verdict | None = None
     """The gate's; None: not known."""
 
 
@@ -89,9 +90,9 @@ def _data(facts: CardFacts) -> str:
 
 
 def _quality(facts: CardFacts) -> str:
-    verdict = facts.verdict or {}
-    baselines = (verdict.get("metrics") or {}).get("baselines") or {}
-    if not facts.metrics and not verdict and facts.threshold is None:
+    verdict = facts.verdict
+    baselines = verdict.metrics.baselines if verdict else {}
+    if not facts.metrics and verdict is None and facts.threshold is None:
         return ""
     text = "## Quality, on eval rows\n"
     if facts.metrics:
@@ -111,15 +112,13 @@ def _quality(facts: CardFacts) -> str:
         bounds = threshold.get("intervals") or {}
         rows += [[n, number(value), _interval(bounds.get(n))] for n, value in (threshold.get("metrics") or {}).items()]
         text += f"\n{_table(rows)}\n"
-    champion = verdict.get("champion")
-    compared = (verdict.get("comparisons") or {}).get("overall") or []
-    if compared and isinstance(champion, dict):
+    if verdict is not None and verdict.champion is not None and (compared := verdict.compared()):
         rows = [["metric", "difference", "interval"], ["---"] * 3]
-        rows += [[c["metric"], signed(c["difference"]), _interval(c["interval"])] for c in compared]
-        text += f"\nAgainst version {champion['version']}, the champion then, on the same rows:\n\n{_table(rows)}\n"
-    if verdict:
-        text += f"\nVerdict of the gate: **{verdict.get('verdict')}**\n\n"
-        text += "\n".join(f"- {reason}" for reason in verdict.get("reasons", ()))
+        rows += [[str(c.metric), signed(c.change), _interval(c.interval)] for c in compared]
+        text += f"\nAgainst {verdict.champion.name}, the champion then, on the same rows:\n\n{_table(rows)}\n"
+    if verdict is not None:
+        text += f"\nVerdict of the gate: **{verdict.verdict}**\n\n"
+        text += "\n".join(f"- {sentence}" for sentence in verdict.sentences)
     return text.rstrip()
 
 

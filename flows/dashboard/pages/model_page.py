@@ -148,7 +148,7 @@ def _versions(
         marks += [name for name, at in aliases.items() if at == number_of]
         row: dict[str, Any] = {"version": _version_link(slug, model, number_of), "is": ", ".join(marks)}
         if version is None:
-            rows.append(row | {"is": Markup('<span class="state bad">damaged</span>')})
+            rows.append(row | {"is": Markup('<span class="state red">damaged</span>')})
             continue
         made_by = str(version.facts.get("run") or "")
         to = address(slug, "models", model, "versions", number_of, "promote")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -13,9 +12,8 @@ from flows.dashboard.layout import LIVE_SECONDS, Page, address, link, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.records import RunRecord
-from flows.tell.ending import Headline, headline_of
-from flows.tell.material import Material
-from flows.tell.parts import Finding, Part
+from flows.tell.ending import checks_table, ending_of
+from flows.tell.parts import Part
 from flows.tell.report_page import path_of
 from flows.tell.sections.evaluation_tables import metric_table
 from flows.tell.sections.stage_times import what_ran
@@ -33,14 +31,15 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
         return None
     slug, live = opened.slug, record.going_on
     pipeline = record.pipeline
-    headline = _headline(opened, record)
-    warnings = [Finding("warning", text) for text in record.warnings]
+    ending = ending_of(record)
     parts = [_now(opened, record)] if live else []
     with DRAWING:
         parts.append(what_ran(record))
     if record.metrics:
         table = metric_table({"metrics": record.metrics, "baselines": record.baselines}, "Metrics")
         parts.insert(-1, Part("Metrics", ["Of the candidate on the eval rows."], tables=[table]))
+    if ending.checks:
+        parts.insert(-1, Part("Checks of the gate", tables=[checks_table(ending.checks)]))
     if not live:
         parts.append(_log(opened, record))
     if record.notes:
@@ -61,19 +60,12 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
         slug,
         "Runs",
         crumbs=[("Runs", address(slug, "runs"))],
-        headline=headline,
+        ending=ending,
         facts=facts,
-        findings=warnings,
         actions=actions,
         parts=parts,
         every=LIVE_SECONDS if live else 0,
     )
-
-
-def _headline(opened: OpenedStore, record: RunRecord) -> Headline:
-    """How the run ended, as its report says it, of the past."""
-    said = headline_of(record, Material(opened.store, record).verdict)
-    return replace(said, sentence=said.sentence.replace(" is the champion now", " became the champion", 1))
 
 
 def _has_report(opened: OpenedStore, record: RunRecord) -> bool:

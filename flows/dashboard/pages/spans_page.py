@@ -84,7 +84,7 @@ def _counts(opened: OpenedStore, fingerprint: str) -> dict[str, Any]:
     try:
         manifest = opened.store.find("ingest", fingerprint)
     except HeadwayError:
-        return {"ingested": Markup('<span class="state bad">damaged</span>')}
+        return {"ingested": Markup('<span class="state red">damaged</span>')}
     if manifest is None:
         return {"ingested": "no longer in the store"}
     counts = manifest.counts

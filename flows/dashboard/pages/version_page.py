@@ -7,7 +7,7 @@ from typing import Any
 from flows.dashboard.layout import Page, address, link, long, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, metrics_of, primary_of, spans_of
-from flows.tell.ending import Headline
+from flows.tell.ending import Ending
 from flows.tell.parts import Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, number, signed, size, window_text
@@ -26,8 +26,8 @@ def version_page(opened: OpenedStore, model: str, number_of: int) -> Page | None
         version = registry.version(number_of)
         history = registry.history()
     except HeadwayError as error:
-        headline = Headline("damaged", "bad", error.problem, error=str(error))
-        return Page(title, title, slug, "Overview", crumbs, headline, every=0, status=404)
+        ending = Ending(word="damaged", tone="red", headline=error.problem, error=str(error))
+        return Page(title, title, slug, "Overview", crumbs, ending, every=0, status=404)
     champion, _ = champion_of(registry)
     primary, value = primary_of(opened, version)
     is_champion = champion is not None and champion.number == number_of

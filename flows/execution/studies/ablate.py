@@ -19,6 +19,7 @@ from flows.progress.reporter import Reporter
 from flows.records import Metrics
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.evaluation.verdict import CHAMPION, NOT_COMPARED
 from headway.messages import listed
 from headway.schema.columns import suggest
 from headway.tasks.table import direction
@@ -138,18 +139,17 @@ def _row(spec: RunSpec, columns: Sequence[str], run: Run) -> Without:
 
 def _compared(result: RunResult, without: Sequence[str] = ()) -> Without:
     """The gate's comparison by the primary metric."""
-    verdict = result.verdict or {}
-    metric = verdict.get("primary")
-    overall = (verdict.get("comparisons") or {}).get("overall", [])
-    found: dict[str, Any] = next((entry for entry in overall if entry["metric"] == metric), {})
-    difference = found.get("difference")
+    verdict = result.verdict
+    metric = verdict.primary if verdict else None
+    found = verdict.of(CHAMPION, metric) if verdict else None
+    change = found.change if found else None
     return Without(
         without=tuple(without),
         metric=metric,
-        value=((verdict.get("metrics") or {}).get("candidate") or {}).get(metric),
-        difference=difference,
-        interval=found.get("interval"),
-        outcome=found.get("outcome") or "not compared",
-        harm=None if difference is None else -direction(metric, verdict.get("better")) * difference,
+        value=verdict.metrics.candidate.get(str(metric)) if verdict else None,
+        difference=change,
+        interval=found.interval if found else None,
+        outcome=found.outcome if found else NOT_COMPARED,
+        harm=None if change is None or verdict is None else -direction(metric, verdict.better) * change,
         seconds=round(sum(output.seconds for output in result.outputs if not output.hit), 3),
     )

@@ -16,12 +16,13 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from flows.dag.run_spec import ALREADY, RunResult, RunSpec
+from flows.dag.run_spec import RunResult, RunSpec
 from flows.execution.studies.study import Run, studying
 from flows.progress.reporter import Reporter
 from flows.records import Metrics
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
+from headway.evaluation.verdict import ModelMetrics
 from headway.messages import agree, counted
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
@@ -134,23 +135,23 @@ def _window(run_spec: RunSpec, run: Run) -> Window:
         result = run(run_spec)
     except DataError as error:
         return Window(until=run_spec.until, verdict="failed", error=str(error))
-    verdict, evaluation = result.verdict or {}, result.evaluation or {}
-    metrics = verdict.get("metrics") or {}
+    verdict, evaluation = result.verdict, result.evaluation or {}
+    metrics = verdict.metrics if verdict else ModelMetrics()
     champion = run_spec.registry.champion()
-    if verdict.get("promote") and verdict["verdict"] != ALREADY:
+    if verdict is not None and verdict.promote:
         _promote(run_spec, result)
     return Window(
         until=run_spec.until,
         train=tuple(span for span, _ in window_splits(run_spec.loaded.pipeline.split, result.spans)["train"]),
         rows=evaluation.get("rows"),
-        verdict=verdict.get("verdict"),
-        primary=verdict.get("primary"),
-        better=verdict.get("better"),
-        candidate=metrics.get("candidate") or evaluation.get("metrics") or {},
-        champion=metrics.get("champion"),
+        verdict=verdict.verdict if verdict else None,
+        primary=verdict.primary if verdict else None,
+        better=verdict.better if verdict else None,
+        candidate=metrics.candidate or evaluation.get("metrics") or {},
+        champion=metrics.champion,
         champion_of=None if champion is None else champion.facts.get("until"),
-        baselines=metrics.get("baselines") or {},
-        reasons=tuple(verdict.get("reasons", ())),
+        baselines=metrics.baselines,
+        reasons=tuple(verdict.sentences) if verdict else (),
     )
 
 

@@ -14,7 +14,7 @@ from flows.tell.comparison.data_beside import data
 from flows.tell.comparison.metrics_beside import metrics, slices
 from flows.tell.comparison.sides import Side
 from flows.tell.comparison.training_beside import training
-from flows.tell.ending import headline_of
+from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import short
 from flows.tell.parts import Part, Table
 from headway.messages import counted, duration, number, size, window_text
@@ -62,7 +62,7 @@ def _ended(side: Side) -> str:
     record = side.material.record
     if not record.started:  # of a version whose run is no longer recorded
         return ""
-    return headline_of(record, side.material.verdict).sentence
+    return ending_of(record).headline
 
 
 def _judged(side: Side) -> str:

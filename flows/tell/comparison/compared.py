@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flows.tell.comparison.outcome import headline_of, why_none
+from flows.tell.comparison.outcome import compared_ending, why_none
 from flows.tell.comparison.same_rows import SameRows, on_the_same_rows
 from flows.tell.comparison.sides import Columns, Side, named_side
-from flows.tell.ending import Headline
+from flows.tell.ending import Ending
 from headway.errors import ConfigError
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry
@@ -36,7 +36,7 @@ class Compared:
     """None: no rows that both scored."""
     value: dict[str, Any]
     """What --json has of it."""
-    headline: Headline
+    ending: Ending
     changed_columns: Mapping[str, str]
     """By column of both what of it differs."""
 
@@ -69,9 +69,9 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         "columns": _columns(a, b, changed),
         "data": _data(a, b),
     }
-    headline = headline_of(a, b, value)
-    value = {"summary": headline.sentence, **value}
-    return Compared(registry.name, registry.store, a, b, found, value, headline, changed)
+    ending = compared_ending(a, b, value)
+    value = {"summary": ending.headline, **value}
+    return Compared(registry.name, registry.store, a, b, found, value, ending, changed)
 
 
 def _code(side: Side) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def page(comparison: Compared) -> str:
             title=f"{comparison.pipeline}: {a.title} and {b.title}",
             pipeline=comparison.pipeline,
             about=", ".join(f"{side.letter}: {side.title}" for side in (a, b)),
-            headline=comparison.headline,
+            ending=comparison.ending,
             parts=parts_of(comparison, drawn=True),
             findings=problems,
         )

@@ -1,7 +1,7 @@
 """What a comparison comes to: which side is better, as far as the interval of their difference tells.
 
 found = outcome_of("auc", {"difference": -0.1, "interval": [-0.12, -0.08]}, "higher")    # "worse": B is
-headline = headline_of(a, b, value)
+ending = compared_ending(a, b, value)
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from flows.tell.comparison.sides import Side
-from flows.tell.ending import Headline, Tone
+from flows.tell.ending import Ending, Tone
 from headway.messages import counted, number, signed, window_text
 from headway.tasks.table import direction, task_of
 
 UNCLEAR: Literal["no clear difference"] = "no clear difference"
 Outcome = Literal["better", "worse", "no clear difference", ""]
-_TONES: dict[str, Tone] = {"better": "good", "worse": "bad"}
+_TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
 
 
 def primary_of(a: Side, b: Side) -> tuple[str | None, str | None]:
@@ -25,8 +25,8 @@ def primary_of(a: Side, b: Side) -> tuple[str | None, str | None]:
     both = [name for name in a.facts["metrics"] if name in b.facts["metrics"]]
     for side in (b, a):
         verdict = side.material.verdict
-        if verdict.get("primary") in both:
-            return str(verdict["primary"]), verdict.get("better")
+        if verdict is not None and verdict.primary in both:
+            return verdict.primary, verdict.better
     task = a.facts["task"]
     own = task is None or ":" in task
     if not own and task_of(task).primary in both:
@@ -44,14 +44,14 @@ def outcome_of(metric: str, spread: Mapping[str, Any] | None, better: str | None
     return "better" if (low > 0) == (direction(metric, better) > 0) else "worse"
 
 
-def headline_of(a: Side, b: Side, value: Mapping[str, Any]) -> Headline:
+def compared_ending(a: Side, b: Side, value: Mapping[str, Any]) -> Ending:
     """The comparison in one sentence, and what differs between the two.
 
     Args:
         value: of the comparison.
     """
-    word, tone, sentence = _verdict(a, b, value["difference"])
-    return Headline(word, tone, sentence, _differing(value, a.title, b.title))
+    word, tone, headline = _verdict(a, b, value["difference"])
+    return Ending(word=word, tone=tone, headline=headline, reasons=tuple(_differing(value, a.title, b.title)))
 
 
 def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, Tone, str]:
@@ -63,7 +63,7 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
         return "not evaluated", "plain", capital(sentence)
     if a.facts["task"] != b.facts["task"]:
         if gone := [side.title for side in (a, b) if side.facts["task"] is None]:
-            return "not compared", "wait", f"It cannot be told which one is better: {_task_gone(gone[0])}."
+            return "not compared", "amber", f"It cannot be told which one is better: {_task_gone(gone[0])}."
         known = [f"{side.title} has the task {side.facts['task']}" for side in (a, b)]
         return "different tasks", "plain", capital(f"{known[0]}, {known[1]}: their metrics do not compare.")
     metric, better = primary_of(a, b)
@@ -76,7 +76,7 @@ def _verdict(a: Side, b: Side, found: Mapping[str, Any] | None) -> tuple[str, To
         levels = [f"{value} in {side.title}{_of_spans(side)}" for value, side in zip(values, (a, b), strict=True)]
         return (
             "not compared",
-            "wait",
+            "amber",
             f"It cannot be told which one is better: {metric} is {' and '.join(levels)}; {why}.",
         )
     apart = f"{metric} {signed_spread(spread)}"

@@ -96,7 +96,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         found = self._compared
-        return fragment(self.summary, [part for part in parts_of(found, drawn=False) if part.title == "Metrics"])
+        return fragment(found.ending, [part for part in parts_of(found, drawn=False) if part.title == "Metrics"])
 
 
 def _apart(spread: dict[str, Any] | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from flows.records import LATEST, Ran, RunRecord, State, find, record_of
 from flows.tell.comparison.kept_predictions import CONFIDENCE, Judged, predictions
 from flows.tell.material import Material
 from headway.errors import ConfigError, HeadwayError
+from headway.evaluation.verdict import Verdict
 from headway.registry.registry import Registry, Version
 from headway.registry.versions import numbers
 from headway.schema.columns import LABEL
@@ -156,8 +157,7 @@ def _of_run(registry: Registry, record: RunRecord) -> Side:
         "run": record.run,
         "spans": {split: [part[0] for part in parts.get(split, [])] for split in ("train", "eval")},
         "bytes": None,
-        "verdict": (record.verdict.model_dump(mode="json", exclude_none=True) if record.verdict else {})
-        | {"champion": champion},
+        "verdict": _decided(record.verdict) | {"champion": champion},
         "evaluated": {title: fingerprint for title, fingerprint in stages.items() if title.startswith("evaluate")},
         "measured": stages.get("measure"),
         "task": None if measured is None else measured.result["task"],
@@ -171,6 +171,11 @@ def _of_run(registry: Registry, record: RunRecord) -> Side:
         record.code.model_dump(mode="json") if record.code else {},
         files=_files(material),
     )
+
+
+def _decided(verdict: Verdict | None) -> dict[str, Any]:
+    """A verdict as the lineage of a version has it."""
+    return {} if verdict is None else {"verdict": verdict.verdict, "reasons": verdict.sentences}
 
 
 def _files(material: Material) -> dict[str, str]:

@@ -27,6 +27,7 @@ from headway.errors import HeadwayError
 from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.metrics import rows_of
+from headway.evaluation.verdict import BETTER, Check, Verdict
 from headway.messages import counted, listed, number, signed
 from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
@@ -43,8 +44,7 @@ def evaluation(material: Material) -> Part | None:
     measured, verdict = material.result("measure"), material.verdict
     if not measured:
         return _of_record(material.record)
-    champion = verdict.get("champion") if isinstance(verdict.get("champion"), dict) else None
-    whose = f"version {champion['version']}" if champion else "the champion"
+    whose = verdict.champion.name if verdict and verdict.champion else "the champion"
     part = measured_part(measured, verdict, whose)
     sentences = [*part.sentences, *_ranked(material.key("measure"), measured), *_tested(material)]
     charts = list(_charts(material, measured, whose))
@@ -56,7 +56,7 @@ def evaluation(material: Material) -> Part | None:
 
 
 def measured_part(
-    measured: Mapping[str, Any], verdict: Mapping[str, Any] = {}, whose: str = "the champion", *, split: str = "eval"
+    measured: Mapping[str, Any], verdict: Verdict | None = None, whose: str = "the champion", *, split: str = "eval"
 ) -> Part:
     """The tables of an evaluation.
 
@@ -107,22 +107,23 @@ def _tested(material: Material) -> list[str]:
 # --- metrics
 
 
-def _metrics(measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str) -> Table:
+def _metrics(measured: Mapping[str, Any], verdict: Verdict | None, whose: str) -> Table:
     percent = f"{100 * measured['confidence']:.4g}% interval"
-    compared = {c["metric"]: c for c in (verdict.get("comparisons") or {}).get("overall") or []}
+    compared = {str(check.metric): check for check in verdict.compared()} if verdict else {}
+    primary = verdict.primary if verdict else None
     pictures = dict(zip(compared, _differences(list(compared.values())), strict=True))
     rows = []
     # the metric that decides comes first
-    for row in sorted(metric_rows(measured), key=lambda row: row["metric"] != verdict.get("primary")):
+    for row in sorted(metric_rows(measured), key=lambda row: row["metric"] != primary):
         name = row["metric"]
         cells = {"metric": name, "candidate": row["value"], percent: row["interval"]}
         if "champion" in row:
             cells[whose] = row["champion"]
         if name in compared:
             each = compared[name]
-            cells["difference"] = signed(each["difference"])
-            cells["its interval"] = interval_text(each["interval"])
-            cells["which is"] = each["outcome"]
+            cells["difference"] = signed(each.change)
+            cells["its interval"] = interval_text(each.interval)
+            cells["which is"] = each.outcome
             cells["in tolerances"] = pictures[name]
         others = {other: row[other] for other in measured.get("baselines") or {} if other != "champion"}
         rows.append(cells | others)
@@ -136,19 +137,17 @@ def _metrics(measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str
     return Table("Metrics", rows, note)
 
 
-def _differences(compared: list[dict[str, Any]]) -> list[Any]:
+def _differences(compared: list[Check]) -> list[Any]:
     """A picture of each difference, in units of its tolerance."""
     strips = Strips(len(compared), limits=(-3, 3), height=16)
     for row, each in enumerate(compared):
         strips.box(row, -0.015, 0.015, MUTED, low=0, high=1, alpha=0.5)
         strips.box(row, -1.015, -0.985, BAD, low=0.1, high=0.9, alpha=0.6)
-        if each["interval"] is None or not each["tolerance"]:
+        if each.interval is None or each.change is None or not each.allowed:
             continue
-        sign = direction(split_name(each["metric"])[1], each.get("better"))
-        low, at, high = sorted(
-            _within(sign * value / each["tolerance"]) for value in (*each["interval"], each["difference"])
-        )
-        colour = {"better": GOOD, "worse": BAD, "blocked": BAD}.get(each["outcome"], FIRST)
+        sign = direction(split_name(str(each.metric))[1], each.better)
+        low, at, high = sorted(_within(sign * value / each.allowed) for value in (*each.interval, each.change))
+        colour = GOOD if each.outcome == BETTER else FIRST if each.passed else BAD
         strips.box(row, low, high, colour, low=0.42, high=0.58, alpha=0.6)
         strips.box(row, at - 0.06, at + 0.06, colour, low=0.25, high=0.75)
     return strips.svgs()

@@ -9,13 +9,14 @@ from flows.tell.figures.drawing import FIRST, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.parts import Table
 from flows.tell.sections.evaluation_tables import interval_text
+from headway.evaluation.verdict import Verdict
 from headway.messages import number, signed
 from headway.tasks.table import direction
 
 _MOST = 60
 
 
-def slices(measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str) -> Iterator[Table]:
+def slices(measured: Mapping[str, Any], verdict: Verdict | None, whose: str) -> Iterator[Table]:
     """The tables on slices: the named or chosen ones, and the worst that were found."""
     metric = _metric(measured, verdict)
     if metric is not None and (rows := _rows(measured, metric, verdict)):
@@ -25,14 +26,14 @@ def slices(measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str) 
         yield _worst(found)
 
 
-def _metric(measured: Mapping[str, Any], verdict: Mapping[str, Any]) -> str | None:
+def _metric(measured: Mapping[str, Any], verdict: Verdict | None) -> str | None:
     """The metric that harm is counted in: the mean of a loss, else the one that decides."""
-    names = [(measured.get("worst_slices") or {}).get("metric"), "loss", verdict.get("primary")]
+    names = [(measured.get("worst_slices") or {}).get("metric"), "loss", verdict.primary if verdict else None]
     return next((name for name in names if (measured.get("metrics") or {}).get(name) is not None), None)
 
 
-def _rows(measured: Mapping[str, Any], metric: str, verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    better = verdict.get("better") if metric == verdict.get("primary") else None
+def _rows(measured: Mapping[str, Any], metric: str, verdict: Verdict | None) -> list[dict[str, Any]]:
+    better = verdict.better if verdict and metric == verdict.primary else None
     whole, sign = measured["metrics"][metric], -direction(metric, better)
     found = []
     for column, values in measured.get("by_slice", {}).items():
@@ -45,11 +46,12 @@ def _rows(measured: Mapping[str, Any], metric: str, verdict: Mapping[str, Any]) 
 
 
 def _table(
-    measured: Mapping[str, Any], verdict: Mapping[str, Any], whose: str, metric: str, rows: list[dict[str, Any]]
+    measured: Mapping[str, Any], verdict: Verdict | None, whose: str, metric: str, rows: list[dict[str, Any]]
 ) -> Table:
     pictures = _intervals(rows[:_MOST], metric, measured["metrics"][metric])
-    primary = str(verdict.get("primary"))
-    against = {(c["slice"], c["value"]): c for c in _compared(verdict) if c["metric"] == primary}
+    primary = str(verdict.primary if verdict else None)
+    checks = verdict.compared(slices=True) if verdict else []
+    against = {(check.slice, check.slice_value): check for check in checks if check.metric == primary}
     shown = []
     for row, picture in zip(rows[:_MOST], pictures, strict=True):
         metrics, compared = row["metrics"], against.get((row["column"], row["value"]))
@@ -59,7 +61,7 @@ def _table(
         if primary in metrics and primary != metric:
             cells[primary] = number(metrics[primary])
         if compared is not None:
-            cells[f"{primary} − {whose}'s"] = f"{signed(compared['difference'])}, {compared['outcome']}"
+            cells[f"{primary} − {whose}'s"] = f"{signed(compared.change)}, {compared.outcome}"
         shown.append(cells)
     note = f"Harm is a slice's share of the rows times how much worse its {metric} is than that of all rows "
     note += (
@@ -73,10 +75,6 @@ def _harm(harm: float, rows: list[dict[str, Any]]) -> str:
     """Two digits; nothing is said of less than a thousandth of the largest."""
     largest = max(abs(row["harm"]) for row in rows)
     return signed(float(f"{harm:.2g}")) if abs(harm) > largest / 1000 else "0"
-
-
-def _compared(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return list((verdict.get("comparisons") or {}).get("slices") or [])
 
 
 def _intervals(rows: list[dict[str, Any]], metric: str, whole: float) -> list[Any]:

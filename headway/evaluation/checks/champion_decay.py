@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -23,13 +22,10 @@ from headway.evaluation.bootstrap import Difference, paired, single
 from headway.evaluation.clusters import ClusterSources, drawn_together
 from headway.evaluation.margins import allowed
 from headway.evaluation.sample_size import uncompared
-from headway.messages import number, signed
+from headway.evaluation.verdict import BEYOND, Check, Worth
+from headway.messages import between, number
 from headway.metrics.base import Metric, Rows
 from headway.tasks.base import LabelFacts, Task
-
-Worth = dict[str, dict[str, Any]]
-"""By metric: value, gain over the constant (None: held by its value), error (standard, of the gain or the value), freedom (of the
-error; None: infinite)."""
 
 
 def worth(
@@ -76,40 +72,54 @@ def worth(
     return found
 
 
+DECAY = "champion decay"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decay:
     """A metric by which a model is worse today than it was."""
 
-    metric: str
-    then: Mapping[str, Any]
-    today: Mapping[str, Any]
+    metric: Metric
+    name: str
+    then: Mapping[str, float | None]
+    today: Mapping[str, float | None]
     loss: float
     """By how much it is worse, in the metric's unit."""
     interval: tuple[float, float]
+    confidence: float
     margin: float
 
-    def sentence(self, confidence: float) -> str:
+    def check(self, version: int) -> Check:
+        """What the verdict keeps of it; as in other checks, the sign of the change is the metric's."""
         low, high = self.interval
-        held = f"{confidence:.4g} interval {signed(low)} to {signed(high)}".replace("0.95 ", "95% ")
-        beyond = f"worse by {number(self.loss)}, {held}, wholly beyond the tolerance of {number(self.margin)}"
-        if self.then["gain"] is None:
-            return (
-                f"{self.metric} was {number(self.then['value'])} and is {number(self.today['value'])} today: {beyond}"
-            )
-        return (
-            f"{self.metric} was {number(self.then['value'])}, {_gain(self.then['gain'])} the constant, and is "
-            f"{number(self.today['value'])} today, {_gain(self.today['gain'])} it: {beyond}"
+        down = self.metric.higher_is_better is not False
+        return Check(
+            name=DECAY,
+            metric=self.name,
+            against=f"version {version} at its promotion",
+            value=self.today["value"],
+            before=self.then["value"],
+            change=-self.loss if down else self.loss,
+            interval=(-high, -low) if down else (low, high),
+            confidence=self.confidence,
+            better=self.metric.better,
+            allowed=self.margin,
+            limit="" if self.then["gain"] is None else "of the gain over the constant on the same rows",
+            outcome=BEYOND,
         )
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "metric": self.metric,
-            "then": dict(self.then),
-            "today": dict(self.today),
-            "loss": self.loss,
-            "interval": list(self.interval),
-            "tolerance": self.margin,
-        }
+    @property
+    def summary(self) -> str:
+        return f"{self.name} was {number(self.then['value'])} and is {number(self.today['value'])} today"
+
+    @property
+    def detail(self) -> str:
+        then, today = self.then["gain"], self.today["gain"]
+        worse = f"worse by {number(self.loss)}, {between(self.interval, self.confidence)}"
+        worse += f", beyond the limit of {number(self.margin)}"
+        if then is None or today is None:
+            return worse
+        return f"{_gain(then)} the constant then, {_gain(today)} it today: {worse}"
 
 
 def _gain(gain: float) -> str:
@@ -129,25 +139,40 @@ def decayed(
     The confidence is that of all metrics together (Bonferroni).
     """
     both = [name for name in tolerances if name in then and name in today]
+    shared = 1 - (1 - confidence) / max(len(both), 1)
     found = []
     for name in both:
         before, now, metric = then[name], today[name], judging[name]
+        was, value, error, error_now = before["value"], now["value"], before["error"], now["error"]
+        if was is None or value is None or error is None or error_now is None:
+            continue
         if (before["gain"] is None) != (now["gain"] is None):
             continue  # the constant is known of one alone
-        if before["gain"] is None:
-            fell = (before["value"] - now["value"]) * (1 if metric.higher_is_better else -1)
+        if before["gain"] is None or now["gain"] is None:
+            fell = (was - value) * (1 if metric.higher_is_better else -1)
         else:
             fell = before["gain"] - now["gain"]
         measured = Difference(
             metric=name,
-            candidate=now["value"],
-            champion=before["value"],
+            candidate=value,
+            champion=was,
             difference=fell,
-            standard_error=math.hypot(before["error"], now["error"]),
-            freedom=min(math.inf if side["freedom"] is None else side["freedom"] for side in (before, now)),
+            standard_error=math.hypot(error, error_now),
+            freedom=min(math.inf if free is None else free for free in (before["freedom"], now["freedom"])),
         )
-        interval = measured.interval(1 - (1 - confidence) / len(both))
-        margin = allowed(tolerances[name], before["value"], before["gain"])
+        interval = measured.interval(shared)
+        margin = allowed(tolerances[name], was, before["gain"])
         if interval is not None and interval[0] > margin:
-            found.append(Decay(metric=name, then=before, today=now, loss=fell, interval=interval, margin=margin))
+            found.append(
+                Decay(
+                    metric=metric,
+                    name=name,
+                    then=before,
+                    today=now,
+                    loss=fell,
+                    interval=interval,
+                    confidence=shared,
+                    margin=margin,
+                )
+            )
     return found

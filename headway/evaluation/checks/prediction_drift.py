@@ -10,17 +10,18 @@ compared. Two models may agree in every metric and still send other rows beyond 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from headway.evaluation.verdict import BEYOND, WITHIN, Check
 from headway.messages import number
 from headway.metrics.base import Floats, Rows
 from headway.tasks.base import Task
 from headway.tasks.builtin import Quantiles
 
 BINS = 20
+DRIFT = "prediction drift"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +35,38 @@ class PredictionDrift:
     label: float | None
     """The weighted means; None for several classes."""
 
-    def sentence(self, champion: str) -> str:
-        text = f"the predictions drifted from {champion}'s by {number(self.divergence)} bits (Jensen-Shannon)"
-        if self.candidate is None:
-            return text
-        mean = f"their mean from {number(self.champion)} to {number(self.candidate)}"
-        return f"{text}, {mean}; the label's is {number(self.label)}"
+    def check(self, against: str, limit: float | None, rows: int) -> Check:
+        """What the verdict keeps of it.
 
-    def as_json(self, limit: float | None) -> dict[str, Any]:
-        return asdict(self) | {"limit": limit, "passed": limit is None or self.divergence <= limit}
+        Args:
+            limit: the most bits that are allowed; None: as many as they are.
+        """
+        passed = limit is None or self.divergence <= limit
+        return Check(
+            name=DRIFT,
+            against=against,
+            value=self.divergence,
+            better="lower",
+            allowed=limit,
+            limit="" if limit is None else "at most",
+            outcome=BEYOND if not passed else WITHIN if limit is not None else "no limit",
+            passed=passed,
+            rows=rows,
+        )
+
+    def summary(self, against: str, limit: float | None) -> str:
+        """The distance in a clause."""
+        text = f"the predictions drifted from {against}'s by {number(self.divergence)} bits"
+        if limit is None:
+            return text
+        return f"{text}, {'within' if self.divergence <= limit else 'beyond'} the limit of {number(limit)}"
+
+    @property
+    def detail(self) -> str:
+        if self.candidate is None:
+            return "Jensen-Shannon"
+        mean = f"their mean went from {number(self.champion)} to {number(self.candidate)}"
+        return f"Jensen-Shannon; {mean}, and the label's is {number(self.label)}"
 
 
 def prediction_drift(task: Task, rows: Rows, champion: Floats) -> PredictionDrift:

@@ -17,21 +17,25 @@ simulations of equal recipes 3 to 5% of chains were ever stopped by mistake, of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from headway.config import Frozen
 from headway.evaluation.bootstrap import Difference
-from headway.messages import counted, number, signed
-from headway.metrics.base import Floats, Metric
+from headway.evaluation.verdict import BEYOND, Check
+from headway.messages import between, chance, counted, number, signed
+from headway.metrics.base import Better, Floats, Metric
 
 ERROR = 0.1 / 3
 """Of the first test; see `allowed`."""
 FEWEST = 4
 """Models of which a line and its scatter can be told."""
+CONFIDENCE = 0.95
+"""Of the interval of a fall."""
+STEPS = "step by step"
+"""The check of the falls that add up."""
 LAST = 10
 """The champions that one is held against to say how lucky it is."""
 
@@ -47,25 +51,23 @@ class Measured(Frozen):
     """By metric: model - reference, and its standard error."""
 
 
-def differences(compared: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+def differences(compared: Sequence[Check]) -> dict[str, tuple[float, float]]:
     """By metric: the difference and its standard error, as far as they are known."""
     return {
-        each["metric"]: (each["difference"], each["error"])
+        str(each.metric): (each.change, each.error)
         for each in compared
-        if each["difference"] is not None and each.get("error") is not None
+        if each.change is not None and each.error is not None
     }
 
 
-def of_champion(
-    overall: Sequence[Mapping[str, Any]], reference: Sequence[Mapping[str, Any]], **_: Any
-) -> dict[str, tuple[float, float]]:
+def of_champion(overall: Sequence[Check], reference: Sequence[Check]) -> dict[str, tuple[float, float]]:
     """The champion - the reference by each metric, which follows from the candidate's two comparisons on the same rows; the
     error is that of the candidate - the reference."""
-    champion = {each["metric"]: each["champion"] for each in overall if each["champion"] is not None}
+    champion = {each.metric: each.before for each in overall if each.before is not None}
     return {
-        each["metric"]: (champion[each["metric"]] - each["champion"], each["error"])
+        str(each.metric): (champion[each.metric] - each.before, each.error)
         for each in reference
-        if each["metric"] in champion and each["champion"] is not None and each.get("error") is not None
+        if each.metric in champion and each.before is not None and each.error is not None
     }
 
 
@@ -89,16 +91,39 @@ class Decline:
     allowed: float
     tolerance: float
 
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "interval": list(self.interval)}
+    def check(self, reference: int, better: Better) -> Check:
+        """What the verdict keeps of it.
 
-    def sentence(self, reference: int) -> str:
-        low, high = self.interval
+        Args:
+            reference: the version that the fall is counted from.
+            better: which values of the metric are better.
+        """
+        return Check(
+            name=STEPS,
+            metric=self.metric,
+            against=f"version {reference}",
+            change=self.change,
+            interval=self.interval,
+            confidence=CONFIDENCE,
+            better=better,
+            allowed=self.tolerance,
+            limit=f"over {counted(self.models - 1, 'model')}",
+            p=self.p,
+            outcome=BEYOND,
+            passed=False,
+        )
+
+    def summary(self, reference: int) -> str:
+        """The fall in a clause."""
         return (
             f"{self.metric} has become worse step by step since version {reference}: by {signed(self.change)} over "
-            f"{counted(self.models - 1, 'model')}, 95% interval {signed(low)} to {signed(high)}, more than the tolerance "
-            f"of {number(self.tolerance)} and than chance explains (p {number(self.p)}, at most {number(self.allowed)} by chance)"
+            f"{counted(self.models - 1, 'model')}, beyond the limit of {number(self.tolerance)}"
         )
+
+    @property
+    def detail(self) -> str:
+        by_chance = f"{chance(self.p)}, and chance explains {number(self.allowed)}"
+        return f"{between(self.interval, CONFIDENCE)}; {by_chance}"
 
 
 @dataclass(frozen=True)
@@ -164,7 +189,7 @@ class Levels:
             standard_error=error * way,
             freedom=len(self) - 2,
         )
-        p, most, reach = fall.probability_below(0.0), allowed(len(self), share), fall.interval(0.95)
+        p, most, reach = fall.probability_below(0.0), allowed(len(self), share), fall.interval(CONFIDENCE)
         assert p is not None and reach is not None
         if slope * way >= -tolerance or p >= most:
             return None

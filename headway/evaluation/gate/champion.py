@@ -1,8 +1,7 @@
 """The candidate against the champion, and against an early champion, the reference.
 
 compared = AgainstChampion(models, findings, tolerances, primary)
-compared.judge(champion)
-compared.outcome, compared.comparisons, compared.alarms
+compared.judge(champion)                          # adds its checks and reasons to the findings
 """
 
 from __future__ import annotations
@@ -14,33 +13,39 @@ import pyarrow as pa
 
 from headway.evaluation.checks.champion_decay import decayed
 from headway.evaluation.checks.prediction_drift import prediction_drift
-from headway.evaluation.checks.small_steps import Decline, Levels, Measured, differences, of_champion
-from headway.evaluation.comparison import Comparison, allowing, compare, with_further
+from headway.evaluation.checks.small_steps import Levels, Measured, differences, of_champion
+from headway.evaluation.comparison import Comparison, allowing, compare, told, with_further
 from headway.evaluation.further_labels import named, part_of
-from headway.evaluation.gate.findings import Findings
+from headway.evaluation.gate.findings import BY_FORCE, Findings
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate_checks import unusable
 from headway.evaluation.gate_config import Champion, Repeat, newer, trained_on
-from headway.messages import listed, number, some
+from headway.evaluation.verdict import (
+    BETTER,
+    CANNOT_TELL,
+    CHAMPION,
+    EARLY_CHAMPION,
+    NOT_COMPARED,
+    Check,
+    LeftOut,
+    Metrics,
+)
+from headway.messages import listed, some
 from headway.tasks.table import task_of
 
 
 class AgainstChampion:
-    """What the comparison with earlier models says; adds its reasons to the findings."""
+    """Compares the candidate with earlier models; adds checks, reasons and notes to the findings."""
 
     def __init__(
         self, models: ScoredModels, findings: Findings, tolerances: Mapping[str, float | str], primary: str
     ) -> None:
         self.models, self.findings, self.tolerances, self.primary = models, findings, tolerances, primary
         self.request, self.config = models.request, models.request.config
-        self.metrics: dict[str, Any] = {"champion": None, "reference": None}
-        self.comparisons: dict[str, Any] = {"overall": [], "slices": [], "left_out": [], "reference": []}
-        self.outcome: str | None = None
-        self.drift: dict[str, Any] | None = None
-        self.decay: list[dict[str, Any]] = []
-        self.declines: list[Decline] = []
-        self.alarms: list[str] = []
-        """Why the champion itself needs a look; they change no verdict."""
+        self.champion: Metrics | None = None
+        """The champion's metrics."""
+        self.reference: Metrics | None = None
+        self.left_out: tuple[LeftOut, ...] = ()
 
     def judge(self, champion: Champion) -> None:
         """Compare, and say what blocks the candidate, what it is better at, and whether its data are newer."""
@@ -53,51 +58,79 @@ class AgainstChampion:
         reference = self._reference()
         levels = self._levels(compared, reference)
         compared = self._allowing(compared, levels, self.request.place, name)
-        self.metrics["champion"] = self.models.measured(self.models.of(champion))
-        self.comparisons |= compared.as_json()
-        self.outcome = compared.of(self.primary).outcome
+        self.champion = self.models.measured(self.models.of(champion))
+        self.left_out = compared.left_out
         self._drifted(champion)
-        self._decayed(champion)
-        findings.block("reject", *compared.failures(name))
-        for reason in compared.uncompared(name):
-            self._unjudged("not comparable", reason)
-        findings.notes += compared.notes(name)
+        checks = self._checked(compared, CHAMPION, name)
+        self._decayed(champion, checks)
+        for summary, metrics in compared.uncompared().items():
+            self._unjudged("not comparable", f"{listed(metrics)} cannot be compared with {name}", summary)
+        for note in compared.notes(name):
+            findings.note(note)
         if self.request.slices_chosen:
             what = listed(self.request.slices) if self.request.slices else "none, for want of rows or columns"
-            findings.notes.append(f"slices, as evaluation.slices names none: {what}")
+            findings.note(f"slices, as evaluation.slices names none: {what}")
         if reference is not None:
             self._since_reference(reference, levels)
-        if self.outcome in ("better", "not compared") or findings.rejected:
+        decisive = next(check for check in checks if (check.metric, check.slice) == (self.primary, None))
+        if decisive.outcome == BETTER:
+            findings.support("promote", *told(decisive), check=decisive)
+        if decisive.outcome in (BETTER, NOT_COMPARED) or findings.rejected:
             return
         later = newer(self.request.candidate, champion)
         if later is not None:
-            findings.notes.insert(0, f"its data are newer, and nothing blocks it: {later}")
+            findings.support("promote", f"its data are newer, and nothing blocks it; {told(decisive)[0]}", later)
         else:
             dated = bool(champion.train and self.request.candidate.train)
             data = "its data are not newer" if dated else "it is not known whether its data are newer"
-            findings.block("keep champion", f"{self.primary} is not better than with {name}, and {data}: {name} stays")
+            summary = f"{self.primary} is not better than with {name}, and {data}"
+            findings.block("keep champion", summary, f"{name} stays", check=decisive)
+
+    def _checked(self, compared: Comparison, kind: str, name: str) -> list[Check]:
+        """Keep the comparisons with a model, and say what they came to.
+
+        Of the slices only what is beyond the limit is told. A change beyond the limit that chance can explain is a concern: more
+        rows would tell.
+        """
+        checks = [self.findings.looked(check) for check in compared.checks(kind, name)]
+        for check in checks:
+            if not check.passed:
+                self.findings.block("reject", *told(check), check=check)
+            elif check.slice is None and check.outcome != NOT_COMPARED:
+                self.findings.note(*told(check), check=check, concern=kind == CHAMPION and _perhaps_beyond(check))
+        return checks
 
     def _drifted(self, champion: Champion) -> None:
         """How far the predictions are from the champion's, and whether that is too far."""
-        theirs = self.models.rows(self.models.of(champion)).prediction
-        drift = prediction_drift(self.models.task, self.models.rows(self.models.candidate), theirs)
-        limit, sentence = self.config.prediction_drift, drift.sentence(f"version {champion.version}")
-        self.drift = drift.as_json(limit)
-        if self.drift["passed"]:
-            self.findings.notes.append(sentence + (f"; the limit is {number(limit)}" if limit is not None else ""))
+        rows, theirs = self.models.rows(self.models.candidate), self.models.rows(self.models.of(champion)).prediction
+        found, limit = prediction_drift(self.models.task, rows, theirs), self.config.prediction_drift
+        name = f"version {champion.version}"
+        check = self.findings.looked(found.check(name, limit, len(rows)))
+        if check.passed:
+            self.findings.note(found.summary(name, limit), found.detail, check=check)
         else:
-            self.findings.block("reject", f"{sentence}; gate.prediction_drift allows {number(limit)}")
+            fix = "gate.prediction_drift sets the limit"
+            self.findings.block("reject", found.summary(name, limit), found.detail, fix, check=check)
 
-    def _decayed(self, champion: Champion) -> None:
-        """Whether the champion has become worse since its promotion."""
+    def _decayed(self, champion: Champion, compared: Sequence[Check]) -> None:
+        """Whether the champion has become worse since its promotion, and whether the candidate makes up for it.
+
+        Args:
+            compared: the candidate beside the champion.
+        """
         if champion.worth is None:
             return
-        judging, confidence = self.models.judging, self.config.confidence
+        judging = self.models.judging
         today = self.models.worth(self.models.of(champion), [judging[name] for name in self.tolerances])
-        for decay in decayed(champion.worth, today, self.tolerances, judging, confidence=confidence):
-            self.decay.append(decay.as_json())
-            name = f"the champion, version {champion.version}, has become worse since it was promoted"
-            self.alarms.append(f"{name}: {decay.sentence(confidence)}")
+        gains = {check.metric: check for check in compared if check.slice is None}
+        for decay in decayed(champion.worth, today, self.tolerances, judging, confidence=self.config.confidence):
+            check = self.findings.looked(decay.check(champion.version))
+            summary = (
+                f"the champion, version {champion.version}, has become worse since it was promoted: {decay.summary}"
+            )
+            change = gains[decay.name].change or 0.0
+            mended = (change if decay.metric.higher_is_better else -change) >= decay.loss - decay.margin
+            self.findings.alarm(summary, decay.detail, check=check, concern=not mended)
 
     def _reference(self) -> Comparison | None:
         """The comparison with the reference, if there is one that can be compared."""
@@ -105,17 +138,20 @@ class AgainstChampion:
         if reference is None:
             return None
         if (why := self._uncomparable(reference, "an early champion")) is not None:
-            self.findings.notes.append(f"{why[1]}; it is left out")
+            _, summary, detail = why
+            self.findings.note(f"{summary}; it is left out", detail)
             return None
-        self.metrics["reference"] = self.models.measured(self.models.of(reference))
+        self.reference = self.models.measured(self.models.of(reference))
         return self._compare(reference, ())
 
     def _levels(self, champion: Comparison, reference: Comparison | None) -> dict[str, Levels]:
         """By metric, the champions since the reference, and the candidate, on one scale."""
         if reference is None:
             return {}
-        request, sides = self.request, (reference.as_json()["overall"], champion.as_json()["overall"])
-        today = [(request.place + 1, differences(sides[0])), (request.place, of_champion(sides[1], sides[0]))]
+        early = [each for each in reference.checks(EARLY_CHAMPION, "") if each.slice is None]
+        now = [each for each in champion.checks(CHAMPION, "") if each.slice is None]
+        request = self.request
+        today = [(request.place + 1, differences(early)), (request.place, of_champion(now, early))]
         measured = [
             *request.since,
             *(Measured(place=at, eval=request.eval, differences=found) for at, found in today if at),
@@ -133,19 +169,15 @@ class AgainstChampion:
         version, findings = self.request.reference.version, self.findings
         name = f"version {version}, an early champion"
         compared = self._allowing(compared, levels, 0, name)
-        self.comparisons["reference"] = [metric.as_json() for metric in compared.overall]
-        findings.block("reject", *compared.failures(name))
+        self._checked(compared, EARLY_CHAMPION, name)
         for test in compared.overall:
             metric = test.measured.metric
             if metric in levels:
                 # the primary metric has all of the error, the others share as much
                 share = 1.0 if metric == self.primary else 1 / max(1, len(levels) - 1)
                 if (decline := levels[metric].decline(test.margin.value, share)) is not None:
-                    self.declines.append(decline)
-        findings.block("reject", *(decline.sentence(version) for decline in self.declines))
-        test = compared.of(self.primary)
-        if not test.failed and test.outcome != "not compared":
-            findings.notes.append(test.sentence(name, compared.confidence))
+                    check = findings.looked(decline.check(version, test.metric.better))
+                    findings.block("reject", decline.summary(version), decline.detail, check=check)
 
     def _compare(
         self, champion: Champion, slices: tuple[str, ...], seeds: Sequence[tuple[Repeat, pa.Table]] = ()
@@ -177,7 +209,7 @@ class AgainstChampion:
             ours, before = part_of(models.candidate, name), part_of(theirs, name)
             if before is None:
                 lacks = f"version {champion.version} does not predict {name}"
-                self.findings.notes.append(f"{lacks}, so that {listed([*named(tolerances, name)])} is not compared")
+                self.findings.note(f"{lacks}, so that {listed([*named(tolerances, name)])} is not compared")
                 continue
             more = [[part for table in side if (part := part_of(table, name)) is not None] for side in repeats]
             further = compare(
@@ -193,23 +225,33 @@ class AgainstChampion:
             compared = with_further(compared, name, further, self.config)
         return compared
 
-    def _unjudged(self, verdict: str, reason: str) -> None:
+    def _unjudged(self, verdict: str, summary: str, detail: str) -> None:
         """The champion cannot be compared: a person decides, or the thresholds do."""
+        check = self.findings.looked(
+            Check(name="comparable", outcome=verdict, passed=self.config.uncomparable != "hold")
+        )
         if self.config.uncomparable == "hold":
-            self.findings.block(verdict, f"{reason}; a person must decide (headway promote, by force)")
+            self.findings.block(verdict, summary, detail, BY_FORCE, check=check)
         else:
-            self.findings.passed = verdict
-            self.findings.notes.append(f"{reason}; the thresholds alone decide")
+            self.findings.support(verdict, "the thresholds alone decide", check=check)
+            self.findings.note(summary, detail, check=check, concern=True)
 
-    def _uncomparable(self, champion: Champion, role: str = "the champion") -> tuple[str, str] | None:
-        """(verdict, reason) when a champion cannot fairly be held against the candidate."""
+    def _uncomparable(self, champion: Champion, role: str = "the champion") -> tuple[str, str, str] | None:
+        """(verdict, summary, detail) when a champion cannot fairly be held against the candidate."""
         request, name = self.request, f"{role}, version {champion.version},"
         if champion.incompatible is not None or champion.predictions is None:
             why = champion.incompatible or "it has no predictions"
-            return "incompatible champion", f"{name} cannot score these rows: {why}"
+            return "incompatible champion", f"{name} cannot score these rows", why
         spans = trained_on(champion.train, champion.split, request.eval, request.split)
         if spans:
-            return "not comparable", f"{name} was trained on evaluation rows of this run (spans {some(spans, 5)})"
+            return "not comparable", f"{name} was trained on evaluation rows of this run", f"spans {some(spans, 5)}"
         if broken := unusable(self.models.of(champion), self.models.task):
-            return "not comparable", f"{name} gives {broken}"
+            return "not comparable", f"{name} gives {broken}", ""
         return None
+
+
+def _perhaps_beyond(check: Check) -> bool:
+    """Whether the change itself is beyond the limit, and the rows are too few to tell whether chance explains it."""
+    if check.outcome != CANNOT_TELL or check.change is None or check.allowed is None:
+        return False
+    return (check.change if check.better == "higher" else -check.change) < -check.allowed

@@ -1,7 +1,7 @@
 """The gate: decides whether a candidate is promoted, with the reasons.
 
-    verdict = gate(GateRequest(task="binary", candidate=..., champion=..., config=GateConfig()), out, monitor)
-    verdict["verdict"], verdict["promote"], verdict["reasons"]
+    verdict = decide(GateRequest(task="binary", candidate=..., champion=..., config=GateConfig()))
+    verdict.verdict, verdict.promote, verdict.reasons
 
 It reads predictions only (Parquet files written by evaluation: label, prediction, weight, slice columns, in the same
 order for all models), so neither model nor TensorFlow is needed. Against a promotion speak, the gravest first: an absolute
@@ -30,39 +30,38 @@ thresholds`).
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from headway.evaluation.baseline import Beaten, Beside, beats, beside, first_model
+from headway.evaluation.baseline import Beaten, beats, beside, first_model
 from headway.evaluation.gate.champion import AgainstChampion
-from headway.evaluation.gate.findings import Findings
+from headway.evaluation.gate.findings import BY_FORCE, Findings
 from headway.evaluation.gate.scored_models import ScoredModels
-from headway.evaluation.gate.thresholds import check_thresholds
+from headway.evaluation.gate.thresholds import check_thresholds, note_met
 from headway.evaluation.gate_checks import unusable, without_value
-from headway.evaluation.gate_config import GateRequest
+from headway.evaluation.gate_config import Champion, GateRequest
+from headway.evaluation.verdict import ALREADY, Metrics, Model, ModelMetrics, Reason, Seed, Verdict
 from headway.messages import number
-from headway.metrics.base import Metric
+from headway.metrics.base import Floats, Metric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 
-VERSION = 8
+VERSION = 9
 LINEAR = "linear"
 """The baseline that the training fits beside its own model."""
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: decide, and write out/verdict.json. Returns the verdict."""
+    """The stage: decide, and write out/verdict.json. Returns the verdict as JSON."""
     verdict = decide(request, monitor)
-    (out / "verdict.json").write_text(json.dumps(verdict, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    for reason in verdict["reasons"]:
-        monitor.log(reason)
-    return verdict
+    (out / "verdict.json").write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    for sentence in verdict.sentences:
+        monitor.log(sentence)
+    return verdict.model_dump(mode="json")
 
 
-def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, Any]:
-    """The verdict as JSON: verdict, promote, reasons, metrics (of candidate, champion, reference and baselines), thresholds,
-    comparisons and the settings used."""
+def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
+    """The verdict."""
     request.config.check(
         request.task,
         ranked=request.ranked,
@@ -81,47 +80,46 @@ class _Decision:
         self.request, self.config, self.monitor = request, request.config, monitor
         self.models = ScoredModels(request, monitor)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
-        self.findings = Findings()
-        self.beside: dict[str, Beside] = {}
-        """The baselines that the candidate need not beat, as far as they can be compared with it."""
+        self.spans = tuple(sorted({span for span, _ in request.eval}))
+        self.findings = Findings(spans=self.spans)
         self.values = self.models.measured(self.models.candidate)
         self.tolerances = self._tolerances()
-        self.thresholds = check_thresholds(self.config, self.models, self.values)
         self.earlier = AgainstChampion(self.models, self.findings, self.tolerances, self.primary)
 
-    def verdict(self) -> dict[str, Any]:
+    def verdict(self) -> Verdict:
         request, findings, champion = self.request, self.findings, self.request.champion
         models, task = self.models, self.models.task
-        baselines = self._baselines()
         if champion and champion.model == request.candidate.model:
-            reasons = [f"the candidate is the champion, version {champion.version}: there is nothing to promote"]
-            return {"verdict": "already champion", "promote": False, "reasons": reasons, **self._facts(baselines)}
+            summary = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
+            findings.refuse("same model", summary, verdict=ALREADY, outcome="the champion")
+            return self._verdict(ALREADY, False, tuple(findings.blocks), self._baselines())
         if request.candidate.rolled_back is not None:
             why = request.candidate.rolled_back
-            findings.block("rolled back", f"this model was rolled back ({why}) and returns only by force")
+            summary = f"this model was rolled back ({why}) and returns only by force"
+            findings.refuse("rolled back before", summary, verdict="rolled back", outcome="rolled back")
         broken = unusable(models.candidate, task)
         if broken:
-            findings.block("reject", f"the candidate gives {broken}")
+            findings.refuse("usable predictions", f"the candidate gives {broken}")
         for repeat, table in models.seeds:
             if useless := unusable(table, task):
-                findings.block("reject", f"seed {repeat.seed} of the candidate gives {useless}")
+                findings.refuse("usable predictions", f"seed {repeat.seed} of the candidate gives {useless}")
                 broken = broken or useless
-        findings.block("reject", *self.thresholds.failures)
+        thresholds = check_thresholds(self.config, models, self.values, findings)
+        baselines = self._baselines()
         if not broken:
-            findings.block("reject", *without_value(self.tolerances, self.values, first=champion is None))
+            for missing in without_value(self.tolerances, self.values, first=champion is None):
+                findings.refuse("has a value", missing, outcome="no value")
             self._constant()
             self._others()
-        findings.notes += [*filter(None, [self.thresholds.met]), *self.thresholds.notes]
+        note_met(thresholds, findings)
         if models.seeds:
-            findings.notes.append(self._exported())
+            findings.note(self._exported())
         if champion is None:
-            findings.passed = "first model"
-            findings.notes.append(
-                "there is no champion yet" + ("" if self.thresholds.checks else " and no threshold is set")
-            )
+            none_set = "" if thresholds else " and no threshold is set"
+            findings.support("first model", f"there is no champion yet{none_set}; {self._measured(baselines)}")
         elif not broken:
             self.earlier.judge(champion)
-        return {**findings.conclude(kept=self.config.kept, force=request.force), **self._facts(baselines)}
+        return self._verdict(*findings.conclude(kept=self.config.kept, force=request.force), baselines)
 
     def _tolerances(self) -> dict[str, float | str]:
         """What is compared; a metric of the mean alone only where it has a value, unless the config names it."""
@@ -132,23 +130,28 @@ class _Decision:
             if self.config.tolerance or self.values[name] is not None or not self.models.judging[name].of_the_mean
         }
 
-    def _baselines(self) -> dict[str, Any]:
+    def _baselines(self) -> dict[str, Metrics]:
         """The metrics of the baselines; how those that need not be beaten compare is noted."""
-        baselines = self.models.baselines()
+        baselines, findings = self.models.baselines(), self.findings
         for name in self.request.baselines:
-            if name not in self.request.to_beat or not self.config.baseline:  # else it has a sentence of its own
-                if (found := self._beside(name)) is None:
-                    value = number(baselines[name][self.primary])
-                    self.findings.notes.append(f"the {name} baseline has {self.primary} {value}")
-                    continue
-                self.beside[name] = found
-                if name == LINEAR and found.outcome == "baseline better" and self.config.linear_baseline == "reject":
-                    self.findings.block("reject", f"{found.sentence}; gate.linear_baseline: note would let it pass")
-                else:
-                    self.findings.notes.append(found.sentence)
+            if name in self.request.to_beat and self.config.baseline:
+                continue  # it has a reason of its own
+            if (found := self._beside(name)) is None:
+                findings.note(f"the {name} baseline has {self.primary} {number(baselines[name][self.primary])}")
+                continue
+            worse = name == LINEAR and found.outcome == "worse"
+            blocked = worse and self.config.linear_baseline == "reject"
+            check = findings.looked(
+                found.check(name, len(self.models.candidate)).model_copy(update={"passed": not blocked})
+            )
+            if blocked:
+                fix = "gate.linear_baseline: note would let it pass"
+                findings.block("reject", found.summary, found.detail, fix, check=check)
+            else:
+                findings.note(found.summary, found.detail, check=check, concern=worse)
         return baselines
 
-    def _beside(self, name: str) -> Beside | None:
+    def _beside(self, name: str) -> Beaten | None:
         """How a baseline compares with the candidate on the primary metric, where both can be used."""
         models, theirs = self.models, self.models.table(self.request.baselines[name])
         if unusable(models.candidate, models.task) or unusable(theirs, models.task):
@@ -172,45 +175,56 @@ class _Decision:
         judging, loss = self.models.judging, self.models.task.metrics[0].name
         trained_for = [self.primary] if request.own_objective else [self.primary, *self.tolerances, loss]
         names = dict.fromkeys((self.primary, *self.tolerances, *trained_for))
-        self._beats(
-            [judging[n] for n in names if judging[n].higher_is_better is not None and not judging[n].of_the_mean],
-            trained_for,
-        )
+        metrics = [judging[n] for n in names if judging[n].higher_is_better is not None and not judging[n].of_the_mean]
+        self._beats(metrics, "constant", trained_for)
 
     def _others(self) -> None:
         """The baselines that a candidate has to beat on the primary metric, beside the constant."""
         for name in self.request.to_beat if self.config.baseline else ():
             theirs = self.models.rows(self.models.table(self.request.baselines[name])).prediction
-            self._beats([self.models.judging[self.primary]], others=theirs, name=name)
+            self._beats([self.models.judging[self.primary]], name, others=theirs)
 
-    def _beats(self, metrics: list[Metric], trained_for: list[str] | None = None, **others: Any) -> None:
+    def _beats(
+        self,
+        metrics: list[Metric],
+        name: str,
+        trained_for: list[str] | None = None,
+        others: Floats | None = None,
+    ) -> None:
         """Block a candidate that a baseline is not worse than; hold a first model of which too few rows can tell."""
         arguments: dict[str, Any] = {
             "confidence": self.config.confidence,
             "samples": self.config.bootstrap,
             "seed": self.request.seed,
             "check": self.monitor.check,
-            **others,
         }
-        task, facts, rows = (
-            self.models.task,
-            self.request.label or LabelFacts(),
-            self.models.candidate_rows(others.get("others")),
-        )
-        beaten: Beaten | None
+        task, facts, findings = self.models.task, self.request.label or LabelFacts(), self.findings
+        rows = self.models.candidate_rows(others)
         if self.request.champion is None and trained_for is not None:
             beaten = first_model(task, facts, rows, metrics=metrics, trained_for=trained_for, **arguments)
         else:
-            beaten = beats(task, facts, rows, metrics=metrics, **arguments)
+            beaten = beats(task, facts, rows, metrics=metrics, others=others, name=name, **arguments)
         if beaten is None:
             return
-        if beaten.passed or (beaten.few and self.config.first_model == "promote"):
-            self.findings.notes.append(beaten.reason)
+        promoted = beaten.few and self.config.first_model == "promote"
+        check = findings.looked(beaten.check(name, len(rows)).model_copy(update={"passed": beaten.passed or promoted}))
+        if beaten.passed or promoted:
+            findings.note(beaten.summary, beaten.detail, check=check, concern=promoted)
         elif beaten.few:
-            fix = "a person must decide (headway promote, by force), or gate.first_model: promote"
-            self.findings.block("held", f"{beaten.reason}; {fix}")
+            fix = f"{BY_FORCE}, or gate.first_model: promote"
+            findings.block("held", beaten.summary, beaten.detail, fix, check=check)
         else:
-            self.findings.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")
+            fix = "gate.baseline: false would let it pass"
+            findings.block("reject", beaten.summary, beaten.detail, fix, check=check)
+
+    def _measured(self, baselines: dict[str, Metrics]) -> str:
+        """The primary metric of the candidate beside that of the baselines."""
+        name, better = self.primary, self.models.judging[self.primary].better
+        # of a metric of the user's own nobody else can know
+        which = f" ({'more' if better == 'higher' else 'less'} is better)" if ":" in name else ""
+        known = [(who, values[name]) for who, values in baselines.items() if values.get(name) is not None]
+        others = "".join(f", {who} {number(value)}" for who, value in known)
+        return f"{name} is {number(self.values[name])}{which}{others}"
 
     def _exported(self) -> str:
         values = [self.values[self.primary]]
@@ -220,35 +234,44 @@ class _Decision:
         exported = f"seed {self.request.candidate.seed} is exported, the median of {len(values)} by {self.primary}"
         return exported + spread
 
-    def _facts(self, baselines: dict[str, Any]) -> dict[str, Any]:
-        request, champion, reference = self.request, self.request.champion, self.request.reference
-        models, earlier = self.models, self.earlier
+    def _verdict(
+        self, verdict: str, promote: bool, reasons: tuple[Reason, ...], baselines: dict[str, Metrics]
+    ) -> Verdict:
+        request, models, findings = self.request, self.models, self.findings
         ranked: dict[str, Any] = {"ndcg_at": request.ndcg_at} if request.ranked else {}
         ranked |= {"item": request.item} if request.item else {}
         compared = [models.judging[name] for name in self.tolerances]
-        return {
-            "format": 1,
-            "task": request.task,
-            "rows": len(models.candidate),
-            "candidate": request.candidate.model,
-            "champion": {"version": champion.version, "model": champion.model} if champion else None,
-            "reference": {"version": reference.version, "model": reference.model} if reference else None,
-            "primary": self.primary,
-            "better": models.judging[self.primary].better,
-            "baselines": {name: found.as_json() for name, found in self.beside.items()},
-            "outcome": earlier.outcome,
-            "metrics": {"candidate": self.values, **earlier.metrics, "baselines": baselines},
-            "thresholds": self.thresholds.checks,
-            "comparisons": earlier.comparisons,
-            "seed": request.candidate.seed,
-            "seeds": [
-                {"seed": repeat.seed, "model": repeat.model, "metrics": models.measured(table)}
+        return Verdict(
+            task=str(request.task),
+            verdict=verdict,
+            promote=promote,
+            reasons=reasons,
+            notes=tuple(findings.notes),
+            alarms=tuple(findings.alarms),
+            checks=tuple(findings.checks),
+            primary=self.primary,
+            better=models.judging[self.primary].better,
+            rows=len(models.candidate),
+            spans=self.spans,
+            candidate=request.candidate.model,
+            champion=_model(request.champion),
+            reference=_model(request.reference),
+            metrics=ModelMetrics(
+                candidate=self.values,
+                champion=self.earlier.champion,
+                reference=self.earlier.reference,
+                baselines=baselines,
+            ),
+            left_out=self.earlier.left_out,
+            seed=request.candidate.seed,
+            seeds=tuple(
+                Seed(seed=repeat.seed, model=repeat.model, metrics=models.measured(table))
                 for repeat, table in models.seeds
-            ],
-            "prediction_drift": earlier.drift,
-            "worth": None if unusable(models.candidate, models.task) else models.worth(models.candidate, compared),
-            "decay": earlier.decay,
-            "declines": [decline.as_json() for decline in earlier.declines],
-            "alarms": earlier.alarms,
-            "settings": self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
-        }
+            ),
+            worth=None if unusable(models.candidate, models.task) else models.worth(models.candidate, compared),
+            settings=self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
+        )
+
+
+def _model(champion: Champion | None) -> Model | None:
+    return None if champion is None else Model(version=champion.version, model=champion.model)

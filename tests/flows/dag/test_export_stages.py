@@ -28,7 +28,7 @@ def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(r
         run_result=RunResult(spans=[]), pipeline=SimpleNamespace(evaluation=EvaluationConfig(threshold=rule))
     )
     ExportSteps._already(steps, Version(number=4, path=Path(), created="", facts={"threshold": kept}))
-    assert steps.run_result.verdict["verdict"] == "already champion"
+    assert steps.run_result.verdict.verdict == "already champion"
     assert len(steps.run_result.notes) == (note is not None)
     if note:
         (said,) = steps.run_result.notes

@@ -112,7 +112,7 @@ def run(tmp_path):
         executor = Predicted(tmp_path / "outputs", share)
         executor.known = known
         end = run_dag(run_spec, executor, freeze=False)
-        if end.verdict["promote"]:
+        if end.verdict.promote:
             version = run_spec.registry.publish(
                 tmp_path / "saved_model", json.loads(json.dumps(end.facts | {"replay": end.replay}))
             )
@@ -138,15 +138,15 @@ def test_equal_rows_count_as_one_where_a_split_by_row_kept_many_together(run, mo
     monkeypatch.setattr(Predicted, "_splits", lambda *_: {"splits": {"eval": split}}, raising=False)
     monkeypatch.setattr(Predicted, "_evaluate", evaluate)
     held, *_ = run("2024-01", 0.10)
-    assert held.verdict["verdict"] == "held" and not held.verdict["promote"]
-    assert held.verdict["reasons"][0].startswith("5,000 eval rows of 4 units of the split are too few to say")
+    assert held.verdict.verdict == "held" and not held.verdict.promote
+    assert held.verdict.sentences[0].startswith("5,000 eval rows of 4 units of the split are too few to say")
     split["distinct"] = ROWS - 400
-    assert run("2024-02", 0.10)[0].verdict["verdict"] == "first model"
+    assert run("2024-02", 0.10)[0].verdict.verdict == "first model"
 
 
 def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     first, titles, registry = run("2024-01", 0.10)
-    assert first.verdict["verdict"] == "first model"
+    assert first.verdict.verdict == "first model"
     assert titles[-5:] == ["gate", "evaluate test", "measure test", "export", "replay"]
     facts = registry.champion().facts
     assert facts["test"] == first.test and first.test["rows"] == ROWS
@@ -154,15 +154,15 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
         "constant"
     }
     assert facts["baselines"]["constant"]["accuracy"] == 0.6 and facts["standing"] is None
-    assert first.verdict["test"] == first.test and "test split, which decide nothing" in first.verdict["reasons"][-1]
+    assert "test split, which decide nothing" in first.verdict.sentences[-1]
 
     # another seed, a hair worse, on the same data: the champion stays, and the test split is not looked at
     other, titles, _ = run("2024-01", 0.1005, seed=7)
-    assert other.verdict["verdict"] == "keep champion" and "evaluate test" not in titles and other.test is None
+    assert other.verdict.verdict == "keep champion" and "evaluate test" not in titles and other.test is None
 
     # 0.9 points down with newer data: within the tolerance of one
     second, titles, registry = run("2024-02", 0.109)
-    assert second.verdict["verdict"] == "promote" and second.verdict["outcome"] == "worse"
+    assert second.verdict.verdict == "promote" and second.verdict.outcome == "cannot tell"
     assert "evaluate reference 1" not in titles
     standing = registry.champion().facts["standing"]
     assert (standing["metric"], standing["against"]) == ("accuracy", 1)
@@ -173,10 +173,10 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     # and again: within it of the champion, and beyond it of an early champion
     third, titles, registry = run("2024-03", 0.118)
     assert "evaluate champion 2" in titles and "evaluate reference 1" in titles
-    assert third.verdict["verdict"] == "reject" and registry.champion().number == 2
-    assert "(version 1, an early champion) to 0.882" in third.verdict["reasons"][0]
+    assert third.verdict.verdict == "reject" and registry.champion().number == 2
+    assert "(version 1, an early champion) to 0.882" in third.verdict.sentences[0]
     third, titles, registry = run("2024-03", 0.118, gate__reference_champions=1)
-    assert "evaluate reference 1" not in titles and third.verdict["promote"] and registry.champion().number == 3
+    assert "evaluate reference 1" not in titles and third.verdict.promote and registry.champion().number == 3
 
 
 def test_the_champion_is_evaluated_anew_when_asked_and_not_beside_itself(run):
@@ -184,7 +184,7 @@ def test_the_champion_is_evaluated_anew_when_asked_and_not_beside_itself(run):
     again, titles, _ = run("2024-01", 0.10)
     assert again.evaluation is None and "measure" not in titles, "a run has nothing to promote"
     asked, titles, _ = run("2024-01", 0.10, last="evaluate")
-    assert asked.verdict["verdict"] == "already champion" and titles[-1] == "measure"
+    assert asked.verdict.verdict == "already champion" and titles[-1] == "measure"
     assert asked.evaluation["metrics"]["accuracy"] == pytest.approx(0.9)
     assert asked.evaluation["baselines"].keys() == {"constant"} and "evaluate champion 1" not in titles
 
@@ -195,8 +195,8 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     monkeypatch.setattr(Predicted, "_transform", lambda self, step, out: changed)
     end, titles, _ = run("2024-02", 0.10, gate={"tolerance": {"rmse": "1%"}}, label="y")
     said = "it was trained for a binary label, and this pipeline's label is regression"
-    assert end.verdict["verdict"] == "incompatible champion" and not end.verdict["promote"]
-    assert said in end.verdict["reasons"][0] and any(said in note.text for note in end.notes)
+    assert end.verdict.verdict == "incompatible champion" and not end.verdict.promote
+    assert said in end.verdict.sentences[0] and any(said in note.text for note in end.notes)
     assert "evaluate champion 1" not in titles
 
 
@@ -240,30 +240,30 @@ def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, 
     monkeypatch.setattr(Predicted, "_evaluate", evaluate)
     run("2024-01", 0.10)
     second, _, _ = run("2024-02", 0.10)
-    assert "slices, as evaluation.slices names none: z: 4 and x: 4" in second.verdict["reasons"]
-    assert {c["slice"] for c in second.verdict["comparisons"]["slices"]} == {"z: 4", "x: 4"}
+    assert "slices, as evaluation.slices names none: z: 4 and x: 4" in second.verdict.sentences
+    assert {c.slice for c in second.verdict.compared(slices=True)} == {"z: 4", "x: 4"}
     third, _, _ = run("2024-03", 0.10, evaluation={"slices": []})
-    assert third.verdict["comparisons"]["slices"] == [] and "names none" not in " ".join(third.verdict["reasons"])
+    assert third.verdict.compared(slices=True) == [] and "names none" not in " ".join(third.verdict.sentences)
     fourth, _, _ = run("2024-03", 0.10, seed=3, evaluation={"slices": ["x x z: 2", {"x": 3}]})
-    assert {c["slice"] for c in fourth.verdict["comparisons"]["slices"]} == {"x x z: 2", "x: 3"}
+    assert {c.slice for c in fourth.verdict.compared(slices=True)} == {"x x z: 2", "x: 3"}
 
 
 def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_with_the_same_model(run):
     run("2024-01", 0.10)
     formats = {"export": {"formats": ["tflite", "tflite_float16"]}}
     again, titles, _ = run("2024-01", 0.10, **formats)
-    assert again.verdict["verdict"] == "already champion" and "export" not in titles
+    assert again.verdict.verdict == "already champion" and "export" not in titles
     assert any("version 1 was promoted without tflite and tflite_float16" in note.text for note in again.notes)
     exported, titles, registry = run("2024-01", 0.10, last="replay", **formats)
-    assert titles[-2:] == ["export", "replay"] and "gate" not in titles and not exported.verdict["promote"]
+    assert titles[-2:] == ["export", "replay"] and "gate" not in titles and not exported.verdict.promote
     before = registry.champion().facts
     forced, titles, registry = run("2024-01", 0.10, force=True, **formats)
-    assert forced.verdict["verdict"] == "forced" and titles[-2:] == ["export", "replay"] and "gate" not in titles
+    assert forced.verdict.verdict == "forced" and titles[-2:] == ["export", "replay"] and "gate" not in titles
     facts = registry.champion().facts
     assert registry.champion().number == 2 and facts["replay"]["formats"].keys() == {"tflite", "tflite_float16"}
     assert {name for name in facts if facts[name] != before[name]} == {"export", "replay"}
     done, titles, _ = run("2024-01", 0.10, **formats)
-    assert done.verdict["verdict"] == "already champion" and "export" not in titles and done.notes == []
+    assert done.verdict.verdict == "already champion" and "export" not in titles and done.notes == []
 
 
 def test_repeats_compare_means_and_export_the_median_seed(run, monkeypatch):
@@ -273,19 +273,19 @@ def test_repeats_compare_means_and_export_the_median_seed(run, monkeypatch):
     assert titles[-5:] == ["measure test", "export seed 2", "export", "export seed 1", "replay"]
     facts = registry.champion().facts
     assert facts["seed"] == 2 and facts["metrics"]["accuracy"] == 0.89
-    assert [repeat["seed"] for repeat in facts["repeats"]] == [0, 1] and len(first.verdict["seeds"]) == 2
+    assert [repeat["seed"] for repeat in facts["repeats"]] == [0, 1] and len(first.verdict.seeds) == 2
 
     # the store has no output of these made-up exports: the champion is compared by its exported seed alone
     second, titles, _ = run("2024-02", {0: 0.12, 1: 0.10, 2: 0.11}, gate__repeats=3)
-    [accuracy] = second.verdict["comparisons"]["overall"]
-    assert accuracy["candidate"] == pytest.approx(0.89) and accuracy["champion"] == pytest.approx(0.89)
-    assert accuracy["seed_deviation"] == pytest.approx(0.01) and accuracy["interval"][0] < -0.03
+    [accuracy] = second.verdict.compared()
+    assert accuracy.value == pytest.approx(0.89) and accuracy.before == pytest.approx(0.89)
+    assert accuracy.seed_deviation == pytest.approx(0.01) and accuracy.interval[0] < -0.03
     said = "means over 3 seeds of the candidate and 1 of version 1, which is taken to vary as much as the candidate"
-    assert any(said in reason for reason in second.verdict["reasons"])
+    assert any(said in reason for reason in second.verdict.sentences)
 
     # any of the champion's seeds is the champion: nothing else is trained
     again, titles, _ = run("2024-02", shares, gate__repeats=1, seed=second.facts["seed"])
-    assert again.verdict["verdict"] == "already champion" and "evaluate" not in titles
+    assert again.verdict.verdict == "already champion" and "evaluate" not in titles
 
 
 def test_the_champions_other_seeds_are_scored_where_the_store_has_them(run, monkeypatch):
@@ -294,18 +294,18 @@ def test_the_champions_other_seeds_are_scored_where_the_store_has_them(run, monk
     monkeypatch.setattr("headway.storage.store.Store.find", lambda self, stage, fingerprint: kept)
     second, titles, _ = run("2024-02", {0: 0.11, 1: 0.11}, gate__repeats=2)
     assert "evaluate champion 1" in titles and "evaluate champion 1 seed 0" in titles
-    [accuracy] = second.verdict["comparisons"]["overall"]
-    assert accuracy["champion"] == pytest.approx(0.89) and accuracy["difference"] == pytest.approx(0)
-    assert any("2 seeds of the candidate and 2 of version 1;" in reason for reason in second.verdict["reasons"])
+    [accuracy] = second.verdict.compared()
+    assert accuracy.before == pytest.approx(0.89) and accuracy.change == pytest.approx(0)
+    assert any("2 seeds of the candidate and 2 of version 1;" in reason for reason in second.verdict.sentences)
     # without repeats the two models alone are compared
     third, titles, _ = run("2024-02", 0.11, seed=9)
     assert "evaluate champion 1 seed 0" not in titles
-    assert "seed_deviation" not in third.verdict["comparisons"]["overall"][0]
+    assert third.verdict.compared()[0].seed_deviation is None
 
 
 def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
     run("2024-01", 0.10)
-    assert run("2024-02", 0.10)[0].verdict["alarms"] == []
+    assert run("2024-02", 0.10)[0].verdict.alarms == ()
     as_promoted = Predicted._evaluate
 
     def worse_today(self, step, out):
@@ -315,12 +315,14 @@ def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
 
     monkeypatch.setattr(Predicted, "_evaluate", worse_today)
     third, _, _ = run("2024-03", 0.10)
-    [alarm] = third.verdict["alarms"]
-    assert alarm.startswith(
-        "the champion, version 2, has become worse since it was promoted: accuracy was 0.9, 0.3 better"
+    [alarm] = third.verdict.alarms
+    assert alarm.summary == (
+        "the champion, version 2, has become worse since it was promoted: accuracy was 0.9 and is 0.8 today"
     )
-    assert "is 0.8 today, 0.2 better than it: worse by 0.1, 95% interval" in alarm
-    assert third.verdict["verdict"] == "promote" and third.verdict["decay"][0]["then"]["value"] == pytest.approx(0.9)
+    assert "0.3 better than the constant then, 0.2 better than it today: worse by 0.1, 95% interval" in alarm.detail
+    assert not alarm.concern, "the candidate is as good as the champion was"
+    assert third.verdict.verdict == "promote"
+    assert third.verdict.of("champion decay", "accuracy").before == pytest.approx(0.9)
 
 
 def test_another_metric_slice_or_threshold_predicts_nothing_anew(run, tmp_path):

@@ -47,7 +47,7 @@ def test_a_run_says_how_it_ended_and_has_its_report(client):
     run = client.get(f"/stores/flights/runs/{name_of(4)[0]}").text
     assert "The run failed: the loss is not a finite number" in run
     promoted = text_of(client.get(f"/stores/flights/runs/{name_of(3)[0]}").text)
-    assert "Version 3 became the champion" in promoted and "the whole log" in promoted
+    assert "Version 3 is promoted" in promoted and "the whole log" in promoted
     # no report was written: it is drawn for the reader, and not kept
     report = client.get(f"/stores/flights/runs/{name_of(3)[0]}/report")
     assert report.status_code == 200 and "sandbox" in report.headers["content-security-policy"]
@@ -129,7 +129,7 @@ def test_a_run_that_goes_on_shows_its_step_and_then_its_end(client, store):
         assert again.status_code == 304 and not again.content
     assert "killed" in client.get(address).text, "its process is gone"
     add_run(store, 9, version=3, **verdict(0.9))
-    assert 'data-every="0"' in client.get(address).text and "became the champion" in client.get(address).text
+    assert 'data-every="0"' in client.get(address).text and "is promoted" in client.get(address).text
 
 
 def test_a_record_is_read_once(store, monkeypatch):

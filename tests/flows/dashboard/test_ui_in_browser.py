@@ -135,7 +135,7 @@ def test_a_page_follows_a_run_without_being_loaded_again(visit, served, projects
         page.get_by_text("train: 300 of 600 steps").first.wait_for(timeout=30_000)
         assert page.locator("progress").first.get_attribute("value") == "300"
     add_run(store, 9, version=3, **verdict(0.9))
-    page.get_by_role("heading", name="Version 3 became the champion").wait_for(timeout=30_000)
+    page.get_by_role("heading", name="Version 3 is promoted").wait_for(timeout=30_000)
     assert page.evaluate("window.loadedOnce"), "the page was not loaded again"
     assert not page.problems
 

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.records import read_record
+from flows.records import FORMAT, read_record
 from headway.evaluation.gate import gate
 from headway.evaluation.gate_config import Candidate, Champion, GateConfig, GateRequest
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure
+from headway.evaluation.verdict import Verdict
 from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
@@ -286,7 +287,8 @@ def recorded(
         )
 
     verdict = run.step("gate", "gate", judged)[1]
-    record["verdict"] = {name: verdict[name] for name in ("verdict", "promote", "reasons", "primary")}
+    record["verdict"] = Verdict.model_validate(verdict).brief.model_dump(mode="json")
+    record["format"] = FORMAT
     record["metrics"], record["baselines"] = measured["metrics"], verdict["metrics"]["baselines"]
     record["state"] = state or ("promoted" if verdict["promote"] else verdict["verdict"])
     if record["state"] in ("promoted", "already champion"):

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.records import read_record
-from flows.tell.ending import headline_of
+from flows.records import FORMAT, read_record
+from flows.tell.ending import ending_of
 from flows.tell.figures import drawing
 from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
 from flows.tell.sections.scores import _differences
 from flows.tell.sections.window_data import usual_values
+from headway.evaluation.verdict import Check
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
 
 pytestmark = pytest.mark.slow  # matplotlib draws
@@ -33,10 +34,11 @@ def html_of(store, record):
 def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
     html = html_of(*recorded(tmp_path, task))
     h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
-    assert h1.startswith("Version 4 is the champion now: ") and "with version 3" in h1
+    assert h1.startswith("Version 4 is promoted: ") and "version 3" in h1
     parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
     assert parts == [
         "Evaluation",
+        "Checks of the gate",
         "Data",
         "Training",
         "What ran",
@@ -89,7 +91,7 @@ def test_a_run_that_failed_in_validation_shows_what_there_is(tmp_path):
 
 def test_a_first_model_is_held_against_the_constant(tmp_path):
     html = html_of(*recorded(tmp_path, champion=False))
-    assert "the first one: auc is" in html and "a constant prediction has 0.5" in html
+    assert "there is no champion yet and no threshold is set; auc is" in html and ", constant 0.5" in html
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_a_first_model_is_held_against_the_constant(tmp_path):
     [
         ("reject", "The candidate is rejected: "),
         ("keep champion", "The champion stays: "),
-        ("held", "The candidate is not promoted, held: "),
-        ("already champion", "this model is the champion already, version 4"),
+        ("held", "The candidate waits for a person: "),
+        ("already champion", "Version 4 is the champion already"),
         ("cancelled", "The run was stopped"),
         ("killed", "The process of this run died"),
     ],
@@ -114,7 +116,7 @@ def test_what_the_store_no_longer_has_is_left_out(tmp_path):
         for name in store.children(store.stages / stage):
             store.discard(store.output(stage, name))
     html = html_of(store, record)
-    assert "Metrics" in html and "Version 4 is the champion now" in html
+    assert "Metrics" in html and "Version 4 is promoted" in html
 
 
 def test_a_record_of_an_early_run_is_enough(tmp_path):
@@ -149,22 +151,28 @@ def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
 
 
 def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
-    reason = (
-        "auc fell from 0.9 (version 3) to 0.8: -0.1, 95% interval -0.2 to -0.05, wholly beyond the tolerance of 0.01"
+    summary, detail = (
+        "auc fell from 0.9 (version 3) to 0.8, beyond the limit of 0.01",
+        "-0.1, 95% interval -0.2 to -0.05",
     )
-    verdict = {"verdict": "reject", "reasons": [reason, "every threshold is met"]}
-    headline = headline_of(read_record({"run": "r", "pipeline": "p", "started": "", "state": "reject"}), verdict)
-    assert headline.sentence == "The candidate is rejected: auc fell from 0.9 (version 3) to 0.8: -0.1."
-    assert (headline.word, headline.tone) == ("rejected", "bad")
-    assert list(headline.reasons) == verdict["reasons"]
+    reasons = [{"verdict": "reject", "summary": summary, "detail": detail}, {"verdict": "reject", "summary": "loss"}]
+    verdict = {"verdict": "reject", "promote": False, "reasons": reasons, "format": 2}
+    known = {"run": "r", "pipeline": "p", "started": "", "state": "reject", "format": FORMAT}
+    ending = ending_of(read_record(known | {"verdict": verdict}))
+    assert ending.headline == f"The candidate is rejected: {summary}."
+    assert (ending.word, ending.tone) == ("rejected", "red")
+    assert ending.reasons == (f"{summary} ({detail})", "loss")
 
 
 def test_a_difference_of_ones_own_metric_is_drawn_better_to_the_right():
-    gain = {"metric": "mine:gain", "better": "higher", "difference": 0.02, "interval": [0.01, 0.03]}
-    gain |= {"tolerance": 0.01, "outcome": "better"}
-    cost = gain | {"metric": "mine:cost", "better": "lower", "difference": -0.02, "interval": [-0.03, -0.01]}
-    auc = gain | {"metric": "auc"}
-    of_gain, of_cost, of_auc, mirrored = _differences([gain, cost, auc, gain | {"better": "lower"}])
+    gain = Check(
+        name="champion", metric="mine:gain", better="higher", change=0.02, interval=(0.01, 0.03), outcome="better"
+    )
+    gain = gain.model_copy(update={"allowed": 0.01})
+    cost = {"metric": "mine:cost", "better": "lower", "change": -0.02, "interval": (-0.03, -0.01)}
+    changed = [cost, {"metric": "auc"}, {"better": "lower"}]
+    checks = [gain, *(gain.model_copy(update=each) for each in changed)]
+    of_gain, of_cost, of_auc, mirrored = _differences(checks)
     assert of_gain == of_cost == of_auc != mirrored
 
 
@@ -209,16 +217,6 @@ def test_a_ranking_says_what_its_metrics_look_at_and_has_the_one_that_decides_fi
     assert "The order of the rows of one city is judged by ndcg, mrr and recall_at_k, on its first 10 ranks" in html
     table = html[html.index('aria-label="Metrics"') :]
     assert re.search(r'<th scope="row">(.*?)</th>', table)[1] == "ndcg"
-
-
-@pytest.mark.parametrize(("better", "told"), [("higher", "more"), ("lower", "less")])
-def test_the_first_sentence_says_which_values_of_ones_own_metric_are_better(better, told):
-    verdict = {"verdict": "first model", "primary": "mine:cost", "better": better}
-    verdict |= {"metrics": {"candidate": {"mine:cost": 2.5}}}
-    headline = headline_of(
-        read_record({"run": "r", "pipeline": "p", "started": "", "state": "promoted", "version": 1}), verdict
-    )
-    assert f"the first one: mine:cost is 2.5 ({told} is better)" in headline.sentence
 
 
 def test_the_copy_of_a_page_in_a_bucket_is_as_new_as_the_page(tmp_path):

@@ -2,10 +2,8 @@
 
 import sys
 
-import pytest
-
 from flows.records import read_record
-from flows.tell.summary import headline, sentence, summary
+from flows.tell.summary import summary
 
 RECORD = {
     "run": "20240501-100000-aa",
@@ -26,38 +24,16 @@ RECORD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        (RECORD, "promoted version 3"),
-        (
-            RECORD | {"verdict": {"verdict": "first model", "promote": True, "reasons": []}},
-            "promoted version 3: first model",
-        ),
-        (RECORD | {"state": "already champion"}, "version 3 is the champion already; nothing to promote"),
-        (RECORD | {"state": "worse"}, "not promoted: worse"),
-        (RECORD | {"state": "named", "alias": "shadow"}, "shadow is version 3; the champion is as before"),
-        (RECORD | {"state": "done", "last": "validate"}, "done up to validate"),
-        (RECORD | {"state": "killed"}, "killed"),
-    ],
-)
-def test_the_headline_is_what_became_of_the_candidate(record, words):
-    assert headline(read_record(record)) == words
-
-
-def test_a_candidate_that_is_turned_down_has_its_reasons_in_the_sentence():
-    assert sentence(read_record(RECORD | {"state": "worse"})) == "not promoted: worse: auc rose; loss fell (auc 0.9)"
-
-
 def test_the_summary_is_a_fact_per_line_in_a_pipe():
     assert summary(read_record(RECORD), [("model", "/m")]).splitlines() == [
-        "flights: promoted version 3",
+        "flights: Version 3 is promoted.",
+        "  verdict   promoted, with warnings (amber)",
+        "  warning   few rows",
+        "            what to do about the data: headway validate, or the report",
         "  why       auc rose",
         "            loss fell",
         "  metrics   auc 0.9",
         "  data      2024-01 to 2024-02, 2 spans",
-        "  warning   few rows",
-        "            what to do about the data: headway validate, or the report",
         "  model     /m",
         "  time      70 s (train 61 s); 1 of 2 steps ran",
         "  run       20240501-100000-aa",

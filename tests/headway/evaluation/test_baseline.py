@@ -23,6 +23,10 @@ def constant(task, facts, data, ndcg_at=None):
     return baseline.constant(task_of(task), facts, data, metrics_of(task, ndcg_at))
 
 
+def told_of(beaten):
+    return f"{beaten.summary} ({beaten.detail})"
+
+
 def judged(task, facts, data, *, primary, metrics, ndcg_at=None):
     by_name = {metric.name: metric for metric in metrics_of(task, ndcg_at)}
     ordered = [by_name[name] for name in dict.fromkeys((primary, *metrics))]
@@ -86,9 +90,9 @@ def test_the_majority_class_may_be_all_that_accuracy_can_say():
     prediction = np.stack([1 - 2 * likely, likely, likely], 1)
     facts = LabelFacts(counts=(950, 25, 25))
     found = judged("multiclass", facts, rows(label, prediction), primary="accuracy", metrics=("loss", "accuracy"))
-    assert found.passed and "loss is" in found.reason and "accuracy is 0.9467 (constant 0.9467)" in found.reason
+    assert found.passed and "loss is" in told_of(found) and "accuracy is 0.9467, constant 0.9467" in told_of(found)
     found = judged("multiclass", facts, rows(label, prediction[::-1]), primary="accuracy", metrics=("loss", "accuracy"))
-    assert not found.passed and "does not beat the constant baseline: accuracy is" in found.reason
+    assert not found.passed and "does not beat the constant baseline: accuracy is" in told_of(found)
 
 
 def test_a_few_steps_of_training_on_36_rows_are_not_promoted(tmp_path):
@@ -102,18 +106,18 @@ def test_a_few_steps_of_training_on_36_rows_are_not_promoted(tmp_path):
         "label": LabelFacts(counts=(47, 55, 40)),
     }
     found = decide(GateRequest(**asked))
-    assert (found["verdict"], found["promote"]) == ("held", False)
-    assert "36 eval rows are too few to say" in found["reasons"][0] and "gate.first_model" in found["reasons"][0]
-    assert "accuracy is 0.3333 (constant 0.4444)" in found["reasons"][0]
-    assert found["metrics"]["baselines"]["constant"]["accuracy"] == pytest.approx(16 / 36)
-    assert decide(GateRequest(**asked, config=GateConfig(baseline=False)))["verdict"] == "first model"
-    assert decide(GateRequest(**asked, force=True))["verdict"] == "forced"
+    assert (found.verdict, found.promote) == ("held", False)
+    assert "36 eval rows are too few to say" in found.sentences[0] and "gate.first_model" in found.sentences[0]
+    assert "accuracy is 0.3333, constant 0.4444" in found.sentences[0]
+    assert found.metrics.baselines["constant"]["accuracy"] == pytest.approx(16 / 36)
+    assert decide(GateRequest(**asked, config=GateConfig(baseline=False))).verdict == "first model"
+    assert decide(GateRequest(**asked, force=True)).verdict == "forced"
 
 
 def test_one_class_in_eval_is_judged_by_what_has_a_value():
     facts = LabelFacts(counts=(50, 50))
     found = judged("binary", facts, rows(np.ones(10), np.full(10, 0.9)), primary="auc", metrics=("auc", "loss"))
-    assert found.passed and "loss is 0.1054 (constant 0.6931)" in found.reason
+    assert found.passed and "loss is 0.1054, constant 0.6931" in told_of(found)
     nothing = rows(np.ones(10), np.full(10, 0.9), np.zeros(10))
     assert judged("binary", facts, nothing, primary="auc", metrics=("auc", "loss")) is None
 
@@ -136,17 +140,17 @@ def test_a_first_model_that_ranks_well_and_says_wild_probabilities_is_rejected()
     label, p = told(0.5, 0.3, 2000)
     wild = rows(label, 1 / (1 + (1 / p - 1) ** 20))
     found = first("binary", LabelFacts(counts=(1, 1)), wild, "auc", "loss")
-    assert not found.passed and not found.few and "is worse than the constant baseline: loss is" in found.reason
+    assert not found.passed and not found.few and "is worse than the constant baseline: loss is" in told_of(found)
     assert first("binary", LabelFacts(counts=(1, 1)), wild, "auc", "loss", trained_for=["auc"]).passed
     few = rows(label[:60], wild.prediction[:60])  # too few for the AUC; the loss leaves no doubt
-    assert "is worse than" in first("binary", LabelFacts(counts=(1, 1)), few, "auc", "loss").reason
+    assert "is worse than" in told_of(first("binary", LabelFacts(counts=(1, 1)), few, "auc", "loss"))
 
 
 def test_a_first_model_with_a_negative_r2_is_rejected():
     r = np.random.default_rng(0)
     label = r.normal(size=300)
     found = first("regression", LabelFacts(mean=0.0, median=0.0), rows(label, r.normal(size=300)), "rmse", "mae")
-    assert not found.passed and "is worse than the constant baseline: rmse" in found.reason
+    assert not found.passed and "is worse than the constant baseline: rmse" in told_of(found)
 
 
 def test_a_mean_of_skewed_labels_need_not_beat_the_absolute_error_of_their_median():
@@ -171,7 +175,7 @@ def test_a_mean_of_skewed_labels_need_not_beat_the_absolute_error_of_their_media
 )
 def test_too_few_rows_to_tell_are_not_a_first_model_and_not_a_rejection(data, said):
     found = first("binary", LabelFacts(counts=(1, 1)), data(), "auc", "loss")
-    assert found.few and not found.passed and said in found.reason
+    assert found.few and not found.passed and said in told_of(found)
 
 
 def test_what_is_too_little_to_say_is_shown_by_a_metric_that_chance_can_explain():
@@ -181,14 +185,14 @@ def test_what_is_too_little_to_say_is_shown_by_a_metric_that_chance_can_explain(
     data = rows(label, label.mean() * (1 + 0.05 * r.normal(size=300)))
     facts = LabelFacts(mean=float(label.mean()), median=float(np.median(label)))
     found = first("regression", facts, data, "mae", "rmse")
-    assert found.few and ": rmse is" in found.reason and "which chance can explain" in found.reason
+    assert found.few and "(rmse is" in told_of(found) and "which chance can explain" in told_of(found)
 
 
 def test_of_many_rows_without_a_gain_the_first_model_is_rejected():
     label, _ = told(0.5, 1, 4000)
     noise = rows(label, 0.5 + 1e-4 * np.random.default_rng(5).normal(size=4000))
     found = first("binary", LabelFacts(counts=(1, 1)), noise, "auc", "loss")
-    assert not found.passed and not found.few and "does not beat the constant baseline" in found.reason
+    assert not found.passed and not found.few and "does not beat the constant baseline" in told_of(found)
 
 
 def test_rows_of_one_unit_count_once():
@@ -233,12 +237,12 @@ def asked(folder, label, prediction, **changes):
 def test_a_first_model_of_few_rows_waits_for_a_person_or_the_key(tmp_path):
     few = told(0.5, 3, 19)
     found = decide(asked(tmp_path, *few))
-    assert (found["verdict"], found["promote"]) == ("held", False)
-    assert found["reasons"][0].startswith("19 eval rows are too few to say whether the candidate beats the constant")
-    assert decide(asked(tmp_path, *few, config=GateConfig(first_model="promote")))["verdict"] == "first model"
-    assert decide(asked(tmp_path, *few, force=True))["verdict"] == "forced"
+    assert (found.verdict, found.promote) == ("held", False)
+    assert found.sentences[0].startswith("19 eval rows are too few to say whether the candidate beats the constant")
+    assert decide(asked(tmp_path, *few, config=GateConfig(first_model="promote"))).verdict == "first model"
+    assert decide(asked(tmp_path, *few, force=True)).verdict == "forced"
     worse = told(0.5, 3, 400)[0], np.full(400, 0.99)
-    assert decide(asked(tmp_path, *worse, config=GateConfig(first_model="promote")))["verdict"] == "reject"
+    assert decide(asked(tmp_path, *worse, config=GateConfig(first_model="promote"))).verdict == "reject"
 
 
 def test_a_better_linear_baseline_is_a_field_and_with_the_key_a_rejection(tmp_path):
@@ -247,12 +251,13 @@ def test_a_better_linear_baseline_is_a_field_and_with_the_key_a_rejection(tmp_pa
     pq.write_table(pa.table({"label": label, "prediction": better}), tmp_path / "linear.parquet")
     beside = {"baselines": {"linear": tmp_path / "linear.parquet"}}
     found = decide(asked(tmp_path, label, noisy, **beside))
-    linear = found["baselines"]["linear"]
-    assert found["verdict"] == "first model" and linear["outcome"] == "baseline better" and linear["metric"] == "auc"
-    assert linear["interval"][0] < linear["difference"] < linear["interval"][1] < 0
-    assert linear["difference"] == pytest.approx(linear["candidate"] - linear["baseline"])
+    linear = found.of("linear baseline", "auc")
+    assert found.verdict == "first model" and linear.outcome == "worse" and linear.passed
+    assert linear.interval[0] < linear.change < linear.interval[1] < 0
+    assert linear.change == pytest.approx(linear.value - linear.before)
+    assert "the linear baseline beats the candidate" in found.concerns[0]
     found = decide(asked(tmp_path, label, noisy, **beside, config=GateConfig(linear_baseline="reject")))
-    assert found["verdict"] == "reject" and "the linear baseline beats the candidate" in found["reasons"][0]
+    assert found.verdict == "reject" and "the linear baseline beats the candidate" in found.sentences[0]
     pq.write_table(pa.table({"label": label, "prediction": noisy}), tmp_path / "linear.parquet")
     found = decide(asked(tmp_path, label, better, **beside, config=GateConfig(linear_baseline="reject")))
-    assert found["verdict"] == "first model" and found["baselines"]["linear"]["outcome"] == "candidate better"
+    assert found.verdict == "first model" and found.of("linear baseline", "auc").outcome == "better"

@@ -109,27 +109,27 @@ def judged(candidate, champion, **config):
 
 def test_a_further_label_that_became_worse_blocks_where_its_metric_is_named(written):
     good, worse = written(), written(error=2.0)
-    assert judged(worse, good)["verdict"] == "promote"  # the label alone decides by default
+    assert judged(worse, good).verdict == "promote"  # the label alone decides by default
     verdict = judged(worse, good, tolerance={"minutes/rmse": "10%"})
-    assert verdict["verdict"] == "reject" and verdict["primary"] == "auc"
-    assert "minutes/rmse rose from 1.00" in verdict["reasons"][0] and "version 1" in verdict["reasons"][0]
-    assert {c["metric"] for c in verdict["comparisons"]["overall"]} == {"auc", "loss", "bias", "minutes/rmse"}
-    assert {c["metric"] for c in verdict["comparisons"]["slices"]} >= {"auc", "minutes/rmse"}
-    assert judged(good, worse, tolerance={"minutes/rmse": "10%"})["verdict"] == "promote"
+    assert verdict.verdict == "reject" and verdict.primary == "auc"
+    assert "minutes/rmse rose from 1.00" in verdict.sentences[0] and "version 1" in verdict.sentences[0]
+    assert {c.metric for c in verdict.compared()} == {"auc", "loss", "bias", "minutes/rmse"}
+    assert {c.metric for c in verdict.compared(slices=True)} >= {"auc", "minutes/rmse"}
+    assert judged(good, worse, tolerance={"minutes/rmse": "10%"}).verdict == "promote"
 
 
 def test_a_threshold_reads_a_further_labels_metric(written):
     verdict = judged(written(), written(), thresholds={"minutes/mae": {"max": 0.1}})
-    assert verdict["verdict"] == "reject" and "minutes/mae is 0.8" in verdict["reasons"][0]
+    assert verdict.verdict == "reject" and "minutes/mae is 0.8" in verdict.sentences[0]
     verdict = judged(written(), written(), thresholds={"minutes/mae": {"slices": {"carrier=AA": {"max": 0.1}}}})
-    assert "minutes/mae on carrier=AA (2,000 rows) is 0.8" in verdict["reasons"][0]
+    assert "minutes/mae on carrier=AA (2,000 rows) is 0.8" in verdict.sentences[0]
 
 
 def test_a_champion_that_does_not_predict_the_label_is_compared_by_the_others(written):
     verdict = judged(written(), written(further=False), tolerance={"auc": 0.01, "minutes/rmse": "5%"})
-    assert verdict["verdict"] == "promote"
+    assert verdict.verdict == "promote"
     assert any(
-        "version 1 does not predict minutes, so that minutes/rmse is not compared" in r for r in verdict["reasons"]
+        "version 1 does not predict minutes, so that minutes/rmse is not compared" in r for r in verdict.sentences
     )
 
 

@@ -12,6 +12,7 @@ from headway.errors import ConfigError, DataError
 from headway.evaluation.comparison import Compared, _holm
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide, gate, trained_on
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.verdict import LeftOut, Verdict
 from headway.messages import number, signed
 from headway.monitor import Monitor
 
@@ -72,16 +73,18 @@ def request(files, candidate="good", champion="good", **changes):
 
 def outcome(request):
     verdict = decide(request)
-    assert json.loads(json.dumps(verdict, allow_nan=False)) == verdict
-    return verdict["verdict"], verdict["promote"], " | ".join(verdict["reasons"])
+    kept = verdict.model_dump(mode="json")
+    assert json.loads(json.dumps(kept, allow_nan=False)) == kept and Verdict.model_validate(kept) == verdict
+    return verdict.verdict, verdict.promote, " | ".join(verdict.sentences)
 
 
 def test_promote_when_no_worse(files):
     verdict, promote, reasons = outcome(request(files, "same"))
     assert (verdict, promote) == ("promote", True)
-    assert "every threshold is met: auc 0.7" in reasons and "(at least 0.6)" in reasons
-    assert "its data are newer, and nothing blocks it: the candidate was trained up to span 2013-02" in reasons
-    assert "auc is worse, but not wholly beyond the tolerance of 0.002: fell from 0.7" in reasons
+    assert "auc is 0.7" in reasons and "at least 0.6 is required" in reasons
+    assert "its data are newer, and nothing blocks it; auc is within the limit of 0.002: from 0.7" in reasons
+    assert "(the candidate was trained up to span 2013-02, version 3 up to 2013-01)" in reasons
+    assert "auc is within the limit of 0.002: from 0.7" in reasons
     assert "95% interval" in reasons and "none of the 3 slices" in reasons
     assert "slices that were not compared: 1 value of carrier (fewer than 200 rows)" in reasons
 
@@ -90,7 +93,7 @@ def test_reject_when_clearly_worse(files):
     verdict, promote, reasons = outcome(request(files, "worse"))
     assert (verdict, promote) == ("reject", False)
     assert "auc fell from 0.7" in reasons and "(version 3) to 0.6" in reasons
-    assert "wholly beyond the tolerance of 0.002" in reasons and "loss rose from" in reasons
+    assert "beyond the limit of 0.002" in reasons and "loss rose from" in reasons
 
 
 def test_a_wide_tolerance_accepts_it(files):
@@ -101,12 +104,12 @@ def test_a_wide_tolerance_accepts_it(files):
 
 def test_reject_for_one_slice(files):
     found = decide(request(files, "bad slice", config={"tolerance": {"auc": 0.12, "loss": 0.12}}))
-    assert found["verdict"] == "reject" and not any(c["failed"] for c in found["comparisons"]["overall"])
-    failed = [c for c in found["comparisons"]["slices"] if c["failed"]]
-    assert {(c["slice"], c["value"]) for c in failed} == {("carrier", "UA")}
-    assert all(c["p_adjusted"] >= c["p"] for c in found["comparisons"]["slices"])
-    assert "carrier=UA (3," in found["reasons"][0] and "after correcting for all slices" in found["reasons"][0]
-    assert found["comparisons"]["left_out"] == [{"slice": "carrier", "values": 1, "why": "fewer than 200 rows"}]
+    assert found.verdict == "reject" and all(c.passed for c in found.compared())
+    failed = [c for c in found.compared(slices=True) if not c.passed]
+    assert {(c.slice, c.slice_value) for c in failed} == {("carrier", "UA")}
+    assert all(c.p_adjusted >= c.p for c in found.compared(slices=True))
+    assert "carrier=UA (3," in found.sentences[0] and "after correcting for all slices" in found.sentences[0]
+    assert found.left_out == (LeftOut(slice="carrier", values=1, why="fewer than 200 rows"),)
 
 
 def test_reject_below_a_threshold_even_if_first(files):
@@ -119,7 +122,9 @@ def test_reject_below_a_threshold_even_if_first(files):
 def test_first_model(files):
     assert outcome(request(files, champion=None))[:2] == ("first model", True)
     verdict, promote, reasons = outcome(request(files, champion=None, config={"thresholds": {}}))
-    assert (verdict, promote, reasons) == ("first model", True, "there is no champion yet and no threshold is set")
+    assert (verdict, promote) == ("first model", True) and reasons.startswith(
+        "there is no champion yet and no threshold is set; auc"
+    )
 
 
 def test_already_champion_whatever_else(files):
@@ -199,31 +204,32 @@ def test_a_seed_that_gives_no_numbers_rejects_the_candidate(files):
         {"seed": 9, "model": "n", "predictions": files["nan"]},
     ]
     found = decide(request(files, candidate_facts={"repeats": seeds}))
-    assert found["verdict"] == "reject" and found["reasons"][0].startswith("seed 9 of the candidate gives 3 of 12,000")
+    assert found.verdict == "reject" and found.sentences[0].startswith("seed 9 of the candidate gives 3 of 12,000")
     found = decide(request(files, candidate_facts={"repeats": seeds[:1]}))
-    assert found["verdict"] == "promote" and [seed["seed"] for seed in found["seeds"]] == [8]
-    assert "means over 2 seeds of the candidate and 1 of version 3" in " | ".join(found["reasons"])
+    assert found.verdict == "promote" and [seed.seed for seed in found.seeds] == [8]
+    assert "means over 2 seeds of the candidate and 1 of version 3" in " | ".join(found.sentences)
 
 
 def test_predictions_that_are_distributed_otherwise_are_said_and_stopped_at_the_limit(files):
     wide = {"tolerance": {"auc": 0.2}}
     found = decide(request(files, "worse", config=wide))
-    drift = found["prediction_drift"]
-    assert found["verdict"] == "promote" and 0.005 < drift["divergence"] < 0.1 and drift["limit"] is None
-    assert f"drifted from version 3's by {number(drift['divergence'])} bits" in " | ".join(found["reasons"])
+    drift = found.of("prediction drift", None)
+    assert found.verdict == "promote" and 0.005 < drift.value < 0.1 and drift.allowed is None
+    assert f"drifted from version 3's by {number(drift.value)} bits" in " | ".join(found.sentences)
     found = decide(request(files, "worse", config=wide | {"prediction_drift": 0.001}))
-    assert found["verdict"] == "reject" and found["reasons"][0].endswith("gate.prediction_drift allows 0.001")
-    assert not found["prediction_drift"]["passed"]
+    assert found.verdict == "reject" and "beyond the limit of 0.001" in found.sentences[0]
+    assert not found.of("prediction drift", None).passed
 
 
 def test_a_champion_that_became_worse_is_an_alarm_and_no_reason(files):
-    then = decide(request(files, "good"))["worth"]
+    then = decide(request(files, "good")).worth
     assert set(then) == set(FIXED) and then["auc"]["gain"] is None and then["auc"]["error"] > 0
     today = decide(request(files, "good", "worse", champion_facts={"worth": then}))
-    assert today["verdict"] == "promote" and [d["metric"] for d in today["decay"]] == ["auc", "loss"]
-    assert today["alarms"][0].startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
-    assert not set(today["alarms"]) & set(today["reasons"])
-    assert decide(request(files, "good", champion_facts={"worth": then}))["alarms"] == []
+    assert today.verdict == "promote" and [c.metric for c in today.compared("champion decay")] == ["auc", "loss"]
+    alarms = [str(alarm) for alarm in today.alarms]
+    assert alarms[0].startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
+    assert not set(alarms) & set(today.sentences) and not any(alarm.concern for alarm in today.alarms), "it is mended"
+    assert decide(request(files, "good", champion_facts={"worth": then})).alarms == ()
 
 
 def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
@@ -246,13 +252,13 @@ def test_groups_and_seed_reach_the_bootstrap(files, tmp_path):
     for name in ("good", "same"):
         days[name] = tmp_path / f"{name}.parquet"
         pq.write_table(pq.read_table(files[name]).append_column("day", pa.array(np.arange(N) % 200)), days[name])
-    by_row = decide(request(files, "same"))["comparisons"]["overall"][0]
-    by_group = decide(request(days, "same", group="day"))["comparisons"]["overall"][0]
-    other_seed = decide(request(files, "same", seed=1))["comparisons"]["overall"][0]
-    assert by_row == decide(request(files, "same"))["comparisons"]["overall"][0]
-    assert by_row["difference"] == by_group["difference"] and by_group["interval"] is not None
-    assert by_row["interval"] != by_group["interval"]
-    assert by_row["interval"] != other_seed["interval"]
+    by_row = decide(request(files, "same")).compared()[0]
+    by_group = decide(request(days, "same", group="day")).compared()[0]
+    other_seed = decide(request(files, "same", seed=1)).compared()[0]
+    assert by_row == decide(request(files, "same")).compared()[0]
+    assert by_row.change == by_group.change and by_group.interval is not None
+    assert by_row.interval != by_group.interval
+    assert by_row.interval != other_seed.interval
     with pytest.raises(DataError, match="'nothing'"):
         decide(request(files, "same", group="nothing"))
 
@@ -264,7 +270,7 @@ def test_the_best_of_the_last_champions_is_measured_by_groups_too(files, tmp_pat
         pq.write_table(pq.read_table(files[name]).append_column("day", pa.array(np.arange(N) % 200)), days[name])
     best = Champion(version=2, model="older", predictions=days["same"], train=(("2013-01", "all"),))
     verdict = decide(request(days, "same", group="day", reference=best))
-    assert verdict["comparisons"]["reference"] and verdict["metrics"]["reference"]["auc"] is not None
+    assert verdict.compared("early champion") and verdict.metrics.reference["auc"] is not None
 
 
 def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
@@ -274,9 +280,10 @@ def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
         day = np.where(CARRIER == "UA", np.arange(N) % 4, np.arange(N) % 400)
         many[name] = tmp_path / f"{name}.parquet"
         pq.write_table(table.append_column("day", pa.array(day)), many[name])
-    found = decide(request(many, "worse", group="day"))["comparisons"]
-    assert {"slice": "carrier", "value": "UA", "why": "under 5 groups"} in found["left_out"]
-    assert {c["value"] for c in found["slices"]} == {"AA", "B6"} and any(c["failed"] for c in found["slices"])
+    found = decide(request(many, "worse", group="day"))
+    assert LeftOut(slice="carrier", value="UA", why="under 5 groups") in found.left_out
+    assert {c.slice_value for c in found.compared(slices=True)} == {"AA", "B6"}
+    assert not all(c.passed for c in found.compared(slices=True))
 
 
 def test_an_order_within_few_groups_is_not_compared(files, tmp_path):
@@ -287,23 +294,20 @@ def test_an_order_within_few_groups_is_not_compared(files, tmp_path):
         ranked[name] = tmp_path / f"{name}.parquet"
         pq.write_table(table.append_column("query", pa.array(np.arange(N) % 400)), ranked[name])
     config = {"tolerance": FIXED | {"ndcg": 0.005}}
-    found = decide(request(ranked, "worse", group="query", ndcg_at=5, config=config))["comparisons"]
-    assert {
-        "slice": "carrier",
-        "value": "UA",
-        "why": "ndcg: under 20 groups with a positive label",
-    } in found["left_out"]
-    assert "ndcg" in {c["metric"] for c in found["slices"] if c["value"] == "AA"}
-    assert {c["metric"] for c in found["slices"] if c["value"] == "UA"} == {"auc", "loss"}
+    found = decide(request(ranked, "worse", group="query", ndcg_at=5, config=config))
+    why = "ndcg: under 20 groups with a positive label"
+    assert LeftOut(slice="carrier", value="UA", why=why) in found.left_out
+    assert "ndcg" in {c.metric for c in found.compared(slices=True) if c.slice_value == "AA"}
+    assert {c.metric for c in found.compared(slices=True) if c.slice_value == "UA"} == {"auc", "loss"}
 
 
 def test_an_auc_of_almost_one_class_is_not_compared(files, tmp_path):
     label = np.where(CARRIER == "UA", 0, LABEL)
     label[np.flatnonzero(CARRIER == "UA")[:5]] = 1
     rare = {name: predictions(tmp_path / f"{name}.parquet", label=label) for name in ("good", "same")}
-    found = decide(request(rare, "same"))["comparisons"]
-    assert {"slice": "carrier", "value": "UA", "why": "auc: under 20 rows of one class"} in found["left_out"]
-    assert [c["metric"] for c in found["slices"] if c["value"] == "UA"] == ["loss"]
+    found = decide(request(rare, "same"))
+    assert LeftOut(slice="carrier", value="UA", why="auc: under 20 rows of one class") in found.left_out
+    assert [c.metric for c in found.compared(slices=True) if c.slice_value == "UA"] == ["loss"]
 
 
 def test_the_stage_writes_its_verdict(files, tmp_path):
@@ -311,7 +315,8 @@ def test_the_stage_writes_its_verdict(files, tmp_path):
     monitor = Monitor()
     monitor.log = lines.append
     verdict = gate(request(files), tmp_path, monitor)
-    assert json.loads((tmp_path / "verdict.json").read_text()) == verdict and lines == verdict["reasons"]
+    assert json.loads((tmp_path / "verdict.json").read_text()) == verdict
+    assert lines == Verdict.model_validate(verdict).sentences
     assert GateRequest.model_validate(request(files).model_dump(mode="json")) == request(files)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.evaluation.comparison import compare
+from headway.evaluation.comparison import compare, told
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margins, parse_tolerance
 from headway.messages import number
@@ -83,8 +83,9 @@ def test_the_margin_of_a_loss_goes_with_what_there_is_to_gain(rate):
     found = compared("binary", label, probability(z), probability(z), **counts(label))
     loss, gain = found.of("loss"), label.mean()
     gain = -(gain * np.log(gain) + (1 - gain) * np.log(1 - gain)) - found.of("loss").measured.champion
-    assert loss.margin.value == pytest.approx(0.05 * gain) and loss.outcome == "equal"
-    assert f"(5% of the gain of {number(gain)} over the constant)" in loss.sentence("version 1", 0.95)
+    assert loss.margin.value == pytest.approx(0.05 * gain) and loss.outcome == "within the limit"
+    _, detail = told(loss.check("champion", "version 1", 0.95))
+    assert f"the limit is 5% of the gain of {number(gain)} over the constant" in detail
     auc = found.of("auc")
     assert auc.margin.value == pytest.approx(0.02 * (auc.measured.champion - 0.5))
 

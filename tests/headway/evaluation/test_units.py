@@ -101,8 +101,8 @@ def test_a_baseline_is_told_apart_by_units():
     rows, others = rows_of(ours, "binary"), rows_of(theirs, "binary").prediction
     options = {"name": "linear", "confidence": 0.95, "samples": 100}
     alone = rows_of(ours.drop_columns([UNIT]), "binary")
-    assert "beats" in beside(alone, others, BINARY.metric("loss"), **options).sentence
-    assert "cannot be told apart" in beside(rows, others, BINARY.metric("loss"), **options).sentence
+    assert "beats" in beside(alone, others, BINARY.metric("loss"), **options).summary
+    assert "cannot be told apart" in beside(rows, others, BINARY.metric("loss"), **options).summary
 
 
 def test_a_unit_is_decided_by_one_threshold():
@@ -132,9 +132,9 @@ def test_the_verdict_of_the_gate_and_the_worth_that_a_version_keeps_are_of_units
             clusters=PATIENTS,
         )
     )
-    assert all(each["freedom"] == pytest.approx(39) for each in verdict["worth"].values())
-    assert "rows of one patient are drawn together (40 of them)" in verdict["reasons"]
-    assert any("cannot be told apart" in reason for reason in verdict["reasons"])
+    assert all(each["freedom"] == pytest.approx(39) for each in verdict.worth.values())
+    assert "rows of one patient are drawn together (40 of them)" in verdict.sentences
+    assert any("cannot be told apart" in reason for reason in verdict.sentences)
 
 
 @pytest.mark.slow

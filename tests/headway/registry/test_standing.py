@@ -1,5 +1,6 @@
 """The early champion that candidates are held against, and how the champions since then stood to it."""
 
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Model, Verdict
 from headway.registry.registry import Event
 from headway.registry.standing import reference_of, standing_of
 
@@ -78,22 +79,27 @@ def test_versions_from_before_there_was_a_reference_are_a_chain_too():
 
 
 def test_a_verdict_says_how_its_candidate_stands_to_the_champion_and_to_the_reference():
-    compared = {
-        "metric": "auc",
-        "candidate": 0.799,
-        "champion": 0.8,
-        "difference": -0.001,
-        "interval": [-0.002, 0.0],
-        "error": 0.0005,
-    }
-    verdict = {"primary": "auc", "better": "higher", "champion": {"version": 4}, "comparisons": {"overall": [compared]}}
+    compared = Check(
+        name=CHAMPION,
+        metric="auc",
+        value=0.799,
+        before=0.8,
+        change=-0.001,
+        interval=(-0.002, 0.0),
+        error=0.0005,
+        outcome="within the limit",
+    )
+    verdict = Verdict(
+        verdict="promote", promote=True, primary="auc", better="higher", champion=Model(version=4), checks=(compared,)
+    )
     found = {"metric": "auc", "better": "higher", "against": 4, "difference": -0.001}
     alone = {"version": 4, "candidate": {"auc": (-0.001, 0.0005)}, "champion": {}}
     assert standing_of(verdict) == found | {"reference": alone}
-    early = compared | {"champion": 0.81, "difference": -0.011, "error": 0.001}
-    beside = verdict | {"reference": {"version": 1}, "comparisons": {"overall": [compared], "reference": [early]}}
+    early = compared.model_copy(update={"name": EARLY_CHAMPION, "before": 0.81, "change": -0.011, "error": 0.001})
+    beside = verdict.model_copy(update={"reference": Model(version=1), "checks": (compared, early)})
     kept = standing_of(beside)["reference"]
     assert kept["version"] == 1 and kept["candidate"] == {"auc": (-0.011, 0.001)}
     assert kept["champion"]["auc"] == (0.8 - 0.81, 0.001)
-    assert standing_of(verdict | {"champion": None}) is None and standing_of(verdict | {"champion": 4}) is None
-    assert standing_of(verdict | {"comparisons": {"overall": [compared | {"interval": None}]}}) is None
+    assert standing_of(verdict.model_copy(update={"champion": None})) is None
+    uncompared = compared.model_copy(update={"interval": None})
+    assert standing_of(verdict.model_copy(update={"checks": (uncompared,)})) is None

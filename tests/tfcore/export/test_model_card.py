@@ -26,10 +26,13 @@ FACTS = CardFacts(
     intervals={"auc": [0.89, 0.93]},
     verdict={
         "verdict": "better",
-        "reasons": ["auc is better"],
+        "promote": True,
+        "reasons": [{"verdict": "better", "summary": "auc is better"}],
         "champion": {"version": 3},
         "metrics": {"baselines": {"constant": {"auc": 0.5}}},
-        "comparisons": {"overall": [{"metric": "auc", "difference": 0.02, "interval": [0.01, 0.03]}]},
+        "checks": [
+            {"name": "champion", "metric": "auc", "change": 0.02, "interval": [0.01, 0.03], "outcome": "better"}
+        ],
     },
 )
 

@@ -66,7 +66,7 @@ def test_runs_of_before_get_their_report_when_it_is_asked_for(homes, typed, monk
     shown = []
     monkeypatch.setattr(webbrowser, "open", shown.append)
     typed("report", ".", "latest", "--again", "--output", "mine.html", "--open", check=0)
-    assert "Version 4 is the champion now" in (homes / "mine.html").read_text()
+    assert "Version 4 is promoted" in (homes / "mine.html").read_text()
     assert shown == [(homes / "mine.html").as_uri()]
     store.save_run(record.as_json() | {"state": "running"})
     typed("report", check=0)

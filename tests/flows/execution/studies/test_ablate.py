@@ -6,6 +6,7 @@ import pytest
 
 from flows.dag.run_spec import RunResult
 from flows.execution.studies.ablate import _compared
+from headway.evaluation.verdict import CHAMPION, Check, Verdict
 from headway.storage.store import Store
 
 
@@ -20,7 +21,11 @@ def test_columns_are_sorted_by_the_harm_of_leaving_them_out(typed, project):
     assert result["primary"] == "auc" and result["eval_rows"] > 1_900
     first, second = result["rows"]
     # the delay at departure says most of the one at arrival
-    assert first["without"] == ["dep_delay"] and first["outcome"] in ("worse", "blocked") and first["interval"][1] < 0
+    assert (
+        first["without"] == ["dep_delay"]
+        and first["outcome"] in ("cannot tell", "beyond the limit")
+        and first["interval"][1] < 0
+    )
     assert first["harm"] > 0.1 > second["harm"] and second["without"] == ["origin", "carrier"]
     assert first["value"] + first["harm"] == pytest.approx(result["base"]["auc"])
     assert abs(result["seed"]["difference"]) < first["harm"]
@@ -40,9 +45,11 @@ def test_columns_are_sorted_by_the_harm_of_leaving_them_out(typed, project):
 
 def test_harm_is_a_loss_that_rises_and_a_score_that_falls():
     def row(metric, difference, **more):
-        verdict = more | {"primary": metric, "comparisons": {"overall": [{"metric": metric, "difference": difference}]}}
+        check = Check(name=CHAMPION, metric=metric, change=difference, outcome="better")
+        verdict = Verdict(verdict="promote", promote=True, primary=metric, checks=(check,), **more)
         return _compared(RunResult(spans=[], verdict=verdict)).harm
 
     assert row("auc", -0.1) == 0.1 and row("rmse", 0.2) == 0.2 and row("rmse", -0.2) == -0.2
     assert row("mine:gain", -0.1, better="higher") == 0.1 and row("mine:cost", 0.1, better="lower") == 0.1
-    assert _compared(RunResult(spans=[], verdict={"primary": "auc"})).outcome == "not compared"
+    alone = Verdict(verdict="first model", promote=True, primary="auc")
+    assert _compared(RunResult(spans=[], verdict=alone)).outcome == "not compared"

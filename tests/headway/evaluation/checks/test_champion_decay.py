@@ -41,15 +41,17 @@ def kept(seed, *, shift=0.0, signal=1.0, intercept=-1.5, rows=4000, days=None, d
 
 
 def alarms(then, today, confidence=0.95):
-    return [d.metric for d in decayed(then, today, TOLERANCES, JUDGING, confidence=confidence)]
+    return [d.name for d in decayed(then, today, TOLERANCES, JUDGING, confidence=confidence)]
 
 
 def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times():
     then, today = kept(1), kept(2, signal=0.3)
     assert set(alarms(then, today)) >= {"auc", "loss"}
-    sentence = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0].sentence(0.95)
-    assert sentence.startswith("auc was 0.7") and "better than the constant, and is 0.5" in sentence
-    assert "wholly beyond the tolerance of 0.004" in sentence
+    found = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0]
+    assert found.summary.startswith("auc was 0.7") and "better than the constant then" in found.detail
+    assert "beyond the limit of 0.004" in found.detail
+    check = found.check(3)
+    assert check.change < 0 and check.interval[0] < check.change < check.interval[1] < 0 and check.passed
     assert alarms(today, then) == []
 
 
@@ -67,7 +69,7 @@ def test_more_positives_alone_raise_the_loss_and_no_alarm():
 def test_without_a_known_constant_values_are_compared():
     then, today = kept(1, known=False), kept(2, signal=0.3, known=False)
     assert then["auc"]["gain"] is None and "auc" in alarms(then, today)
-    assert "auc was 0.7" in decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0].sentence(0.95)
+    assert "auc was 0.7" in decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0].summary
     assert not {"auc", "loss"} & set(alarms(kept(1), today))  # of one the constant is not known
 
 

@@ -27,7 +27,7 @@ def test_a_shift_of_all_log_odds_is_seen_with_the_means():
     found = drift("binary", 1 / (1 + (1 - SCORE) / SCORE * np.exp(-1)), SCORE, label)
     assert 0.1 < found.divergence < 0.3
     assert found.candidate > found.champion and found.label == pytest.approx(label.mean())
-    assert found.sentence("version 3").startswith("the predictions drifted from version 3's by 0.1")
+    assert found.summary("version 3", None).startswith("the predictions drifted from version 3's by 0.1")
 
 
 def test_weights_count():
@@ -40,7 +40,9 @@ def test_classes_are_compared_by_their_shares_and_quantiles_by_the_middle_one():
     p = np.array([[0.7, 0.2, 0.1]] * 4)
     swapped = drift("multiclass", p, p[:, ::-1], [0, 1, 2, 0]).divergence
     assert swapped == pytest.approx(0.7 * np.log2(0.7 / 0.4) + 0.1 * np.log2(0.1 / 0.4))
-    assert drift("multiclass", p, p, [0, 1, 2, 0]).sentence("version 1").endswith("by 0 bits (Jensen-Shannon)")
+    assert (
+        drift("multiclass", p, p, [0, 1, 2, 0]).summary("version 1", 0.1).endswith("by 0 bits, within the limit of 0.1")
+    )
     q = np.sort(R.normal(size=(500, 3)), axis=1)
     moved = q.copy()
     moved[:, [0, 2]] += [-9, 9]

@@ -25,7 +25,7 @@ def test_a_fall_that_adds_up_is_told_and_a_rise_or_a_level_is_not():
     found = Levels.of(chain(falling(20, 0.001)), AUC).decline(0.01, 1.0)
     assert found.models == 21 and found.change == pytest.approx(-0.02, abs=0.002)
     assert found.interval[0] < found.change < found.interval[1] < 0 and found.p < found.allowed
-    assert "auc has become worse step by step since version 3: by -0.0" in found.sentence(3)
+    assert "auc has become worse step by step since version 3: by -0.0" in found.summary(3)
     assert Levels.of(chain(falling(20, 0.0)), AUC).decline(0.0, 1.0) is None
     assert Levels.of(chain(-falling(20, 0.001)), AUC).decline(0.0, 1.0) is None
 

@@ -24,24 +24,24 @@ def verdict(tmp_path, thresholds, **config):
 
 
 def reasons(found):
-    return " | ".join(found["reasons"])
+    return " | ".join(found.sentences)
 
 
 def test_a_slice_below_its_bound_rejects_and_names_value_and_rows(tmp_path):
     found = verdict(tmp_path, {"auc": {"min": 0.6, "slices": {"carrier": {"min": 0.7}}}})
-    assert found["verdict"] == "reject"
+    assert found.verdict == "reject"
     assert "auc on carrier=AA (1,000 rows) is 0.4" in reasons(found) and "minimum of 0.7" in reasons(found)
     assert "auc was not checked on 1 value of carrier with fewer than 200 rows (gate.slice_min_rows)" in reasons(found)
     assert "carrier=UA" not in reasons(found) and "HA" not in reasons(found)
-    failed = next(check for check in found["thresholds"] if not check["passed"])
-    assert (failed["slice"], failed["slice_value"], failed["rows"], failed["limit"]) == ("carrier", "AA", 1000, 0.7)
+    failed = next(check for check in found.checks if check.name == "threshold" and not check.passed)
+    assert (failed.slice, failed.slice_value, failed.rows, failed.allowed) == ("carrier", "AA", 1000, 0.7)
 
 
 def test_met_thresholds_name_the_value_that_is_nearest_to_the_limit(tmp_path):
     found = verdict(tmp_path, {"auc": {"slices": {"carrier": {"min": 0.4}, "carrier=UA": {"min": 0.75}}}})
-    assert found["promote"], reasons(found)
-    assert "every threshold is met: auc on carrier=AA 0.4" in reasons(found)
-    assert "auc on carrier=UA 0.8" in reasons(found) and "(at least 0.75)" in reasons(found)
+    assert found.promote, reasons(found)
+    assert "auc on carrier=AA is 0.4" in reasons(found)
+    assert "auc on carrier=UA is 0.8" in reasons(found) and "at least 0.75 is required" in reasons(found)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_met_thresholds_name_the_value_that_is_nearest_to_the_limit(tmp_path):
 )
 def test_what_is_named_and_cannot_be_checked_rejects(tmp_path, key, why):
     found = verdict(tmp_path, {"auc": {"slices": {key: {"min": 0.1}}}})
-    assert found["verdict"] == "reject" and why in reasons(found), reasons(found)
+    assert found.verdict == "reject" and why in reasons(found), reasons(found)
 
 
 def test_bins_and_crossed_slices_are_written_as_evaluation_writes_them(tmp_path):
     found = verdict(tmp_path, {"loss": {"slices": {"distance: 2": {"max": 0.01}}}})
     assert "loss on distance <= 1,999 (2,000 rows) is" in reasons(found).replace("1999", "1,999")
-    assert verdict(tmp_path, {"auc": {"slices": {"carrier=HA": {"min": 0.1}}}}, slice_min_rows=20)["promote"]
+    assert verdict(tmp_path, {"auc": {"slices": {"carrier=HA": {"min": 0.1}}}}, slice_min_rows=20).promote
 
 
 def test_a_slice_needs_a_bound_and_a_metric_some_bound():

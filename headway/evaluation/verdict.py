@@ -1,0 +1,281 @@
+"""The gate's verdict as values with fields: what was checked, what was decided, and why.
+
+    verdict.verdict, verdict.promote
+    [str(reason) for reason in verdict.reasons]      # why; the first is the gravest
+    verdict.of(CHAMPION, "auc").change               # a check: -0.0021, on the same rows as the champion
+
+A reason has a summary, which a headline can use, and a detail with the numbers; `Remark.__str__` makes the sentence of both. A
+check that is new needs a name and an outcome: whoever shows a verdict shows every check of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from headway.config import Result
+from headway.messages import number
+from headway.metrics.base import Better
+
+FORMAT = 2
+"""Before it, reasons were sentences, and each kind of check had a form of its own."""
+THRESHOLD, CHAMPION, EARLY_CHAMPION = "threshold", "champion", "early champion"
+"""Names of checks."""
+BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
+BETTER, NOT_COMPARED = "better", "not compared"
+ALREADY = "already champion"
+"""The verdict on a candidate that is the champion."""
+Metrics = dict[str, float | None]
+"""By metric; None: it is undefined, as the AUC of a single class."""
+Worth = dict[str, dict[str, float | None]]
+"""By metric: value, gain over the constant (None: held by its value), error (standard, of the gain or the value), freedom (of the
+error; None: infinite)."""
+
+
+class MetricValue(Result):
+    """A metric of one model, with the rows that it is of."""
+
+    of: str
+    """The model: candidate, version 3, constant, ..."""
+    metric: str
+    value: float | None
+    rows: int | None = None
+    spans: tuple[str, ...] = ()
+
+
+class Check(Result):
+    """Something that the gate looked at: most often a metric of the candidate beside a bound, or beside another model's on
+    the same rows."""
+
+    name: str
+    """What kind of check: threshold, champion, constant baseline, prediction drift, ..."""
+    metric: str | None = None
+    """As it is named beside others: that of a further label begins with the label."""
+    label: str | None = None
+    """The further label that the metric is of."""
+    slice: str | None = None
+    """The column; None: all rows."""
+    slice_value: str | None = None
+    against: str | None = None
+    """The other model: version 3, constant, linear, ..."""
+    value: float | None = None
+    before: float | None = None
+    """Of the other model, or of the same one before."""
+    change: float | None = None
+    """value - before."""
+    interval: tuple[float, float] | None = None
+    """Of the change."""
+    confidence: float | None = None
+    """Of the interval."""
+    error: float | None = None
+    """The standard error of the change."""
+    seed_deviation: float | None = None
+    """The standard deviation of the metric between seeds; None where each side has one."""
+    better: Better | None = None
+    """Which values of the metric are better."""
+    allowed: float | None = None
+    """The limit: how much worse the change may be, or the bound of the value."""
+    limit: str = ""
+    """More of the limit in words: at least, 5% of the gain over the constant."""
+    p: float | None = None
+    """Of a change that is within the limit in truth."""
+    p_adjusted: float | None = None
+    """The same, corrected for the number of slices."""
+    detectable: float | None = None
+    """The smallest true loss that would have been found beyond the limit in 80% of all cases."""
+    outcome: str
+    """In words: better, within the limit, cannot tell, beyond the limit, ..."""
+    passed: bool = True
+    """False: it speaks against a promotion."""
+    rows: int | None = None
+    spans: tuple[str, ...] = ()
+    """That the rows come from."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other checks of a verdict."""
+        where = None if self.slice is None else f"{self.slice}={self.slice_value}"
+        return " ".join(str(each) for each in (self.name, self.metric, where, self.limit_side) if each)
+
+    @property
+    def limit_side(self) -> str:
+        return self.limit if self.name == THRESHOLD else ""
+
+
+class Remark(Result):
+    """Something to say about a candidate."""
+
+    summary: str
+    """A short clause without an interval."""
+    detail: str = ""
+    """The numbers behind it."""
+    fix: str = ""
+    check: str | None = None
+    """The key of the check that it is about."""
+
+    def __str__(self) -> str:
+        """The whole sentence."""
+        return self.summary + (f" ({self.detail})" if self.detail else "") + (f"; {self.fix}" if self.fix else "")
+
+
+class Reason(Remark):
+    """Why the verdict is what it is."""
+
+    verdict: str
+    """The verdict that it stands for."""
+    overruled: bool = False
+    """The candidate was promoted by force, against it."""
+
+    def __str__(self) -> str:
+        return ("promoted by force, against: " if self.overruled else "") + super().__str__()
+
+
+class Note(Remark):
+    """A remark that decided nothing."""
+
+    concern: bool = False
+    """A person should look at it, although the candidate may be promoted."""
+
+
+class Model(Result):
+    """A model in the registry."""
+
+    version: int
+    model: str | None = None
+    """The fingerprint of its training."""
+
+    @property
+    def name(self) -> str:
+        return f"version {self.version}"
+
+
+class Seed(Result):
+    """A training of the candidate with another seed."""
+
+    seed: int
+    model: str
+    metrics: Metrics = Field(default={})
+
+
+class LeftOut(Result):
+    """A slice, or values of one, that were not compared."""
+
+    slice: str
+    value: str | None = None
+    values: int | None = None
+    """How many values."""
+    why: str
+
+
+class ModelMetrics(Result):
+    """The metrics of every model on the eval rows."""
+
+    candidate: Metrics = Field(default={})
+    champion: Metrics | None = None
+    reference: Metrics | None = None
+    baselines: dict[str, Metrics] = Field(default={})
+
+    @property
+    def sides(self) -> dict[str, Metrics]:
+        """By model, those that are known."""
+        named = {"candidate": self.candidate, "champion": self.champion, "reference": self.reference}
+        return {name: values for name, values in {**named, **self.baselines}.items() if values}
+
+
+class Verdict(Result):
+    """What the gate decided about a candidate."""
+
+    format: int = FORMAT
+    task: str | None = None
+    verdict: str
+    promote: bool
+    reasons: tuple[Reason, ...] = ()
+    """The gravest first; of a candidate that is promoted, what speaks for it."""
+    notes: tuple[Note, ...] = ()
+    alarms: tuple[Note, ...] = ()
+    """Why the champion itself needs a look; they change no verdict."""
+    checks: tuple[Check, ...] = ()
+    primary: str | None = None
+    """The metric that a better model is better on."""
+    better: Better | None = None
+    """Which values of it are better."""
+    rows: int | None = None
+    spans: tuple[str, ...] = ()
+    """That the eval rows come from."""
+    candidate: str | None = None
+    """The fingerprint of its training."""
+    champion: Model | None = None
+    reference: Model | None = None
+    """The early champion that it was also compared with."""
+    metrics: ModelMetrics = ModelMetrics()
+    left_out: tuple[LeftOut, ...] = ()
+    seed: int | None = None
+    seeds: tuple[Seed, ...] = ()
+    worth: Worth | None = None
+    """The candidate's metrics with their errors, by which it is held against itself later."""
+    settings: dict[str, Any] = Field(default={})
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    @property
+    def sentences(self) -> list[str]:
+        """The reasons and the notes as sentences."""
+        return [str(remark) for remark in (*self.reasons, *self.notes)]
+
+    @property
+    def concerns(self) -> list[str]:
+        """What a person should look at although the candidate is promoted."""
+        overruled = [reason for reason in self.reasons if reason.overruled]
+        return [str(remark) for remark in (*overruled, *(note for note in self.notes if note.concern))]
+
+    @property
+    def outcome(self) -> str | None:
+        """How the candidate stands to the champion by the primary metric; None: there is none, or it cannot be compared."""
+        found = self.of(CHAMPION, self.primary)
+        return None if found is None else found.outcome
+
+    def of(self, name: str, metric: str | None) -> Check | None:
+        """A check over all rows; None: it was not made."""
+        return next((c for c in self.checks if (c.name, c.metric, c.slice) == (name, metric, None)), None)
+
+    def compared(self, name: str = CHAMPION, *, slices: bool = False) -> list[Check]:
+        """The checks against one model: over all rows, or on slices."""
+        return [c for c in self.checks if c.name == name and (c.slice is not None) == slices]
+
+    def values(self, metric: str | None) -> list[MetricValue]:
+        """A metric of every model on the eval rows."""
+        names = {"champion": self.champion, "reference": self.reference}
+        return [
+            MetricValue(
+                of=model.name if (model := names.get(side)) else side,
+                metric=str(metric),
+                value=values[str(metric)],
+                rows=self.rows,
+                spans=self.spans,
+            )
+            for side, values in self.metrics.sides.items()
+            if values.get(str(metric)) is not None
+        ]
+
+    def noting(self, text: str) -> Verdict:
+        """The verdict with one more note."""
+        return self.model_copy(update={"notes": (*self.notes, Note(summary=text))})
+
+    @property
+    def brief(self) -> Verdict:
+        """What the record of a run keeps: without the slices that passed, and without what only later gates read."""
+        checks = tuple(check for check in self.checks if check.slice is None or not check.passed)
+        return self.model_copy(
+            update={"checks": checks, "left_out": (), "seeds": (), "worth": None, "settings": {}},
+        )
+
+
+def bound(check: Check) -> str:
+    """The limit of a check in words; empty: it has none."""
+    if check.allowed is None:
+        return ""
+    if check.limit in ("at least", "at most"):
+        return f"{check.limit} {number(check.allowed)}"
+    return number(check.allowed) + (f" ({check.limit})" if check.limit else "")
