@@ -111,7 +111,7 @@ def link(text: object, href: str) -> Markup:
 def state_cell(record: RunRecord) -> Markup:
     """The word for how a run stands, coloured."""
     said = ending_of(record)
-    return Markup('<span class="state {}">{}</span>').format(said.tone, said.word)
+    return Markup('<span class="state {}">{}</span>').format(said.tone, said.label)
 
 
 def long(text: str, most: int = 300) -> Markup:

@@ -67,6 +67,7 @@ class Ending(Frozen):
 
     format: int = 1
     word: str
+    """The state in a word or two."""
     tone: Tone
     headline: str
     """One sentence."""
@@ -79,6 +80,16 @@ class Ending(Frozen):
     checks: tuple[Check, ...] = ()
     error: str = ""
     """The whole error of a run that failed."""
+
+    @property
+    def label(self) -> str:
+        """The word, and whether there are warnings."""
+        return f"{self.word}, with warnings" if self.concerns else self.word
+
+    @property
+    def coloured(self) -> str:
+        """The label, with the colour for who sees none."""
+        return self.label if self.tone == "plain" else f"{self.label} ({self.tone})"
 
     @property
     def line(self) -> str:
@@ -106,7 +117,7 @@ def ending_of(record: RunRecord) -> Ending:
             reasons = reasons[1:]
     concerns = (*(verdict.concerns if verdict else ()), *record.warnings)
     if concerns and tone in ("green", "plain") and not record.going_on:
-        word, tone = f"{word}, with warnings", "amber"
+        tone = "amber"
     return Ending(
         word=word,
         tone=tone,
@@ -142,9 +153,8 @@ def _notes(verdict: Verdict) -> Iterator[str]:
 
 def ending_part(ending: Ending) -> Part:
     """How a run ended, as a part that stands alone."""
-    shown = f"{ending.word} ({ending.tone})" if ending.tone != "plain" else ending.word
     return Part(
-        f"Verdict: {shown}",
+        f"Verdict: {ending.coloured}",
         [ending.headline],
         findings=[Finding("warning", concern) for concern in ending.concerns],
         points=[*ending.reasons, *ending.notes],

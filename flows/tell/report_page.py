@@ -100,7 +100,7 @@ def page(material: Material) -> str:
     about = f"run {record.run}"
     return document(
         Document(
-            title=f"{record.pipeline}: {ending.word}, {about}",
+            title=f"{record.pipeline}: {ending.label}, {about}",
             pipeline=record.pipeline,
             about=about,
             ending=ending,

@@ -29,7 +29,7 @@ def summary(
         notes: instead of the record's.
     """
     ending, stages, ran = ending_of(record), record.stages, record.ran
-    facts: list[tuple[str, object]] = [("verdict", f"{ending.word} ({ending.tone})")]
+    facts: list[tuple[str, object]] = [("verdict", ending.coloured)]
     facts += [("warning", concern) for concern in ending.concerns]
     if record.warnings:
         facts.append(("", "what to do about the data: headway validate, or the report"))

@@ -4,7 +4,7 @@
     [str(reason) for reason in verdict.reasons]      # why; the first is the gravest
     verdict.of(CHAMPION, "auc").change               # a check: -0.0021, on the same rows as the champion
 
-A reason has a summary, which a headline can use, and a detail with the numbers; `Remark.__str__` makes the sentence of both. A
+A reason has a summary, which a headline can use, and a detail with the numbers; `Remark.sentence` is made of both. A
 check that is new needs a name and an outcome: whoever shows a verdict shows every check of it.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from headway.config import Result
 from headway.messages import number
@@ -114,9 +114,17 @@ class Remark(Result):
     check: str | None = None
     """The key of the check that it is about."""
 
-    def __str__(self) -> str:
-        """The whole sentence."""
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sentence(self) -> str:
+        """The whole of it."""
+        return self._sentence()
+
+    def _sentence(self) -> str:
         return self.summary + (f" ({self.detail})" if self.detail else "") + (f"; {self.fix}" if self.fix else "")
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 class Reason(Remark):
@@ -127,8 +135,8 @@ class Reason(Remark):
     overruled: bool = False
     """The candidate was promoted by force, against it."""
 
-    def __str__(self) -> str:
-        return ("promoted by force, against: " if self.overruled else "") + super().__str__()
+    def _sentence(self) -> str:
+        return ("promoted by force, against: " if self.overruled else "") + super()._sentence()
 
 
 class Note(Remark):

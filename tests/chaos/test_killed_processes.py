@@ -88,7 +88,7 @@ def test_a_run_outlives_its_worker_and_the_next_worker_takes_the_next_run(host, 
     assert pipeline.steps_done() - hit.steps == STEPS + sum(hit.repeats), "each run went on from the last checkpoint"
     runs = len(pipeline.runs())
     again = host.ended(host.start("retrain/retrained"), 180)
-    assert again["state"]["message"].startswith(f"version {hit.champion + 1} is the champion already"), again["state"]
+    assert again["state"]["message"].startswith(f"Version {hit.champion + 1} is the champion already"), again["state"]
     assert len(pipeline.runs()) == runs + 1 and all(stage["cached"] for stage in pipeline.runs()[-1]["stages"])
     assert pipeline.promotions()[-2:] == [hit.champion, hit.champion + 1]
     pipeline.check(host)

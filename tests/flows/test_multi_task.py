@@ -109,4 +109,4 @@ def test_a_weight_trains_anew_and_ingests_nothing(typed, project):
 def test_a_candidate_whose_further_label_became_worse_is_rejected(typed, project):
     worse = json.loads(typed("run", project, "--set", "labels.minutes.weight=0.0001", "--json").stdout)
     assert worse["verdict"]["verdict"] == "reject"
-    assert any(reason.startswith("minutes/rmse rose from") for reason in worse["verdict"]["reasons"])
+    assert any(reason["summary"].startswith("minutes/rmse rose from") for reason in worse["verdict"]["reasons"])

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from flows.dashboard.opened_stores import opened
 from flows.dashboard.request_checks import Access
 from flows.dashboard.web_app import make_app
+from headway.evaluation.verdict import Verdict
 
 
 @pytest.fixture
@@ -94,8 +95,8 @@ def test_its_champion_predicts_as_before_and_is_the_champion_of_the_next_run(typ
 
     record = json.loads(typed("run", churn, "--force", "--json", "--set", "seed=1", check=0).stdout)
     assert record["state"] == "promoted" and record["version"] == 3
-    reasons = record["verdict"]["reasons"]
-    assert any(" (version 2) to " in reason for reason in reasons), "it was compared with the old champion"
+    said = Verdict.model_validate(record["verdict"]).sentences
+    assert any(" (version 2) to " in sentence for sentence in said), "it was compared with the old champion"
     typed("rollback", churn, check=0)
     assert _versions(typed, churn)["champion"] == 2
     assert "every byte is as written" in typed("verify", churn, check=0).stdout

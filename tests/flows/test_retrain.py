@@ -22,7 +22,7 @@ from beam_jobs.runners.job_server import free_port
 from flows.observability.events import events_of_record
 from flows.records import read_record
 from flows.retrain import ended
-from flows.tell.summary import sentence
+from flows.tell.ending import ending_of
 from headway.storage.process_identity import alive
 from tests.waiting import until
 
@@ -161,7 +161,10 @@ def _tasks(prefect, run):
 def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     code, text, run = _typed(prefect, f"pipeline={project}", "until=2013-03")
     assert code == 0, text
-    assert run["state"]["name"] == "Completed" and "promoted version 1: first model" in run["state"]["message"]
+    assert (
+        run["state"]["name"] == "Completed"
+        and "Version 1 is promoted: there is no champion yet" in run["state"]["message"]
+    )
     assert (project / "store" / "serving" / "flights" / "1" / "saved_model.pb").exists()
 
     of_run = {"flow_run_id": {"any_": [run["id"]]}}
@@ -176,14 +179,14 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     # a training that takes ten seconds has a bar, too
     assert {key for key in artifacts if "-progress-" not in key} == {f"flights-{name}" for name in names}
     assert "| loss | `" in artifacts["flights-curves"]
-    assert "# Verdict: first model" in artifacts["flights-verdict"]
-    assert "The candidate is promoted: it is version 1." in artifacts["flights-verdict"]
+    assert "# Verdict: promoted" in artifacts["flights-verdict"]
+    assert "Version 1 is promoted: " in artifacts["flights-verdict"]
     logs = [line["message"] for line in prefect("/logs/filter", {"logs": of_run})]
     assert any("steps/s" in line for line in logs)
 
     # nothing changed: every task is cached, and the champion stays
     code, text, run = _typed(prefect, f"pipeline={project}", "until=2013-03")
-    assert code == 0 and "version 1 is the champion already" in run["state"]["message"], text
+    assert code == 0 and "Version 1 is the champion already" in run["state"]["message"], text
     tasks = _tasks(prefect, run)
     assert set(tasks.values()) == {"Cached"}, tasks
 
@@ -353,27 +356,27 @@ def test_how_a_run_ended_is_one_sentence():
         "verdict": verdict,
         "metrics": {"auc": 0.6},
     }
-    said = sentence(read_record(record))
-    assert said == "not promoted: rejected: auc 0.6 is under 0.85 (auc 0.6)"
+    said = ending_of(read_record(record | {"warnings": ["few rows"]})).line
+    assert said == "The candidate is not promoted: auc 0.6 is under 0.85. Warning: Few rows."
 
 
 @pytest.mark.parametrize(
-    ("state", "event"),
+    ("state", "word", "event"),
     [
-        ("promoted", "headway.model.promoted"),
-        ("already champion", None),
-        ("keep champion", "headway.model.kept"),
-        ("held", "headway.model.held"),
-        ("not comparable", "headway.model.held"),
-        ("reject", "headway.model.rejected"),
-        ("rolled back", "headway.model.rejected"),
+        ("promoted", "promoted 3", "headway.model.promoted"),
+        ("already champion", "already champion", None),
+        ("keep champion", "kept the champion", "headway.model.kept"),
+        ("held", "needs a person", "headway.model.held"),
+        ("not comparable", "needs a person", "headway.model.held"),
+        ("reject", "rejected", "headway.model.rejected"),
+        ("rolled back", "rejected", "headway.model.rejected"),
     ],
 )
-def test_who_acts_on_a_run_hears_of_it_by_an_event(state, event):
+def test_who_acts_on_a_run_hears_of_it_by_an_event(state, word, event):
     verdict = {"verdict": state, "promote": state == "promoted", "reasons": ["why"]}
     record = {"run": "r", "pipeline": "p", "started": "", "state": state, "version": 3, "verdict": verdict}
     record = read_record(record)
-    assert ended(record).word == ("promoted 3" if state == "promoted" else state)
+    assert ended(record).word == word
     found = list(events_of_record(record))
     assert [each.name for each in found] == ([] if event is None else [event])
     assert event is None or found[0].facts["reasons"] == ["why"]
