@@ -19,7 +19,7 @@ from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import line_of
 from flows.records import RunRecord, State
-from flows.tell.ending import ending_of
+from flows.tell.ending import TOLD, ending_of
 from headway.redaction import redact
 from headway.registry.registry import Registry
 
@@ -85,7 +85,7 @@ class JsonLog(Reporter):
         fields = {"state", "version", "metrics", "spans", "seconds", "report", "error", "warnings"}
         facts = {name: value for name, value in record.as_json().items() if name in fields and value != []}
         ending = ending_of(record)
-        facts |= {"headline": ending.headline, "word": ending.word, "tone": ending.tone, "concerns": ending.concerns}
+        facts |= ending.model_dump(mode="json", include=TOLD)
         if record.verdict is not None:
             facts |= {"verdict": record.verdict.verdict, "reasons": record.verdict.sentences}
         bad = record.state in (State.FAILED, State.CANCELLED)

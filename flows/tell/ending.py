@@ -62,6 +62,10 @@ _STAGES = {
 }
 
 
+TOLD = {"headline", "word", "tone", "concerns"}
+"""What events and logs have of an ending."""
+
+
 class Ending(Frozen):
     """How a run ended, or how something else stands that a page is about."""
 
