@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
-from flows.observability.from_python import Progress, reporting
+from flows.observability.reporting import Progress, reporting
 from flows.records import LATEST, RunRecord, find, runs_of
 from flows.tell.comparison.shown import Comparison
 from flows.tell.past_run import Run, Version

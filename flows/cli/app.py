@@ -8,11 +8,8 @@ before a command needs it.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError, Parameter
@@ -202,16 +199,3 @@ def _version() -> str:
     from importlib import metadata
 
     return f"headway {metadata.version('headway')}"
-
-
-def stop_on_signals(stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Ctrl-C or SIGTERM asks for a clean stop; a second one ends the process."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        say("stopping: saving what is done (again to stop at once)")
-
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGTERM, handle)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.app import stop_on_signals
 from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, metrics_line, window_text
@@ -109,10 +109,13 @@ def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) ->
 @contextlib.contextmanager
 def reporting(options: JsonOption) -> Iterator[Reporter]:
     """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
-    from flows.observability.reporting import reporter
+    from flows.observability.reporting import reporter, stop_on_signals
 
-    with reporter(silent=options.json, quiet=options.quiet) as report:
-        stop_on_signals(report.stop, report.note)
+    say = "stopping: saving what is done (again to stop at once)"
+    with (
+        reporter(silent=options.json, quiet=options.quiet) as report,
+        stop_on_signals(report, signal.SIGINT, signal.SIGTERM, say=say),
+    ):
         yield report
 
 

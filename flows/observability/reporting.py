@@ -1,19 +1,28 @@
-"""Who is told of a run: a terminal or a stream of JSON lines, and OpenTelemetry where that is set up.
+"""Who is told of a run: a terminal, a stream of JSON lines or a function, and OpenTelemetry where that is set up.
 
-    with reporter(quiet=False) as report:
+    with reporter(quiet=False) as report:             # of a command
         execute(run_spec, report)
+    with reporting(True) as report:                   # of a call from Python
 
 The flows have the same listeners beside Prefect's log (`flows.orchestration.run_log`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 from flows.observability.json_stream import stream
 from flows.observability.providers import providers
 from flows.progress import terminal
 from flows.progress.reporter import Reporter
+from headway.redaction import redact
+
+Progress = bool | Callable[[str], None]
+"""True: bars on a terminal, else lines, on stderr; False: nothing; a function: it gets each line."""
 
 
 def reporter(*, silent: bool = False, quiet: bool = False) -> Reporter:
@@ -23,35 +32,67 @@ def reporter(*, silent: bool = False, quiet: bool = False) -> Reporter:
         silent: nothing for people, as the answer is a JSON document; a JSON stream goes on.
         quiet: no progress; of a JSON stream warnings and errors only.
     """
-    told = stream()
-    if told is None:
-        shown = terminal.reporter(quiet=silent or quiet)
-    else:
-        from flows.observability.json_log import JsonLog
-
-        shown = JsonLog(told, quiet=quiet)
-    return with_telemetry([shown])
+    return _together(listeners(quiet=quiet) if stream() else [terminal.reporter(quiet=silent or quiet), *listeners()])
 
 
-def listeners() -> list[Reporter]:
+def listeners(*, quiet: bool = False) -> list[Reporter]:
     """Those of a process beside whatever else reports its runs: the JSON stream and OpenTelemetry."""
-    told, found = stream(), list[Reporter]()
-    if told is not None:
+    found: list[Reporter] = []
+    if (told := stream()) is not None:
         from flows.observability.json_log import JsonLog
 
-        found.append(JsonLog(told))
-    return found + _telemetry()
+        found.append(JsonLog(told, quiet=quiet))
+    if (made := providers()) is not None:
+        from flows.observability.telemetry import Telemetry  # imports OpenTelemetry
+
+        found.append(Telemetry(made))
+    return found
 
 
-def with_telemetry(reporters: Sequence[Reporter]) -> Reporter:
-    """The reporters as one, with OpenTelemetry where that is set up."""
-    every = [*reporters, *_telemetry()]
-    return every[0] if len(every) == 1 else Reporter(every)
+def _together(reporters: list[Reporter]) -> Reporter:
+    return reporters[0] if len(reporters) == 1 else Reporter(reporters)
 
 
-def _telemetry() -> list[Reporter]:
-    if (found := providers()) is None:
-        return []
-    from flows.observability.telemetry import Telemetry  # imports OpenTelemetry
+@contextlib.contextmanager
+def reporting(progress: Progress) -> Iterator[Reporter]:
+    """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
+    made = _together([_Calls(progress), *listeners()]) if callable(progress) else reporter(quiet=not progress)
+    with made as report, stop_on_signals(report, signal.SIGINT):
+        yield report
 
-    return [Telemetry(found)]
+
+class _Calls(terminal.Lines):
+    """Gives each line to a function."""
+
+    def __init__(self, take: Callable[[str], None]):
+        super().__init__()
+        self._take = take
+
+    def note(self, line: str) -> None:
+        self._take(redact(line))
+
+
+@contextlib.contextmanager
+def stop_on_signals(report: Reporter, *signals: signal.Signals, say: str = "") -> Iterator[None]:
+    """The signals ask for a clean stop while the block runs; a second one interrupts at once.
+
+    Args:
+        say: the line that tells of it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if report.stop.is_set():
+            raise KeyboardInterrupt
+        report.stop.set()
+        if say:
+            report.note(say)
+
+    before = {number: signal.signal(number, handle) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

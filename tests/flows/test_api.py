@@ -11,7 +11,7 @@ import pytest
 
 import headway
 from flows.cli.app import main
-from flows.observability.from_python import reporting
+from flows.observability.reporting import reporting
 from headway.errors import ConfigError, DataError, StoreError
 
 
