@@ -20,6 +20,7 @@ from flows.progress.step_progress import Progress
 from flows.progress.terminal import line_of
 from flows.records import RunRecord, State
 from flows.tell.ending import TOLD, ending_of
+from headway.errors import HeadwayError
 from headway.redaction import redact
 from headway.registry.registry import Registry
 
@@ -61,16 +62,8 @@ class JsonLog(Reporter):
         stage = fields.pop("stage", None) or self._stages.get((step or "").rpartition(": ")[2])
         if not self._quiet or level in ("warning", "error"):
             told = {name: value for name, value in fields.items() if value is not None}
-            self._stream.write(
-                event,
-                message,
-                level=level,
-                fields=told,
-                pipeline=pipeline,
-                run=self._run,
-                stage=stage,
-                step=step,
-            )
+            about = {"pipeline": pipeline, "run": self._run, "stage": stage, "step": step}
+            self._stream.write(event, message, level=level, fields=told, **about)
 
     def run(self, record: RunRecord) -> Reporter:
         bound = JsonLog(self._stream, quiet=self._quiet, pipeline=record.pipeline, run=record.run, stop=self.stop)
@@ -87,11 +80,10 @@ class JsonLog(Reporter):
         ending = ending_of(record)
         facts |= ending.model_dump(mode="json", include=TOLD)
         if record.verdict is not None:
+            facts["checks"] = [check.model_dump(mode="json", exclude_none=True) for check in ending.checks]
             facts |= {"verdict": record.verdict.verdict, "reasons": record.verdict.sentences}
-        bad = record.state in (State.FAILED, State.CANCELLED)
-        level = "error" if record.state == State.FAILED else "warning" if bad else "info"
-        said = f"{record.state}: {record.error}" if bad else ending.line
-        self._write("run.ended", f"{record.pipeline}: {said}", level=level, **facts)
+        level = {State.FAILED: "error", State.CANCELLED: "warning"}.get(record.state, "info")
+        self._write("run.ended", f"{record.pipeline}: {ending.line}", level=level, **facts)
 
     @contextlib.contextmanager
     def stage(self, steps: Sequence[Step]) -> Iterator[None]:
@@ -106,7 +98,8 @@ class JsonLog(Reporter):
             seconds = round(time.perf_counter() - began, 3)
             problem = redact(str(error).splitlines()[0] if str(error) else type(error).__name__)
             title = titles[0] if len(titles) == 1 else f"{stage} ({len(steps)})"
-            facts = {"error": str(error), "kind": type(error).__name__, "seconds": seconds}
+            parts = error.facts if isinstance(error, HeadwayError) else {"kind": type(error).__name__}
+            facts = {"error": str(error), "seconds": seconds} | parts
             self._write("stage.failed", f"{title}: {problem}", level="error", step=title, **facts)
             raise
 

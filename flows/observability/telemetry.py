@@ -24,8 +24,9 @@ from flows.dag.step import Output, Step
 from flows.observability.providers import Providers
 from flows.progress.reporter import Event, Reporter
 from flows.records import RunRecord, State
+from flows.tell.ending import TOLD, ending_of
 from headway.errors import HeadwayError
-from headway.redaction import redact
+from headway.redaction import redact, redacted
 from headway.registry.registry import Registry
 
 _COUNTED = ("written", "quarantined", "filtered")
@@ -65,9 +66,8 @@ class Telemetry(Reporter):
         self._span = None if run is None else run[2]
         self._names = {} if run is None else {"headway.pipeline": run[0], "headway.run": run[1]}
         self._lock = threading.Lock()
-        self._running: dict[str, dict[str, Span]] = {}
-        """By the title of what runs: the spans of its steps, by their titles."""
-        self._by_fingerprint: dict[str, Span] = {}
+        self._open: dict[str, Span] = {}
+        """The spans of the steps that run, by title; steps that run as one have their first one's by their common title, too."""
 
     def run(self, record: RunRecord) -> Reporter:
         facts = {f"headway.{name}": getattr(record, name) for name in ("window", "until", "seed", "force", "last")}
@@ -87,7 +87,9 @@ class Telemetry(Reporter):
             self._instruments.age.set(age, pipeline)
         if span is None:
             return
-        facts = {"state": str(record.state), "version": record.version, "verdict": verdict}
+        facts = ending_of(record).model_dump(mode="json", include=TOLD)
+        facts |= {"state": str(record.state), "version": record.version, "verdict": verdict}
+        facts |= {"reasons": record.verdict.sentences if record.verdict else None}
         facts |= {"spans": len(spans), "first_span": next(iter(spans), None), "last_span": next(reversed(spans), None)}
         span.set_attributes(_attributes({f"headway.{name}": value for name, value in facts.items()}))
         if record.state in (State.FAILED, State.CANCELLED):
@@ -97,12 +99,12 @@ class Telemetry(Reporter):
     @contextlib.contextmanager
     def stage(self, steps: Sequence[Step]) -> Iterator[None]:
         stage = steps[0].stage.name
-        title = steps[0].title if len(steps) == 1 else f"{stage} ({len(steps)})"
         spans = {step.title: self._start(step.title, stage, step.fingerprint, reused=False) for step in steps}
+        first = spans[steps[0].title]
+        running = {f"{stage} ({len(steps)})": first, **spans}
         with self._lock:
-            self._running[title] = spans
-            self._by_fingerprint |= {step.fingerprint: spans[step.title] for step in steps}
-        current = context.attach(trace.set_span_in_context(next(iter(spans.values()))))
+            self._open |= running
+        current = context.attach(trace.set_span_in_context(first))
         try:
             yield
         except BaseException as error:
@@ -112,9 +114,8 @@ class Telemetry(Reporter):
         finally:
             context.detach(current)
             with self._lock:
-                self._running.pop(title, None)
-                for step in steps:
-                    self._by_fingerprint.pop(step.fingerprint, None)
+                for title in running:
+                    self._open.pop(title, None)
             for span in spans.values():
                 span.end()
 
@@ -125,16 +126,12 @@ class Telemetry(Reporter):
         return self._tracer.start_span(title, under, attributes=attributes)
 
     def output(self, output: Output) -> None:
-        with self._lock:
-            span = self._by_fingerprint.get(output.fingerprint)
-        made_here = span is None
-        if span is None:
-            span = self._start(output.title, output.stage, output.fingerprint, reused=output.hit)
-        rows = rows_of(output)
-        span.set_attributes(
-            _attributes({"headway.rows": rows, "headway.bytes": output.bytes, "headway.why": output.why})
-        )
-        if made_here:
+        # a backfill that runs several windows at once puts the window before the title
+        running = None if output.hit else self._open.get(output.title.rpartition(": ")[2])
+        span = running or self._start(output.title, output.stage, output.fingerprint, reused=output.hit)
+        facts = {"headway.rows": rows_of(output), "headway.bytes": output.bytes, "headway.why": output.why}
+        span.set_attributes(_attributes(facts))
+        if running is None:
             span.end()
         pipeline = {name: value for name, value in self._names.items() if name == "headway.pipeline"}
         seconds = 0.0 if output.hit else output.seconds
@@ -155,11 +152,9 @@ class Telemetry(Reporter):
 
     def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
         """Make the span of a part of a stage that ran in whatever process."""
+        group, about = title.rpartition(": ")[2], name.rpartition(" of ")[2]
         with self._lock:
-            of_steps = dict(self._running.get(title.rpartition(": ")[2], {}))
-        about = name.rpartition(" of ")[2]
-        under = next((span for step, span in of_steps.items() if step.endswith(about)), None)
-        under = under or next(iter(of_steps.values()), None)
+            under = next((span for step, span in self._open.items() if step.endswith(about)), self._open.get(group))
         if under is None:
             return
         began, ended = facts.get("began", time.time()), facts.get("ended", time.time())
@@ -183,9 +178,7 @@ def _parent() -> context.Context:
 
 def _attributes(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes without secrets; what is not known is left out."""
-    return {
-        name: redact(value) if isinstance(value, str) else value for name, value in facts.items() if value is not None
-    }
+    return {name: value for name, value in redacted(dict(facts)).items() if value not in (None, [], ())}
 
 
 def rows_of(output: Output) -> int | None:
