@@ -17,6 +17,7 @@ from flows.progress.reporter import Event
 from flows.records import NO_VERDICT, RunRecord, State
 from flows.tell.ending import TOLD, ending_of
 from headway.messages import counted, some
+from headway.validation.anomaly import Validated
 
 EVENTS = {
     "headway.span.ingested": "a run has ingested a span that was not in the store",
@@ -47,15 +48,15 @@ def events_of_output(output: Output, record: RunRecord) -> Iterator[Event]:
     Args:
         record: of its run.
     """
-    result = output.result or {}
     if output.stage == INGEST.name and not output.hit:
-        counts, span = result["counts"], result["span"]
+        counts, span = output.get()["counts"], output.get()["span"]
         rejected = f", {counts['quarantined']:,} quarantined" if counts["quarantined"] else ""
         said = f"span {span} is ingested, {counted(counts['written'], 'row')}{rejected}"
         facts = {"span": span, "rows": counts, "fingerprint": output.fingerprint, "seconds": round(output.seconds, 3)}
         yield Event("headway.span.ingested", record.pipeline, said, facts, record.run)
-    if output.stage == "validate" and result.get("errors"):
-        errors = [anomaly["message"] for anomaly in result["anomalies"] if anomaly["severity"] == "error"]
+    validated = output.read(Validated) if output.stage == "validate" else None
+    if validated is not None and validated.errors:
+        errors = [anomaly.message for anomaly in validated.anomalies if anomaly.severity == "error"]
         said = f"{counted(len(errors), 'error')} in the window: {some(errors, 3, sep='; ')}"
         yield Event("headway.window.invalid", record.pipeline, said, {"errors": errors}, record.run)
 

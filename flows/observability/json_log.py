@@ -17,9 +17,9 @@ from flows.dag.step import Output, Step
 from flows.observability.json_stream import JsonStream
 from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
-from flows.progress.terminal import line_of
 from flows.records import RunRecord, State
 from flows.tell.ending import TOLD, ending_of
+from flows.tell.step_line import line_of
 from headway.errors import HeadwayError
 from headway.redaction import redact
 from headway.registry.registry import Registry

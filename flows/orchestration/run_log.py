@@ -37,10 +37,11 @@ from flows.observability.reporting import listeners
 from flows.orchestration.requested_stops import StopRequests
 from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
-from flows.progress.terminal import Lines, line_of
+from flows.progress.terminal import Lines
 from flows.records import RunRecord
 from flows.tell.markdown import markdown
 from flows.tell.parts import Part, Table
+from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of, report_part
 from headway.redaction import redact, redacted
 from headway.registry.registry import Registry

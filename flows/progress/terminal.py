@@ -16,12 +16,10 @@ from typing import Any
 from flows.dag.step import Output
 from flows.progress.reporter import Reporter
 from flows.progress.step_progress import Progress
-from headway.messages import counted, metrics_line, number
+from flows.tell.step_line import TITLE_WIDTH, line_of
 from headway.monitor import Monitor
 from headway.redaction import redact
 
-_TITLE = 22
-"""The width of a step's title."""
 _NARROW = 80
 """Columns of a terminal below which bars are short, and a share stands for the numbers."""
 
@@ -58,7 +56,7 @@ class Bars(Lines):
 
         console = Console(stderr=True)
         self._narrow = console.width < _NARROW
-        self._title_width = 14 if self._narrow else _TITLE
+        self._title_width = 14 if self._narrow else TITLE_WIDTH
         self.live = LiveProgress(
             SpinnerColumn(),
             TextColumn("{task.description}", table_column=Column(width=self._title_width, no_wrap=True)),
@@ -120,61 +118,3 @@ def reporter(*, quiet: bool = False) -> Reporter:
     if quiet:
         return Reporter()
     return Bars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Lines()
-
-
-def line_of(output: Output, title_width: int = _TITLE) -> str:
-    """A finished step in one line."""
-    took = "cached" if output.hit else f"{output.seconds:.1f} s"
-    return f"  {output.title:<{title_width}} {took:>8}  {_detail(output)}".rstrip()
-
-
-def _detail(output: Output) -> str:
-    result = output.result or {}
-    match output.stage:
-        case "ingest":
-            counts = result["counts"]
-            extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
-            return f"{counted(counts['written'], 'row')}{extra}{_speed(counts['read'], output)}"
-        case "statistics":
-            return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
-        case "splits":
-            wrong = len(result["anomalies"])
-            return counted(wrong, "finding") if wrong else "; ".join(result["says"])
-        case "validate":
-            return f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
-        case "analyse":
-            names = ", ".join(column["name"] for column in result["columns"])
-            return f"{counted(result['rows'], 'row')}, gives {names}"
-        case "transform":
-            parameters = result["parameters"]
-            label = parameters["label"]
-            further = [f"{of['name']} {of['task']}" for of in label.get("further", ())]
-            return ", ".join([counted(len(parameters["fitted"]), "column"), label["task"], *further])
-        case "train":
-            loss, speed = result.get("final_loss"), result.get("steps_per_second")
-            parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
-            return ", ".join(parts + [f"{number(speed)} steps/s"] * (speed is not None))
-        case "evaluate":
-            incompatible = result.get("incompatible")
-            return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
-        case "importance":
-            first = [each["column"] for each in result["columns"][:3]]
-            return f"{counted(len(result['columns']), 'column')}, most important: {', '.join(first)}"
-        case "measure":
-            threshold, worst = result.get("threshold") or {}, (result.get("worst_slices") or {}).get("slices")
-            parts = [counted(len(result["metrics"]), "metric")]
-            parts += [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
-            parts += [f"worst slice {worst[0]['slice']} = {worst[0]['value']}"] if worst else []
-            return ", ".join(parts)
-        case "gate":
-            return str(result["verdict"])
-        case "export":
-            return ", ".join(result["signatures"])
-        case "replay":
-            return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
-    return ""
-
-
-def _speed(rows: int, output: Output) -> str:
-    """The rows per second of a step that took long enough to have a speed."""
-    return "" if output.hit or output.seconds < 1 else f", {rows / output.seconds:,.0f} rows/s"
