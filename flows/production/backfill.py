@@ -165,7 +165,7 @@ class _Backfill:
 
     def _window(self, until: str, report: Reporter) -> None:
         report.check()
-        report.note(f"window up to {until} ({len(self._rows) + 1} of {len(self._order)})")
+        self._report.note(f"window up to {until} ({len(self._rows) + 1} of {len(self._order)})")
         began = time.perf_counter()
         row: Row = {"until": until, "spans": []}
         try:
@@ -173,7 +173,7 @@ class _Backfill:
         except Cancelled:
             raise
         except HeadwayError as error:
-            report.note(f"window up to {until} failed")  # why is in its row
+            self._report.note(f"window up to {until} failed")  # why is in its row
             row |= {"state": "failed", "error": str(error)}
         else:
             verdict = record.verdict
@@ -211,7 +211,7 @@ class _Prefixed(Reporter):
         super().output(replace(output, title=f"{self._until}: {output.title}"))
 
     def note(self, line: str) -> None:
-        super().note(line if line.startswith("window up to") else f"  {self._until}: {line.strip()}")
+        super().note(f"  {self._until}: {line.strip()}")
 
 
 def table(result: dict[str, Any]) -> list[dict[str, Any]]:
