@@ -80,17 +80,13 @@ class Pipeline:
             ConfigError, DataError: as a run would.
         """
         from flows.execution.planning import planned
-        from flows.tell.rerun_reasons import in_words
         from headway.messages import window_text
 
-        spec = self._spec(window, until, seed)
-        value = planned(spec)
-        rows = [
-            {"step": s["step"], "runs": not s["cached"], "why": in_words(s["why"], s["stage"])} for s in value["steps"]
-        ]
-        later = f"; then, depending on the verdict: {', '.join(value['later'])}" if value["later"] else ""
-        about = f" ({spec.chosen_window})" if str(spec.chosen_window) else ""
-        return Table(rows, f"{self.name}: {window_text(value['spans'])}{about}{later}")
+        found = planned(self._spec(window, until, seed))
+        rows = [{"step": step.step, "runs": not step.cached, "why": step.reason} for step in found.steps]
+        later = f"; then, depending on the verdict: {', '.join(found.later)}" if found.later else ""
+        about = f" ({found.window_says})" if found.window_says else ""
+        return Table(rows, f"{self.name}: {window_text(found.spans)}{about}{later}")
 
     def run(
         self,
@@ -303,7 +299,8 @@ class Pipeline:
         from headway.messages import size
 
         found = collected(self._existing_store(), keep, keep_versions, dry_run=not yes)
-        return Table(found["removed"], f"{size(found['bytes'])} {'deleted' if yes else 'could be deleted'}")
+        rows = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in found.removed]
+        return Table(rows, f"{size(found.bytes)} {'deleted' if yes else 'could be deleted'}")
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name}: {self._place()}>"

@@ -7,19 +7,20 @@ where they are needed: a help page needs none.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, WindowOptions
+from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, SomeFile, WindowOptions
 from headway.errors import ConfigError, StoreError
-from headway.messages import counted, metrics_line, window_text
+from headway.messages import counted, window_text
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
@@ -31,37 +32,31 @@ if TYPE_CHECKING:
     from headway.storage.store import Store
 
 
-def overrides_of(options: Options) -> dict[str, Any]:
-    """Return {key: value} of the --set options."""
-    from headway.config import read_value
+def overrides_of(options: Options) -> dict[str, object]:
+    """Return {key: value} of the --set options; of a YAML file the keys of its sections, whole, and other keys as they are."""
+    from headway.config import read_value, read_yaml
 
-    overrides: dict[str, Any] = {}
+    overrides: dict[str, object] = {}
     for item in options.set:
-        if item.startswith("@"):
-            overrides |= _overlay(Path(item[1:]))
-            continue
         key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{item!r} is not KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
-        overrides[key] = read_value(value)
+        path = Path(item[1:])
+        if not item.startswith("@"):
+            if not equals or not key:
+                raise ConfigError(
+                    f"{item!r} is not KEY=VALUE", where="--set", fix="for example --set training.epochs=3"
+                )
+            overrides[key] = read_value(value)
+            continue
+        if not path.is_file():
+            fix = "name a YAML file with keys of pipeline.yaml, or write --set KEY=VALUE"
+            raise ConfigError(f"there is no file {path}", where=f"--set {item}", fix=fix)
+        for section, given in read_yaml(path).items():
+            keys = {f"{section}.{name}": setting for name, setting in given.items()} if isinstance(given, dict) else {}
+            overrides |= keys or {section: given}
     return overrides
 
 
-def _overlay(path: Path) -> dict[str, Any]:
-    """Return {key: value} of a YAML file: the keys of its sections, whole, and other keys as they are."""
-    from headway.config import read_yaml
-
-    if not path.is_file():
-        fix = "name a YAML file with keys of pipeline.yaml, or write --set KEY=VALUE"
-        raise ConfigError(f"there is no file {path}", where=f"--set @{path}", fix=fix)
-    overrides: dict[str, Any] = {}
-    for section, value in read_yaml(path).items():
-        keys = {f"{section}.{name}": setting for name, setting in value.items()} if isinstance(value, dict) else {}
-        overrides |= keys or {section: value}
-    return overrides
-
-
-def load_pipeline(pipeline: str, options: Options, **overrides: Any) -> LoadedPipeline:
+def load_pipeline(pipeline: str, options: Options, **overrides: object) -> LoadedPipeline:
     """The pipeline with the overrides of the command line and those of the caller."""
     from flows.config.pipeline import read_pipeline
     from flows.observability.json_stream import about
@@ -72,17 +67,12 @@ def load_pipeline(pipeline: str, options: Options, **overrides: Any) -> LoadedPi
 
 
 def run_spec_of(
-    pipeline: str,
-    options: WindowOptions,
-    *,
-    last: str | None = None,
-    force: bool = False,
-    alias: str | None = None,
-    **overrides: Any,
+    pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, alias: str | None = None
 ) -> RunSpec:
+    """What a command runs: the pipeline over the window that its options name."""
     from flows.dag.run_spec import RunSpec
 
-    loaded = load_pipeline(pipeline, options, **overrides)
+    loaded = load_pipeline(pipeline, options)
     return RunSpec(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last, alias)
 
 
@@ -130,9 +120,14 @@ def run(
     pipeline: PipelinePath = ".",
     /,
     *,
-    force: Annotated[bool, Parameter(help="promote even a candidate that the gate rejects or holds")] = False,
+    force: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
+    """Run the whole pipeline.
+
+    Args:
+        force: promote even a candidate that the gate rejects or holds.
+    """
     run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
     exit_code = 0 if record.state in ("promoted", "already champion") else 4
@@ -156,16 +151,22 @@ def validate(
     pipeline: PipelinePath = ".",
     /,
     *,
-    serving: Annotated[
-        Path | None, Parameter(metavar="FILE", help="logged requests to compare with the train rows")
-    ] = None,
+    serving: SomeFile = None,
     options: RunOptions = RunOptions(),
 ) -> int:
+    """Validate the window.
+
+    Args:
+        serving: logged requests to compare with the train rows.
+    """
     if serving is not None and not serving.is_file():
         fix = "name a file of logged requests, JSON lines or tf.Examples; headway serve --log-rate SHARE writes some"
         raise ConfigError(f"{serving} is not a file", where="--serving", fix=fix)
-    overrides: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
-    return _up_to(run_spec_of(pipeline, options, last="validate", **overrides), options)
+    if serving is not None:
+        options = dataclasses.replace(
+            options, set=(*options.set, f"validation.serving={json.dumps(str(serving.absolute()))}")
+        )
+    return _up_to(run_spec_of(pipeline, options, last="validate"), options)
 
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
@@ -178,17 +179,16 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     paths = {s.title: str(run_spec.store.output(s.stage, s.fingerprint)) for s in record.stages}
     value = record.as_json() | {"outputs": paths}
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
+        importance = _output(record, run_spec, "importance")
         if run_spec.last == "statistics":
             value["statistics"] = last.get()["columns"]
         if run_spec.last == "evaluate":
             value["evaluation"] = last.get()
-        outputs = [last]
-        if (importance := _output(record, run_spec, "importance")) is not None:
+        if importance is not None:
             value["importance"] = importance.get()
-            outputs.append(importance)
         if not options.json:
-            parts = filter(None, map(part_of, outputs))
-            text = "\n\n".join([*map(text_of, parts), text])
+            parts = [part_of(output) for output in (last, importance) if output is not None]
+            text = "\n\n".join([*map(text_of, filter(None, parts)), text])
     return answer(options, value, text)
 
 
@@ -203,9 +203,8 @@ def _output(record: RunRecord, run_spec: RunSpec, stage: str) -> Output | None:
     """The output of the last step of a stage, if the run had one."""
     from flows.dag.step import find_output
 
-    ran = record.step(stage)
     return (
-        None if ran is None else find_output(run_spec.store, stage=stage, fingerprint=ran.fingerprint, title=ran.title)
+        None if (ran := record.step(stage)) is None else find_output(run_spec.store, stage, ran.fingerprint, ran.title)
     )
 
 
@@ -237,82 +236,58 @@ def summary_text(record: RunRecord, run_spec: RunSpec) -> str:
     return f"{table_text([row.model_dump() for row in shown], width) if shown else ''}\n{more}{again}\n{text}"
 
 
-def verdict_lines(record: RunRecord) -> list[str]:
-    """A run's verdict with its reasons, and its metrics."""
-    verdict, metrics = record.verdict, metrics_line(record.metrics, record.baselines)
-    lines = [f"verdict: {verdict.verdict}", *(f"  {sentence}" for sentence in verdict.sentences)] if verdict else []
-    return lines + ([f"metrics: {metrics}"] if metrics else [])
+def plan(pipeline: PipelinePath = ".", /, *, explain: bool = False, options: WindowOptions = WindowOptions()) -> int:
+    """Show the plan of a run.
 
-
-def plan(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    explain: Annotated[bool, Parameter(help="also show the keys that differ, with their digests")] = False,
-    options: WindowOptions = WindowOptions(),
-) -> int:
+    Args:
+        explain: also show the keys that differ, with their digests.
+    """
     from flows.execution.planning import planned
-    from flows.tell.rerun_reasons import in_words
 
-    run_spec = run_spec_of(pipeline, options)
-    value = planned(run_spec)
-    spans, training = value["spans"], value["training"]
-    lines = [f"{run_spec.loaded.pipeline.name}: {window_text(spans)} ({counted(len(spans), 'span')})"]
-    lines += [f"  window: {window}"] if (window := str(run_spec.chosen_window)) else []
-    lines += [
-        f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
-        + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")
-        for r in value["steps"]
-    ]
-    if training:
-        lines.append(f"  training: {chosen_values(training)}")
-    elif any(r["stage"] == "train" for r in value["steps"]):
+    found = planned(run_spec_of(pipeline, options))
+    lines = [f"{found.pipeline}: {window_text(found.spans)} ({counted(len(found.spans), 'span')})"]
+    lines += [f"  window: {found.window_says}"] if found.window_says else []
+    for step in found.steps:
+        lines.append(f"  {step.step:<22} {'cached' if step.cached else 'would run':<10} {step.reason}".rstrip())
+        lines += [f"    {step.fingerprint}  {step.why or ''}".rstrip()] if explain else []
+    if found.training:
+        lines.append(f"  training: {counted(found.training.rows, 'train row')}: {found.training.says}")
+    elif any(step.stage == "train" for step in found.steps):
         lines.append(
             "  training: keys left out are chosen by the number of train rows, known after ingest and transform"
         )
-    lines += [f"  note: {note}" for note in value["notes"]]
-    if value["later"]:
-        lines.append(f"  then, depending on the verdict: {', '.join(value['later'])}")
-    elif value["verdict"]:
-        lines.append(f"  verdict: {value['verdict']}")
-    return answer(options, value, "\n".join(lines))
-
-
-def chosen_values(training: dict[str, Any]) -> str:
-    return f"{counted(training['rows'], 'train row')}: {training['says']}"
+    lines += [f"  note: {note}" for note in found.notes]
+    if found.later:
+        lines.append(f"  then, depending on the verdict: {', '.join(found.later)}")
+    elif found.verdict:
+        lines.append(f"  verdict: {found.verdict}")
+    return answer(options, found, "\n".join(lines))
 
 
 def predict(
     pipeline: PipelinePath = ".",
     /,
     *,
-    input: Annotated[str, Parameter(metavar="PATH", help="the raw files: a file, a folder or a glob")],
-    output: Annotated[
-        str,
-        Parameter(
-            metavar="FOLDER", help="where predictions are written: a new or empty folder, or one that predict wrote"
-        ),
-    ],
-    model: Annotated[
-        str,
-        Parameter(
-            name=("--model", "--version"),
-            help="a version (its number, champion, previous or an alias), or the folder of a SavedModel",
-        ),
-    ] = "champion",
-    format: Annotated[
-        str | None, Parameter(help="the format of --input: parquet, csv, jsonl, ... (default: the pipeline's)")
-    ] = None,
-    write: Annotated[Literal["parquet", "jsonl"], Parameter(help="the format of the predictions")] = "parquet",
-    columns: Annotated[
-        Columns, Parameter(help="input columns that are written beside the predictions (default: the pipeline's keys)")
-    ] = None,
-    max_quarantine: Annotated[
-        float | None,
-        Parameter(metavar="SHARE", help="the share of rows that may be rejected (default: validation.max_quarantined)"),
-    ] = None,
+    input: Annotated[str, Parameter(metavar="PATH")],
+    output: Annotated[str, Parameter(metavar="FOLDER")],
+    model: Annotated[str, Parameter(name=("--model", "--version"))] = "champion",
+    format: str | None = None,
+    write: Literal["parquet", "jsonl"] = "parquet",
+    columns: Columns = None,
+    max_quarantine: Annotated[float | None, Parameter(metavar="SHARE")] = None,
     options: Options = Options(),
 ) -> int:
+    """Predict files.
+
+    Args:
+        input: the raw files: a file, a folder or a glob.
+        output: where predictions are written: a new or empty folder, or one that predict wrote.
+        model: a version (its number, champion, previous or an alias), or the folder of a SavedModel.
+        format: the format of --input: parquet, csv, jsonl, ... (default: the pipeline's).
+        write: the format of the predictions.
+        columns: input columns that are written beside the predictions (default: the pipeline's keys).
+        max_quarantine: the share of rows that may be rejected (default: validation.max_quarantined).
+    """
     from flows.scoring.predict import predict as run
 
     loaded = load_pipeline(pipeline, options)
@@ -340,11 +315,16 @@ def schema(
     pipeline: PipelinePath = ".",
     /,
     *,
-    update: Annotated[bool, Parameter(help="propose a schema.pbtxt that fits the window; never overwrites it")] = False,
-    columns: Annotated[bool, Parameter(help="show each column's type and transform, and why")] = False,
+    update: bool = False,
+    columns: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
+    """Show the schema of the config, or that of the data.
+
+    Args:
+        update: propose a schema.pbtxt that fits the window; never overwrites it.
+        columns: show each column's type and transform, and why.
+    """
     if columns:
         from flows.dag.column_table import current, table_text
 
@@ -392,4 +372,4 @@ def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     good = all(f.ok for f in findings)
     if not good:
         print("headway doctor: there are problems", file=sys.stderr)
-    return answer(options, [f.__dict__ for f in findings], "\n".join(lines), 0 if good else 1)
+    return answer(options, findings, "\n".join(lines), 0 if good else 1)

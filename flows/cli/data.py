@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -19,16 +20,20 @@ if TYPE_CHECKING:
 
 
 def cat(
-    shards: Annotated[
-        list[Path], Parameter(help=".tfrecord files, or folders of them; written by Headway or by another tool")
-    ],
+    shards: list[Path],
     /,
     *,
-    rows: Annotated[Rows, Parameter(help="how many rows to print, or all")] = 10,
-    columns: Annotated[Columns, Parameter(help="print only these columns")] = None,
+    rows: Rows = 10,
+    columns: Columns = None,
     options: JsonOption = JsonOption(),
 ) -> int:
-    """Rows of a shard as JSON lines."""
+    """Rows of a shard as JSON lines.
+
+    Args:
+        shards: .tfrecord files, or folders of them; written by Headway or by another tool.
+        rows: how many rows to print, or all.
+        columns: print only these columns.
+    """
     from headway.records import interchange
 
     names = [name for name in (columns or "").split(",") if name]
@@ -42,21 +47,27 @@ def quarantine(
     pipeline: PipelinePath = ".",
     /,
     *,
-    span: Annotated[str | None, Parameter(help="show only this span")] = None,
-    limit: Annotated[Count, Parameter(metavar="ROWS", help="how many rows to show")] = 20,
+    span: str | None = None,
+    limit: Annotated[Count, Parameter(metavar="ROWS")] = 20,
     options: Options = Options(),
 ) -> int:
-    """Show the rows that the latest run's ingest rejected, of all its spans or of one."""
+    """Show the rows that the latest run's ingest rejected, of all its spans or of one.
+
+    Args:
+        span: show only this span.
+        limit: how many rows to show.
+    """
     import pyarrow as pa
 
     from flows.records import records
     from headway.tabular import quarantine as quarantines
 
     loaded, store = store_of(pipeline, options)
-    ingesting = [run for run in records(store) if run.pipeline == loaded.pipeline.name and run.ingested]
-    if not ingesting:
+    ingests = next(
+        (run.ingested for run in records(store) if run.pipeline == loaded.pipeline.name and run.ingested), {}
+    )
+    if not ingests:
         raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway ingest")
-    ingests = ingesting[0].ingested
     if span is not None and span not in ingests:
         raise ConfigError(f"the latest run has no span {span!r}", where="--span", fix=f"it has: {', '.join(ingests)}")
     tables, read = [], 0
@@ -67,46 +78,44 @@ def quarantine(
         read += manifest.counts.read if manifest.counts is not None else 0
         table = quarantines.read(store.local(store.output("ingest", fingerprint)))
         tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
-    whole = pa.concat_tables(tables)
-    value = _summary(whole, read, limit)
-    return answer(options, value, _text(value))
+    table = pa.concat_tables(tables)
+    found = Rejected(len(table), read, _reasons(table), table.slice(0, limit).to_pylist())
+    return answer(options, found, _text(found))
 
 
-def _reasons(table: pa.Table) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Rejected:
+    rows: int
+    read: int
+    reasons: list[dict[str, str | int]]
+    """column, reason and rows, the most frequent first."""
+    quarantine: list[dict[str, str | int | None]]
+    """The first rows, each with its place, reason and value."""
+
+
+def _reasons(table: pa.Table) -> list[dict[str, str | int]]:
     import pyarrow.compute as pc
 
     # the same fault at another byte is the same reason
     reason = pc.replace_substring_regex(table.column("reason"), r",( in the line)? at byte \d+$", "")
     table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
-    counted = table.group_by(["column", "reason"]).aggregate([([], "count_all")])
-    return (
-        counted.sort_by([("count_all", "descending"), ("reason", "ascending")])
-        .rename_columns(["column", "reason", "rows"])
-        .to_pylist()
-    )
+    counts = table.group_by(["column", "reason"]).aggregate([([], "count_all")])
+    counts = counts.sort_by([("count_all", "descending"), ("reason", "ascending")])
+    return counts.rename_columns(["column", "reason", "rows"]).to_pylist()
 
 
-def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
-    return {
-        "rows": len(table),
-        "read": read,
-        "reasons": _reasons(table),
-        "quarantine": table.slice(0, limit).to_pylist(),
-    }
-
-
-def _text(summary: dict[str, Any]) -> str:
+def _text(found: Rejected) -> str:
     from flows.tell.text import text_table
 
-    rows, read, rejected = summary["rows"], summary["read"], summary["quarantine"]
+    rows, read = found.rows, found.read
     if not rows:
         return f"nothing was rejected: {counted(read, 'row')} read"
     share = f"{rows:,} of {read:,} rows {agree(rows, 'was', 'were')} rejected ({rows / max(1, read):.3%})"
-    cut = [row | {"value": row["value"] and row["value"][:60]} for row in rejected]
-    lines = [share, "", text_table(summary["reasons"], whole=["reason"]), ""]
-    lines.append(text_table(cut, whole=["reason"]))  # a reason ends with the byte
-    if rows > len(rejected):
-        lines.append(f"and {rows - len(rejected):,} more: --limit shows them")
+    cut = [row | {"value": row["value"] and str(row["value"])[:60]} for row in found.quarantine]
+    # a reason ends with the byte
+    lines = [share, "", text_table(found.reasons, whole=["reason"]), "", text_table(cut, whole=["reason"])]
+    if rows > len(cut):
+        lines.append(f"and {rows - len(cut):,} more: --limit shows them")
     return "\n".join(lines)
 
 
@@ -114,31 +123,32 @@ def export_examples(
     pipeline: PipelinePath = ".",
     /,
     *,
-    output: Annotated[Path, Parameter(metavar="FOLDER", help="a folder that does not exist yet")],
-    split: Annotated[
-        Literal["train", "eval", "test"] | None, Parameter(help="write only this split (default: all)")
-    ] = None,
-    tfds: Annotated[bool, Parameter(help="write a folder for tensorflow_datasets.builder_from_directory")] = False,
+    output: Annotated[Path, Parameter(metavar="FOLDER")],
+    split: Literal["train", "eval", "test"] | None = None,
+    tfds: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    """Classic tf.Examples of the window, ingested first where it is not."""
+    """Classic tf.Examples of the window, ingested first where it is not.
+
+    Args:
+        output: a folder that does not exist yet.
+        split: write only this split (default: all).
+        tfds: write a folder for tensorflow_datasets.builder_from_directory.
+    """
     from headway.records import interchange
     from headway.tabular.splits import window_splits
 
     run_spec = run_spec_of(pipeline, options, last="ingest")
-    record = execute(options, run_spec)
-    outputs = record.ingested
+    record, store, pipe = execute(options, run_spec), run_spec.store, run_spec.loaded.pipeline
     parts: dict[str, list[interchange.Part]] = {}
-    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, record.spans).items():
-        if split not in (None, name):
-            continue
-        for span, part in split_parts:
-            manifest = run_spec.store.find("ingest", outputs[span])
+    for name, split_parts in window_splits(pipe.split, record.spans).items():
+        for span, part in split_parts if split in (None, name) else ():
+            manifest = store.find("ingest", record.ingested[span])
             assert manifest is not None
-            folder = run_spec.store.local(run_spec.store.output("ingest", outputs[span]))
             if part in manifest.result["splits"]:
+                folder = store.local(store.output("ingest", record.ingested[span]))
                 parts.setdefault(name, []).append((folder, manifest.result, part))
-    result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
+    result = interchange.export_examples(parts, output, name=pipe.name, tfds=tfds)
     rows = {name: facts["rows"] for name, facts in result["splits"].items()}
     splits = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
-    return answer(options, {"output": str(output), "rows": rows}, f"wrote {splits} to {output}")
+    return answer(options, {"output": output, "rows": rows}, f"wrote {splits} to {output}")

@@ -33,21 +33,25 @@ MOST_OPS, MOST_STEPS, MOST_LOSSES = 15, 1000, 12
 
 
 def debug(
-    what: Annotated[Literal["step"], Parameter(help="step: values, gradients, graph and profile of one training step")],
+    what: Literal["step"],
     pipeline: PipelinePath = ".",
     /,
     *,
-    steps: Annotated[Count, Parameter(help="how many compiled steps to time")] = 5,
-    out: Annotated[
-        str | None, Parameter(metavar="FOLDER", help="where the report is written (default: debug/ in the store)")
-    ] = None,
-    resumed: Annotated[
-        bool, Parameter(help="inspect the step after the newest checkpoint (default: the first step)")
-    ] = False,
-    no_profile: Annotated[bool, Parameter(help="write no profile for TensorBoard")] = False,
+    steps: Count = 5,
+    out: Annotated[str | None, Parameter(metavar="FOLDER")] = None,
+    resumed: bool = False,
+    no_profile: bool = False,
     options: WindowOptions = WindowOptions(),
 ) -> int:
-    """Inspect one training step of the pipeline, the first one by default, and report on it."""
+    """Inspect one training step of the pipeline, the first one by default, and report on it.
+
+    Args:
+        what: step: values, gradients, graph and profile of one training step.
+        steps: how many compiled steps to time.
+        out: where the report is written (default: debug/ in the store).
+        resumed: inspect the step after the newest checkpoint (default: the first step).
+        no_profile: write no profile for TensorBoard.
+    """
     from flows.execution.tensorflow_process import Child
     from tfcore.debug.request import DebugRequest
     from tfcore.train.request import TrainRequest

@@ -78,7 +78,7 @@ def _chosen_rate(pipeline: str, options: Options) -> dict[str, Any]:
         training = None
     if training is None:
         return {"name": "auto"}
-    return _plain(TrainingConfig.model_validate(training["training"]).learning_rate)
+    return _plain(TrainingConfig.model_validate(training.training).learning_rate)
 
 
 def _value(item: str) -> tuple[str, Any]:

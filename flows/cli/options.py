@@ -9,6 +9,7 @@ the `*`, and one of these dataclasses last. `flows.cli.app` registers it. Nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -33,8 +34,12 @@ def _window(_: Any, tokens: Any) -> int | str:
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 
-def _window_parameter(told: str) -> Parameter:
-    return Parameter(group="Window", converter=_window, metavar="N|TIME", help=told)
+def _common(told: str, **more: Any) -> Parameter:
+    return Parameter(group="Common", help=told, show_default=False, **more)
+
+
+def _of_window(told: str, **more: Any) -> Parameter:
+    return Parameter(group="Window", help=told, show_default=False, **more)
 
 
 PipelinePath = Annotated[str, Parameter(help="pipeline.yaml, or its folder (default: this folder)", show_default=False)]
@@ -42,6 +47,11 @@ Whole = Annotated[int, Parameter(converter=_whole(None), metavar="N")]
 Count = Annotated[int, Parameter(converter=_whole(0), metavar="N")]
 Rows = Annotated[int | None, Parameter(converter=_rows, metavar="N")]
 Columns = Annotated[str | None, Parameter(metavar="A,B")]
+Seconds = Annotated[float, Parameter(metavar="SECONDS")]
+SomeFile = Annotated[Path | None, Parameter(metavar="FILE")]
+
+
+WindowSize = Annotated[int | str | None, Parameter(converter=_window, metavar="N|TIME")]
 
 
 @Parameter(name="*")
@@ -49,61 +59,40 @@ Columns = Annotated[str | None, Parameter(metavar="A,B")]
 class JsonOption:
     """The options of every command."""
 
-    json: Annotated[bool, Parameter(group="Common", help="print the answer as one JSON document and nothing else")] = (
-        False
-    )
-    quiet: Annotated[bool, Parameter(group="Common", help="print the answer without progress")] = False
+    json: Annotated[bool, _common("print the answer as one JSON document and nothing else")] = False
+    quiet: Annotated[bool, _common("print the answer without progress")] = False
     log_format: Annotated[
         Literal["text", "json"] | None,
-        Parameter(
-            group="Common",
-            help="what stderr gets: text, or a JSON object per line (default: HEADWAY_LOG_FORMAT, else text)",
-            show_default=False,
-        ),
+        _common("what stderr gets: text, or a JSON object per line (default: HEADWAY_LOG_FORMAT, else text)"),
     ] = None
+
+
+_SET = "set a key, as in training.epochs=3, or the keys of a YAML file, as in @tuned.yaml (may be repeated)"
+_SIZE = "the number of spans, or a length of time: 30d, 12m; or all (default: window of pipeline.yaml, else all)"
+_WAIT = "how long to wait while another run of this pipeline goes on (default: not at all)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(JsonOption):
     """Options of a command on a pipeline."""
 
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(
-            group="Common",
-            metavar="KEY=VALUE",
-            help="set a key, as in training.epochs=3, or the keys of a YAML file, as in @tuned.yaml (may be repeated)",
-        ),
-    ] = ()
+    set: Annotated[tuple[str, ...], _common(_SET, metavar="KEY=VALUE")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowOptions(Options):
     """Options of a command on a window of spans."""
 
-    window: Annotated[
-        int | str | None,
-        _window_parameter(
-            "the number of spans, or a length of time: 30d, 12m; or all (default: window of pipeline.yaml, else all)"
-        ),
-    ] = None
+    window: Annotated[WindowSize, _of_window(_SIZE)] = None
     until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span of the window")] = "latest"
-    seed: Annotated[Whole | None, Parameter(group="Window", help="the random seed (default: the pipeline's)")] = None
+    seed: Annotated[Whole | None, _of_window("the random seed (default: the pipeline's)")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(WindowOptions):
     """Options of a command that runs stages."""
 
-    wait: Annotated[
-        float,
-        Parameter(
-            group="Common",
-            metavar="SECONDS",
-            help="how long to wait while another run of this pipeline goes on (default: not at all)",
-            show_default=False,
-        ),
-    ] = 0.0
+    wait: Annotated[Seconds, _common(_WAIT)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,22 +102,15 @@ class NewestOptions(RunOptions):
     until: Annotated[str, Parameter(group="Window", metavar="SPAN", show=False)] = "latest"
 
 
+_LAST_RUNS = "(default: the last run's)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CandidateOptions(RunOptions):
     """Options of a command on the candidate of an earlier run, whose window and seed are those of that run."""
 
-    window: Annotated[
-        int | str | None, _window_parameter("without --to: as --window of headway run (default: the last run's)")
-    ] = None
-    until: Annotated[
-        str,
-        Parameter(
-            group="Window",
-            metavar="SPAN",
-            show_default=False,
-            help="without --to: the last span of the window (default: the last run's)",
-        ),
-    ] = "latest"
-    seed: Annotated[
-        Whole | None, Parameter(group="Window", help="without --to: the random seed (default: the last run's)")
-    ] = None
+    window: Annotated[WindowSize, _of_window(f"without --to: as --window of headway run {_LAST_RUNS}")] = None
+    until: Annotated[str, _of_window(f"without --to: the last span of the window {_LAST_RUNS}", metavar="SPAN")] = (
+        "latest"
+    )
+    seed: Annotated[Whole | None, _of_window(f"without --to: the random seed {_LAST_RUNS}")] = None

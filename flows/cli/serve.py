@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, store_of
-from flows.cli.options import Count, Options, PipelinePath
+from flows.cli.options import Count, Options, PipelinePath, Seconds
 from flows.config.extras import require
 from headway.errors import ConfigError
 from headway.messages import counted, now
@@ -21,51 +21,41 @@ def serve(
     pipeline: PipelinePath = ".",
     /,
     *,
-    host: Annotated[
-        str, Parameter(help="the address to listen on; 0.0.0.0: all addresses of this machine")
-    ] = "127.0.0.1",
-    port: Annotated[Count, Parameter(help="the port; 0 takes any that is free")] = 8501,
-    version: Annotated[
-        str | None,
-        Parameter(
-            help="serve this version and no other: a number, previous or an alias (default: always the champion)"
-        ),
-    ] = None,
-    max_batch: Annotated[Count, Parameter(help="the most rows of one call of the model")] = 1024,
-    max_wait_ms: Annotated[float, Parameter(metavar="MS", help="how long a batch waits for more rows")] = 0.0,
-    max_queue: Annotated[
-        Count, Parameter(help="the most rows that wait; requests beyond that are answered 503")
-    ] = 16_384,
-    max_request_mib: Annotated[
-        float, Parameter(metavar="MIB", help="the largest request; a larger one is answered 413")
-    ] = 32.0,
-    max_rows: Annotated[Count, Parameter(help="the most rows of one request; a larger one is answered 413")] = 16_384,
-    max_cells: Annotated[
-        Count,
-        Parameter(
-            help="the most values of one request or answer, lists filled up to the longest; a larger one is answered 413"
-        ),
-    ] = 1_000_000,
-    max_connections: Annotated[
-        Count, Parameter(help="the most connections; then those that sent no whole request make room")
-    ] = 1000,
-    allow_host: Annotated[
-        tuple[str, ...],
-        Parameter(
-            metavar="NAME",
-            help="a name by which clients reach the server, besides localhost, this machine's name and IP addresses; "
-            "'*': any, also that of a web page",
-        ),
-    ] = (),
-    gpu: Annotated[bool, Parameter(help="predict on the GPU; without it, on the CPU, as the replay did")] = False,
-    log_rate: Annotated[
-        float,
-        Parameter(metavar="SHARE", help="the share of rows that is logged, in requests/ of the store; 0 logs none"),
-    ] = 0.01,
-    reload_seconds: Annotated[float, Parameter(metavar="SECONDS", help="how often to look for a new champion")] = 2.0,
+    host: str = "127.0.0.1",
+    port: Count = 8501,
+    version: str | None = None,
+    max_batch: Count = 1024,
+    max_wait_ms: Annotated[float, Parameter(metavar="MS")] = 0.0,
+    max_queue: Count = 16_384,
+    max_request_mib: Annotated[float, Parameter(metavar="MIB")] = 32.0,
+    max_rows: Count = 16_384,
+    max_cells: Count = 1_000_000,
+    max_connections: Count = 1000,
+    allow_host: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
+    gpu: bool = False,
+    log_rate: Annotated[float, Parameter(metavar="SHARE")] = 0.01,
+    reload_seconds: Seconds = 2.0,
     options: Options = Options(),
 ) -> int:
-    """Serve until Ctrl-C or SIGTERM; then answer the requests in progress, and exit with 0."""
+    """Serve until Ctrl-C or SIGTERM; then answer the requests in progress, and exit with 0.
+
+    Args:
+        host: the address to listen on; 0.0.0.0: all addresses of this machine.
+        port: the port; 0 takes any that is free.
+        version: serve this version and no other: a number, previous or an alias (default: always the champion).
+        max_batch: the most rows of one call of the model.
+        max_wait_ms: how long a batch waits for more rows.
+        max_queue: the most rows that wait; requests beyond that are answered 503.
+        max_request_mib: the largest request; a larger one is answered 413.
+        max_rows: the most rows of one request; a larger one is answered 413.
+        max_cells: the most values of one request or answer, lists filled up to the longest; a larger one is answered 413.
+        max_connections: the most connections; then those that sent no whole request make room.
+        allow_host: a name by which clients reach the server, besides localhost, this machine's name and IP addresses;
+            '*': any, also that of a web page.
+        gpu: predict on the GPU; without it, on the CPU, as the replay did.
+        log_rate: the share of rows that is logged, in requests/ of the store; 0 logs none.
+        reload_seconds: how often to look for a new champion.
+    """
     for name, value, least in (
         ("--max-batch", max_batch, 1),
         ("--max-queue", max_queue, 1),

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, reporting, store_of, verdict_lines
+from flows.cli.commands import answer, reporting, store_of
 from flows.cli.options import Count, Options, PipelinePath
 from flows.cli.runs.reasons import RUN
 from headway.errors import StoreError
 from headway.messages import counted, duration, size, window_text
 
 if TYPE_CHECKING:
+    from headway.registry.gc import Garbage
     from headway.storage.store import Store
 
 
-def runs(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    limit: Annotated[Count, Parameter(help="runs to show")] = 20,
-    options: Options = Options(),
-) -> int:
+def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options = Options()) -> int:
+    """List runs.
+
+    Args:
+        limit: runs to show.
+    """
     from flows.records import runs_of
     from flows.tell.text import text_table
 
@@ -43,35 +44,25 @@ def runs(
     return answer(options, records, text_table(rows) or "no run yet")
 
 
-def show(
-    pipeline: PipelinePath = ".",
-    run: Annotated[
-        str | None, Parameter(help="its name or the beginning of it, or latest (default: the latest that trained)")
-    ] = None,
-    /,
-    *,
-    options: Options = Options(),
-) -> int:
-    """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
+def show(pipeline: PipelinePath = ".", run: str | None = None, /, *, options: Options = Options()) -> int:
+    """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order.
+
+    Args:
+        run: its name or the beginning of it, or latest (default: the latest that trained).
+    """
     from flows.records import find
     from flows.tell.rerun_reasons import why_it_ran
+    from flows.tell.summary import summary
 
     if RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
         pipeline, run = run or ".", pipeline
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
     version = f", version {record.version}" if record.version is not None else ""
+    started = record.started[:16].replace("T", " ")
     lines = [
-        f"run {record.run} of {record.pipeline}: {record.state}{version}",
-        f"window: {window_text(record.spans) or 'not known'} ({counted(len(record.spans), 'span')}), seed {record.seed}",
-        f"started: {record.started[:16].replace('T', ' ')} UTC, took {duration(record.seconds)}",
-        *(f"note: {text}" for text in record.notes),
-        *(f"warning: {text}" for text in record.warnings),
-        *(
-            [f"training: {counted(record.training.rows, 'train row')}: {record.training.says}"]
-            if record.training
-            else []
-        ),
+        f"run {record.run} of {record.pipeline}: {record.state}{version}, started {started} UTC, seed {record.seed}",
+        summary(record),
         "stages:",
     ]
     for s in record.stages:
@@ -82,7 +73,6 @@ def show(
         sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s.stage)
         if sentences is not None and (manifest := store.find(s.stage, s.fingerprint)) is not None:
             lines += [f"      {sentence}" for sentence in sentences(manifest.result)]
-    lines += verdict_lines(record)
     if record.error:
         lines.append(f"error: {record.error}")
     return answer(options, record, "\n".join(lines))
@@ -116,15 +106,12 @@ def _training_sentences(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def verify(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    repair: Annotated[
-        bool, Parameter(help="remove damaged outputs of steps, so that the next run makes them anew")
-    ] = False,
-    options: Options = Options(),
-) -> int:
+def verify(pipeline: PipelinePath = ".", /, *, repair: bool = False, options: Options = Options()) -> int:
+    """Check every byte.
+
+    Args:
+        repair: remove damaged outputs of steps, so that the next run makes them anew.
+    """
     from flows.execution.damage import places, remove_outputs
     from headway.registry.registry import Registry, names
 
@@ -133,12 +120,11 @@ def verify(
     for name in names(store):
         problems += Registry(store, name).verify()
     damaged = places(store, problems)
-    removed = remove_outputs(store, damaged) if repair else []
     remaining = [place for place in damaged if not (repair and place.output)]
-    value: dict[str, Any] = {"problems": [{"file": str(path), "problem": problem} for path, problem in problems]}
+    value: dict[str, object] = {"problems": [{"file": path, "problem": problem} for path, problem in problems]}
     if repair:
-        value["removed"] = [str(place.path) for place in removed]
-        value["left"] = [{"path": str(place.path), "problem": place.problem, "fix": place.fix} for place in remaining]
+        removed = remove_outputs(store, damaged)
+        value |= {"removed": [place.path for place in removed], "left": remaining}
         lines = [
             f"{place.path}: {place.problem}: removed; the next run that needs it makes it anew" for place in removed
         ]
@@ -156,16 +142,21 @@ def backup(
     pipeline: PipelinePath = ".",
     /,
     *,
-    to: Annotated[str, Parameter(metavar="FOLDER", help="the folder of the copy; it is created if it does not exist")],
+    to: Annotated[str, Parameter(metavar="FOLDER")],
     options: Options = Options(),
 ) -> int:
+    """Copy the store.
+
+    Args:
+        to: the folder of the copy; it is created if it does not exist.
+    """
     from headway.registry.backup import back_up
 
     _, store = store_of(pipeline, options)
     with reporting(options) as report:
         done = back_up(store, Path(to), report.monitor("backup"))
     text = f"{to}: {counted(done.copied, 'folder')} copied ({size(done.bytes)}), {done.there:,} were there"
-    return answer(options, {"to": to, "copied": done.copied, "there": done.there, "bytes": done.bytes}, text)
+    return answer(options, {"to": to, **vars(done)}, text)
 
 
 Keep = Annotated[Count, Parameter(metavar="RUNS", help="how many of the newest runs of each pipeline to keep")]
@@ -181,54 +172,75 @@ def gc(
     *,
     keep: Keep = 20,
     keep_versions: KeepVersions = None,
-    dry_run: Annotated[bool, Parameter(help="list what would be deleted, and delete nothing")] = False,
+    dry_run: bool = False,
     options: Options = Options(),
 ) -> int:
+    """Delete what no kept run and no version needs, and list every path.
+
+    Args:
+        dry_run: list what would be deleted, and delete nothing.
+    """
     _, store = store_of(pipeline, options)
-    result = collected(store, keep, keep_versions, dry_run=dry_run)
-    verb = "would free" if dry_run else "freed"
-    lines = [f"{item['path']}: {counted(item['bytes'], 'byte')}, {item['why']}" for item in result["removed"]]
-    lines += _left(result)
-    return answer(options, result, "\n".join([*lines, f"{verb} {counted(result['bytes'], 'byte')}"]))
+    found = collected(store, keep, keep_versions, dry_run=dry_run)
+    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in found.removed]
+    lines += [*found.left, f"{'would free' if dry_run else 'freed'} {counted(found.bytes, 'byte')}"]
+    return answer(options, found, "\n".join(lines))
 
 
 def clean(
     pipeline: PipelinePath = ".",
     /,
     *,
-    yes: Annotated[bool, Parameter(help="delete it; without --yes nothing is deleted")] = False,
+    yes: bool = False,
     keep: Keep = 20,
     keep_versions: KeepVersions = None,
     options: Options = Options(),
 ) -> int:
-    """Say how much of a store no kept run and no version needs, by kind; with --yes delete it, as `headway gc` does."""
+    """Say how much of a store no kept run and no version needs, by kind; with --yes delete it, as `headway gc` does.
+
+    Args:
+        yes: delete it; without --yes nothing is deleted.
+    """
     from flows.tell.text import text_table
 
     _, store = store_of(pipeline, options)
-    result = collected(store, keep, keep_versions, dry_run=not yes) | {"dry_run": not yes}
+    found = collected(store, keep, keep_versions, dry_run=not yes)
     kinds: dict[tuple[str, str], list[int]] = {}
-    for item in result["removed"]:
-        kind = Path(item["path"]).relative_to(store.root).parts[0]
-        kinds.setdefault((kind, item["why"]), []).append(item["bytes"])
+    for item in found.removed:
+        kinds.setdefault((item.path.relative_to(store.root).parts[0], item.why), []).append(item.bytes)
     rows = [
         {"what": kind, "count": len(sizes), "size": size(sum(sizes)), "why": why}
         for (kind, why), sizes in kinds.items()
     ]
-    total = size(result["bytes"])
     runs = f"the newest {counted(keep, 'run')} of each pipeline" if keep else "the runs that made versions"
-    kept = f"kept: {runs}, what they use, and "
-    kept += "every version" if keep_versions is None else "the versions that --keep-versions names"
-    lines = [text_table(rows, whole=("why",)), *_left(result), kept]
-    if not rows:
-        lines = ["nothing to delete", *_left(result), kept]
-    elif yes:
-        lines.append(f"deleted {total} in {store.name}")
-    else:
-        lines += [f"nothing was deleted; with --yes {total} would be in {store.name}"]
-    return answer(options, result, "\n".join(lines))
+    versions = "every version" if keep_versions is None else "the versions that --keep-versions names"
+    lines = [text_table(rows, whole=("why",)) or "nothing to delete", *found.left]
+    lines.append(f"kept: {runs}, what they use, and {versions}")
+    if rows and yes:
+        lines.append(f"deleted {size(found.bytes)} in {store.name}")
+    elif rows:
+        lines.append(f"nothing was deleted; with --yes {size(found.bytes)} would be in {store.name}")
+    return answer(options, found, "\n".join(lines))
 
 
-def collected(store: Store, keep: int, keep_versions: int | None, *, dry_run: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Collected:
+    """What was removed from a store, or would be."""
+
+    removed: list[Garbage]
+    bytes: int
+    swept: list[Path]
+    """Left behind by processes that died."""
+    in_use: list[Path]
+    dry_run: bool
+
+    @property
+    def left(self) -> list[str]:
+        lines = [f"{path}: left, it is in use" for path in self.in_use]
+        return lines + [f"{path}: left behind by a process that died" for path in self.swept]
+
+
+def collected(store: Store, keep: int, keep_versions: int | None, *, dry_run: bool) -> Collected:
     """Collect the store's garbage, and remove it unless `dry_run`."""
     from headway.registry.gc import alone, collect, remove
 
@@ -236,14 +248,5 @@ def collected(store: Store, keep: int, keep_versions: int | None, *, dry_run: bo
         planned = collect(store, keep_runs=keep, keep_versions=keep_versions)
         removed = planned if dry_run else remove(remover, planned, keep_versions=keep_versions)
         swept = [] if dry_run else store.sweep()
-    return {
-        "removed": [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in removed],
-        "bytes": sum(item.bytes for item in removed),
-        "swept": [str(path) for path in swept],
-        "in_use": [str(item.path) for item in planned if item not in removed],
-    }
-
-
-def _left(result: dict[str, Any]) -> list[str]:
-    lines = [f"{path}: left, it is in use" for path in result["in_use"]]
-    return lines + [f"{path}: left behind by a process that died" for path in result["swept"]]
+    in_use = [item.path for item in planned if item not in removed]
+    return Collected(removed, sum(item.bytes for item in removed), swept, in_use, dry_run)

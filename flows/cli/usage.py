@@ -61,7 +61,7 @@ def commands(app: App) -> list[str]:
 
 def parameters(app: App, command: str) -> list[Argument]:
     """A command's parameters, in the order of the function."""
-    return [argument for argument in app[command].assemble_argument_collection() if argument.show]
+    return [argument for argument in app[command].assemble_argument_collection(parse_docstring=True) if argument.show]
 
 
 def usage_error(mistake: CycloptsError, app: App, command: str) -> ConfigError:
@@ -79,7 +79,8 @@ def usage_error(mistake: CycloptsError, app: App, command: str) -> ConfigError:
             return ConfigError(f"one argument too many: {extra}", fix=f"headway {command} --help shows the arguments")
         case MissingArgumentError(argument=Argument() as argument):
             missing = "needs a value" if mistake.keyword or argument.tokens else "is required"
-            return ConfigError(f"{mistake.keyword or argument.name} {missing}: {argument.parameter.help}", fix=fix)
+            meant = next((_help(each) for each in parameters(app, command) if each.name == argument.name), "")
+            return ConfigError(f"{mistake.keyword or argument.name} {missing}: {meant}", fix=fix)
         case RepeatArgumentError():
             return ConfigError(f"{mistake.token.keyword} is given twice", fix="leave one out")
         case CoercionError(argument=Argument() as argument, msg=None) if mistake.token:
@@ -128,7 +129,12 @@ def _says(argument: Argument) -> str:
     default = argument.field_info.default
     plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
     plain = plain and default != ""
-    return f"{argument.parameter.help}" + (f" (default: {default})" if plain else " (required)" * argument.required)
+    return _help(argument) + (f" (default: {default})" if plain else " (required)" * argument.required)
+
+
+def _help(argument: Argument) -> str:
+    """A parameter's help: of its type, else of its function's docstring, which is made of whole lines and sentences."""
+    return " ".join((argument.parameter.help or "").split()).removesuffix(".")
 
 
 def _lines(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:

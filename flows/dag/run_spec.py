@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from flows.config.pipeline import LoadedPipeline
 from flows.config.window import ChosenWindow, choose_window
 from flows.dag.step import Output, Stage, Step
+from flows.records import Chosen
 from headway.evaluation.verdict import Verdict
 from headway.registry.registry import NOBODY, Registry
 from headway.schema.notes import Note
@@ -142,7 +143,7 @@ class RunResult:
     anomalies: list[Anomaly] = field(default_factory=list)
     size: Facts | None = None
     """By which the settings of the training and the model were chosen; None: not known yet."""
-    training: dict[str, Any] | None = None
+    training: Chosen | None = None
     """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
     champion: int = NOBODY
     """The version that the verdict compared with."""

@@ -78,7 +78,7 @@ class Step:
         return fingerprint(self.key)
 
     def find(self, store: Store) -> Output | None:
-        return find_output(store, stage=self.stage.name, fingerprint=self.fingerprint, title=self.title)
+        return find_output(store, self.stage.name, self.fingerprint, self.title)
 
     def output(
         self,
@@ -124,10 +124,9 @@ class Output:
         return None if self.result is None else model.model_validate(upgraded_result(self.stage, self.result))
 
 
-def find_output(store: Store, *, stage: str, fingerprint: str, title: str, **_: Any) -> Output | None:
-    """The whole output of a step that the store has; takes the entry of a run's record, too."""
-    manifest = store.find(stage, fingerprint)
-    path = store.output(stage, fingerprint)
-    if manifest is None:
+def find_output(store: Store, stage: str, fingerprint: str, title: str) -> Output | None:
+    """The whole output of a step that the store has."""
+    if (manifest := store.find(stage, fingerprint)) is None:
         return None
+    path = store.output(stage, fingerprint)
     return Output(title, stage, fingerprint, path, manifest.result, hit=True, bytes=manifest.size)

@@ -9,6 +9,7 @@ from flows.dag.data_stages import DataSteps
 from flows.dag.run_spec import TRAIN
 from flows.dag.step import Output, Step
 from flows.dag.warm_start import Parent, parent_of
+from flows.records import Chosen
 from headway.schema.notes import Note
 from headway.storage.fingerprint import fingerprint
 from headway.user_code import files as user_files
@@ -82,12 +83,12 @@ class TrainSteps(DataSteps):
             images=any(fitted.pixels is not None for fitted in parameters.fitted),
         )
         self.training, self.model = resolve(self.pipeline.training, self.pipeline.model, facts)
-        self.run_result.training = {
-            "rows": facts.rows,
-            "training": self.training.model_dump(mode="json"),
-            "model": self.model.model_dump(mode="json"),
-            "says": described(self.training, self.model),
-        }
+        self.run_result.training = Chosen(
+            rows=facts.rows,
+            says=described(self.training, self.model),
+            training=self.training.model_dump(mode="json"),
+            model=self.model.model_dump(mode="json"),
+        )
 
     def _train(self) -> None:
         """Train a model for each of `gate.repeats` seeds; only the champion where it is one of them."""

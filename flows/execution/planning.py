@@ -1,31 +1,65 @@
-"""What a run would do, and why, as plain values: for `headway plan` and `Pipeline.plan`.
+"""What a run would do, and why: for `headway plan` and `Pipeline.plan`.
 
-planned(run_spec)["steps"]      # [{"step": "train", "cached": False, "why": "config.training.steps: 100 -> 200", ...}, ...]
+planned(run_spec).steps[0].reason      # "training.steps in the config: 100 -> 200", or "" of a step whose output is there
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.execution.engine import Planner
+from flows.records import Chosen
+from flows.tell.rerun_reasons import in_words
+from headway.config import Frozen
 
 
-def planned(run_spec: RunSpec) -> dict[str, Any]:
-    """Go through the DAG without running or writing anything.
+class PlannedStep(Frozen):
+    """A step that is known already."""
 
-    Returns:
-        window (its size; None: all spans), spans, steps (step, stage, fingerprint, cached, why: of each step that is known
-        already), later (stages that depend on the verdict), notes, training (the chosen settings, None until they can be
-        known), verdict (None: not known yet).
-    """
+    step: str
+    stage: str
+    fingerprint: str
+    cached: bool
+    why: str | None
+    """The first key that differs from the nearest output there is."""
+
+    @property
+    def reason(self) -> str:
+        """Why it would run, in words."""
+        return in_words(self.why, self.stage)
+
+
+class Plan(Frozen):
+    """What a run would do."""
+
+    pipeline: str
+    window: int | str | None
+    """Its size; None: all spans."""
+    window_says: str
+    spans: tuple[str, ...]
+    steps: tuple[PlannedStep, ...]
+    later: tuple[str, ...]
+    """Stages that depend on the verdict."""
+    notes: tuple[str, ...]
+    training: Chosen | None
+    """None: it is not known before others have run."""
+    verdict: str | None
+
+
+def planned(run_spec: RunSpec) -> Plan:
+    """Go through the DAG without running or writing anything."""
     result = run_dag(run_spec, Planner(run_spec.store), freeze=False)
-    steps: list[dict[str, Any]] = [
-        {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
-        for o in result.outputs
-    ]
-    verdict = result.verdict.verdict if result.verdict else None
-    value: dict[str, Any] = {"window": run_spec.chosen_window.size, "spans": result.spans, "steps": steps}
-    value |= {"later": result.later, "notes": [str(note) for note in result.notes]}
-    return value | {"training": result.training, "verdict": verdict}
+    return Plan(
+        pipeline=run_spec.loaded.pipeline.name,
+        window=run_spec.chosen_window.size,
+        window_says=str(run_spec.chosen_window),
+        spans=tuple(result.spans),
+        steps=tuple(
+            PlannedStep(step=o.title, stage=o.stage, fingerprint=o.fingerprint, cached=o.hit, why=o.why)
+            for o in result.outputs
+        ),
+        later=tuple(result.later),
+        notes=tuple(map(str, result.notes)),
+        training=result.training,
+        verdict=result.verdict.verdict if result.verdict else None,
+    )

@@ -15,7 +15,6 @@ from flows.dag.run_spec import RunSpec
 from flows.execution.planning import planned
 from flows.progress.mlflow_tracking import follow
 from flows.records import State, records
-from flows.tell.rerun_reasons import in_words
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
 from headway.registry.pointers import NOBODY, Event
@@ -123,15 +122,15 @@ def last_candidate(run_spec: RunSpec) -> RunSpec:
     window = (run.window or ALL) if run_spec.window is None else run_spec.window
     seed = run.seed if run_spec.seed is None else run_spec.seed
     spec = replace(run_spec, force=True, window=window, until=until, seed=seed)
-    steps = planned(spec)["steps"]
-    trainings = [step for step in steps if step["stage"] == "train"]
+    steps = planned(spec).steps
+    trainings = [step for step in steps if step.stage == "train"]
     judged = {step.fingerprint for step in run.stages if step.stage == "train"}
     otherwise = None
-    if not trainings or not all(step["cached"] for step in trainings):
-        missing = next((step for step in steps if not step["cached"]), None)
-        why = "" if missing is None else in_words(missing["why"], missing["stage"])
-        otherwise = f"{'train' if missing is None else missing['step']} would run again{why and f' ({why})'}"
-    elif as_then and not judged.issuperset(step["fingerprint"] for step in trainings):  # it was trained before that run
+    if not trainings or not all(step.cached for step in trainings):
+        missing = next((step for step in steps if not step.cached), None)
+        why = "" if missing is None else missing.reason
+        otherwise = f"{'train' if missing is None else missing.step} would run again{why and f' ({why})'}"
+    elif as_then and not judged.issuperset(step.fingerprint for step in trainings):  # it was trained before that run
         otherwise = "the settings, the code or the data are those of another training"
     if otherwise is not None:
         raise ConfigError(

@@ -25,7 +25,7 @@ from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
-from flows.records import Chosen, ColumnRow, Judged, Measured, Ran, RunRecord, State, read_record
+from flows.records import ColumnRow, Judged, Measured, Ran, RunRecord, State, read_record
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.monitor import Monitor
@@ -206,7 +206,7 @@ class _Run:
             spans=tuple(run_result.spans),
             notes=tuple(run_result.notes),
             columns=tuple(ColumnRow(**row) for row in run_result.columns),
-            training=None if run_result.training is None else Chosen(**run_result.training),
+            training=run_result.training,
             warnings=tuple(warnings),
             **_measured(run_result),
         )

@@ -197,7 +197,7 @@ class _Check:
         step = run.step(TRANSFORM.name) if run else None
         if step is None:
             return None
-        return find_output(self._spec.store, stage=step.stage, fingerprint=step.fingerprint, title=step.title)
+        return find_output(self._spec.store, step.stage, step.fingerprint, step.title)
 
     def _decay(self, scored: Output, transform: Output, group: str | None) -> tuple[dict[str, Any], list[str]]:
         """(metrics, what the gate says of a champion that became worse): it is compared with itself at its promotion."""

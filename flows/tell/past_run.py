@@ -163,7 +163,7 @@ class Run:
             raise StoreError(
                 f"run {self.name} has no {stage}: {self.headline}", where=self._store.name, fix=f"it has {ran}"
             )
-        if (output := find_output(self._store, stage=stage, fingerprint=entry.fingerprint, title=entry.title)) is None:
+        if (output := find_output(self._store, stage, entry.fingerprint, entry.title)) is None:
             problem = f"the {stage} of run {self.name} is no longer in the store"
             raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")
         return output

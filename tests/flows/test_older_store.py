@@ -30,7 +30,7 @@ def test_every_version_and_run_is_shown_and_every_byte_is_as_it_was(name, older_
     runs = [*(folder / "store" / "runs").glob("*.json")]
     assert len(runs) == {"visits": 4, "sales": 2, "queries": 1}[name]
     for run in runs:
-        assert "metrics: " in typed("show", folder, run.stem, check=0).stdout
+        assert "\n  metrics " in typed("show", folder, run.stem, check=0).stdout
         assert run.with_suffix(".html").is_file()
     assert "every byte is as written" in typed("verify", folder, check=0).stdout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from headway.first_pipeline.look import Look
     from headway.tabular.label import LabelConfig
 
+Label = Annotated[str | None, Parameter(metavar="COLUMN|EXPRESSION")]
 _ASKED = 3
 
 
 def init(
-    data: Annotated[str, Parameter(help="a file, a folder or a quoted glob")],
+    data: str,
     /,
     *,
-    label: Annotated[
-        str | None, Parameter(metavar="COLUMN|EXPRESSION", help='what to predict: species, or "arr_delay > 15"')
-    ] = None,
-    folder: Annotated[
-        Path,
-        Parameter(metavar="FOLDER", help="where to write pipeline.yaml (default: this folder)", show_default=False),
-    ] = Path(),
-    name: Annotated[
-        str | None, Parameter(help="the name of the pipeline and its model (default: from the data)")
-    ] = None,
-    module: Annotated[
-        Literal["model", "loss"] | None,
-        Parameter(help="also write a model.py with a Keras model or a loss to start from, and a test of it"),
-    ] = None,
-    force: Annotated[bool, Parameter(help="overwrite existing files")] = False,
+    label: Label = None,
+    folder: Annotated[Path, Parameter(metavar="FOLDER", show_default=False)] = Path(),
+    name: str | None = None,
+    module: Literal["model", "loss"] | None = None,
+    force: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
-    """Look at data and write a pipeline.yaml for it: source, label, columns and split."""
+    """Look at data and write a pipeline.yaml for it: source, label, columns and split.
+
+    Args:
+        data: a file, a folder or a quoted glob.
+        label: what to predict: species, or "arr_delay > 15".
+        folder: where to write pipeline.yaml (default: this folder).
+        name: the name of the pipeline and its model (default: from the data).
+        module: also write a model.py with a Keras model or a loss to start from, and a test of it.
+        force: overwrite existing files.
+    """
     from flows.cli.commands import answer
     from flows.cli.drafts.writing import absolute, check_free, path_from, report, write
     from headway.first_pipeline.draft import draft_of, look_at
@@ -92,7 +92,7 @@ def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
     raise ConfigError("no label was given", where="--label", fix="--label COLUMN")
 
 
-def value_of(draft: Draft, target: Path) -> dict[str, Any]:
+def value_of(draft: Draft, target: Path) -> dict[str, object]:
     """What was found and written, for --json."""
     return {
         "pipeline": str(target),

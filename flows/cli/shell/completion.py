@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import Literal
 
 from flows.cli.app import application
 from flows.cli.commands import answer
@@ -13,18 +11,18 @@ from headway.errors import ConfigError
 
 
 def completion(
-    shell: Annotated[
-        Literal["bash", "zsh", "fish"] | None,
-        Parameter(help="bash, zsh or fish (default: the shell in which this is typed)"),
-    ] = None,
+    shell: Literal["bash", "zsh", "fish"] | None = None,
     /,
     *,
-    install: Annotated[
-        bool, Parameter(help="install it: write the script to its place, and load it in the shell's startup file")
-    ] = False,
+    install: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
-    """The completion script of a shell on stdout: `source <(headway completion bash)`; or, with --install, installed."""
+    """The completion script of a shell on stdout: `source <(headway completion bash)`; or, with --install, installed.
+
+    Args:
+        shell: bash, zsh or fish (default: the shell in which this is typed).
+        install: install it: write the script to its place, and load it in the shell's startup file.
+    """
     from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
     app = application()

@@ -37,7 +37,7 @@ def space_of(loaded: LoadedPipeline, base: RunResult) -> Space:
     if loaded.pipeline.tune.space:
         return loaded.pipeline.tune.space
     assert base.training is not None
-    training, model = base.training["training"], base.training["model"]
+    training, model = base.training.training, base.training.model
     rate, batch = training["learning_rate"].get("initial"), training["batch_size"]
     space: Space = {}
     if rate:

@@ -117,7 +117,7 @@ def tune(
             )
         report.note("the pipeline's own settings, on the holdout")
         assert found.training is not None
-        early = found.training["training"].get("early_stopping")
+        early = found.training.training.get("early_stopping")
         trial = TrialConfig(holdout=early["holdout"] if early else config.holdout)
         spec = replace(run_spec, last="train", trial=trial)
         base = run(spec).outputs[-1]

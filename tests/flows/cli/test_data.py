@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from flows.cli.data import _reasons, _summary, _text
+from flows.cli.data import Rejected, _reasons, _text
 
 PIPELINE = """
 name: small
@@ -90,5 +90,6 @@ def test_the_same_fault_at_another_byte_is_one_reason():
 def test_a_reason_is_shown_to_its_last_word_which_is_the_byte():
     reason = "holds a list where an object should be, in the line at byte 123,456,789"
     row = {"span": ["a"], "file": ["0.jsonl"], "row": [1], "column": pa.nulls(1, pa.string()), "value": ["v" * 99]}
-    told = _text(_summary(pa.table(row | {"reason": [reason]}), 10, 5))
+    table = pa.table(row | {"reason": [reason]})
+    told = _text(Rejected(1, 10, _reasons(table), table.to_pylist()))
     assert told.splitlines()[-1].endswith(reason) and "v" * 49 not in told

@@ -6,6 +6,7 @@ from flows.config.pipeline import read_pipeline
 from flows.config.tune_config import Range
 from flows.dag.run_spec import RunResult
 from flows.execution.studies.search_space import check_space, overrides_at, space_of
+from flows.records import Chosen
 from headway.errors import ConfigError
 from tfcore.train.settings.auto import Facts, resolve
 
@@ -26,7 +27,8 @@ def made(tmp_path):
         loaded, size = load({}), Facts(rows=5_000, width=8, task="binary")
         training, model = resolve(loaded.pipeline.training, loaded.pipeline.model, size)
         base = RunResult(spans=[], size=size)
-        base.training = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+        settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+        base.training = Chosen(rows=5_000, says="", **settings)
         return loaded, load, base
 
     return make
@@ -54,7 +56,7 @@ def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
         "model.l2",
     }
     rate = space["training.learning_rate.initial"]
-    assert isinstance(rate, Range) and rate.low < base.training["training"]["learning_rate"]["initial"] < rate.high
+    assert isinstance(rate, Range) and rate.low < base.training.training["learning_rate"]["initial"] < rate.high
     check_space(loaded, load, base, space)
     tabm, load, base = made("model: {name: tabm}\n")
     check_space(tabm, load, base, space_of(tabm, base))
