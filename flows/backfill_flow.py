@@ -6,7 +6,7 @@ prefect deployment run 'backfill/flights' -p first=2013-01 -p last=2013-06
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from prefect import flow
 from prefect.states import State
@@ -18,7 +18,7 @@ from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, S
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
-from flows.production.backfill import Upto, table
+from flows.production.backfill import BackfilledWindow, Upto
 from flows.production.backfill import backfill as run_backfill
 from flows.progress.reporter import Reporter
 
@@ -63,8 +63,8 @@ def backfill(
         def wrap(engine: Executor, of_window: Reporter) -> Executor:
             return Tasks(engine, of_window)
 
-        def show(rows: Sequence[dict[str, Any]]) -> None:
-            report.table("backfill", "windows done so far", table({"rows": rows, "upto": upto}))
+        def show(rows: Sequence[BackfilledWindow]) -> None:
+            report.table("backfill", "windows done so far", [each.row for each in rows])
 
         result = run_backfill(
             run_spec,
@@ -78,7 +78,6 @@ def backfill(
             wrap=wrap,
             on_row=show,
         )
-        states = ", ".join(f"{state} {count}" for state, count in result["states"].items())
-        return Ending(f"{result['first']} to {result['last']}: {states}", states)
+        return Ending(f"{result.first} to {result.last}: {result.counts}", result.counts)
 
     return flow_body(pipeline, work, set=set, about=lambda loaded: f"backfill {first} to {last}")

@@ -6,7 +6,6 @@ prefect deployment run 'monitor/flights' -p retrain=true
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from prefect import flow
 from prefect.states import State
@@ -17,7 +16,7 @@ from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
-from flows.production.champion_watch import alarm_lines, check_champion
+from flows.production.champion_watch import Monitored, check_champion
 from headway.messages import counted
 
 
@@ -34,30 +33,24 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
         name = loaded.pipeline.name
         run_spec = RunSpec(loaded=loaded, store=loaded.open_store(), start=stage_starter(loaded, stop=report.stop))
         result = check_champion(run_spec, report, wrap=functools.partial(Tasks, report=report))
-        for line in alarm_lines(result):
+        for line in result.lines:
             report.note(line)
-        if result["spans"]:
-            report.table("monitor", f"spans held against version {result['champion']}", _table(result))
-        if not result["alarms"]:
-            return Ending(f"{counted(len(result['spans']), 'span')} checked, no alarm", "no alarm")
+        if result.spans:
+            report.table("monitor", f"spans held against version {result.champion}", _table(result))
+        if not result.alarms:
+            return Ending(f"{counted(len(result.spans), 'span')} checked, no alarm", "no alarm")
         started = ""
         if retrain:  # last: what it raises must not keep back the alarms, which are told once
-            key = f"monitor-{result['champion']}-{result['spans'][-1]['span']}"
+            key = f"monitor-{result.champion}-{result.spans[-1].span}"
             started = f"; started a retrain: flow run {start_retrain(name, key, {})}"
-        message = f"{counted(len(result['alarms']), 'alarm')}: {'; '.join(result['alarms'])}{started}"
-        return Ending(message, counted(len(result["alarms"]), "alarm"))
+        alarms = counted(len(result.alarms), "alarm")
+        return Ending(f"{alarms}: {'; '.join(result.alarms)}{started}", alarms)
 
     return flow_body(pipeline, work)
 
 
-def _table(result: dict[str, Any]) -> list[dict[str, Any]]:
+def _table(result: Monitored) -> list[dict[str, object]]:
     return [
-        {
-            "span": row["span"],
-            "rows": row.get("rows"),
-            "scored": row.get("scored"),
-            **{name: value for name, value in (row.get("metrics") or {}).items() if not isinstance(value, dict)},
-            "alarms": "; ".join([*row["drift"], *row.get("decay", [])]),
-        }
-        for row in result["spans"]
+        {"span": each.span, "rows": each.rows, "scored": each.scored, **each.metrics, "alarms": "; ".join(each.alarms)}
+        for each in result.spans
     ]

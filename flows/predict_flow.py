@@ -31,12 +31,14 @@ def predict(pipeline: PipelinePath, model: str = "champion", since: str = "") ->
             report,
             model=model,
             since=since,
-            on_row=lambda rows: report.table("predictions", "spans predicted by this run", list(rows)),
+            on_row=lambda rows: report.table(
+                "predictions", "spans predicted by this run", [r.model_dump() for r in rows]
+            ),
         )
-        spans, rows = [row["span"] for row in result["spans"]], sum(row["rows"] for row in result["spans"])
+        spans, rows = [row.span for row in result.spans], sum(row.rows for row in result.spans)
         if not spans:
-            return Ending(f"nothing to predict: {counted(result['there'], 'span')} done before", "nothing new")
-        message = f"predicted {counted(rows, 'row')} of {some(spans, 5)} by version {result['spans'][-1]['version']}"
+            return Ending(f"nothing to predict: {counted(result.there, 'span')} done before", "nothing new")
+        message = f"predicted {counted(rows, 'row')} of {some(spans, 5)} by version {result.spans[-1].version}"
         return Ending(message, f"{counted(len(spans), 'span')}")
 
     return flow_body(pipeline, work)

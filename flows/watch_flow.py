@@ -9,7 +9,6 @@ run of it, whoever asks for it and however often.
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from prefect import flow
@@ -19,10 +18,9 @@ from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
-from flows.observability.events import events_of_look
 from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain
 from flows.orchestration.run_log import RunLog
-from flows.production.new_spans import Outcome, look, trained_up_to
+from flows.production.new_spans import Outcome, look
 
 
 @flow(name="watch", persist_result=False, log_prints=True)
@@ -40,31 +38,21 @@ def watch(pipeline: PipelinePath) -> State[None]:
         def start(until: str, attempt: int) -> str:
             return start_retrain(name, f"watch-{until}-{attempt}", {"until": until})
 
-        def outcome(id: str | None, until: str) -> Outcome:
-            return "done" if trained_up_to(run_spec) >= until else "unknown" if id is None else _outcome(id)
+        def ask(id: str | None) -> Outcome:
+            return "unknown" if id is None else outcome_of(id)
 
-        found = look(run_spec, start=start, outcome=outcome, note=report.note)
-        for span, why in found["waiting"].items():
-            report.note(f"{span} waits: {why}")
-        for event in events_of_look(name, found):
+        found = look(run_spec, start=start, ask=ask, note=report.note)
+        for line in found.waits:
+            report.note(line)
+        for event in found.events():
             report.happened(event)
-        return _ending(found)
+        words = {"started": f"new {found.until}", "running": "retrain goes on"}
+        return Ending(found.sentence, words.get(found.state, found.state))
 
     return flow_body(pipeline, work)
 
 
-def _ending(found: dict[str, Any]) -> Ending:
-    match found["state"]:
-        case "started":
-            return Ending(f"started a retrain up to {found['until']}: flow run {found['id']}", f"new {found['until']}")
-        case "running":
-            return Ending(f"the retrain up to {found['until']} goes on", "retrain goes on")
-        case "busy":
-            return Ending(f"another watcher is at it: {found['message']}", "busy")
-    return Ending(f"nothing new after {found['until']}" if found["until"] else "nothing is complete yet", "nothing new")
-
-
-def _outcome(id: str) -> Outcome:
+def outcome_of(id: str) -> Outcome:
     """How a flow run stands."""
     try:
         with get_client(sync_client=True) as client:
@@ -72,5 +60,5 @@ def _outcome(id: str) -> Outcome:
     except ObjectNotFound:
         return "gone"
     if state is None or not state.is_final():
-        return "running"
+        return "queued" if state is None or state.is_scheduled() or state.is_pending() else "running"
     return "done" if state.is_completed() else "failed" if state.is_failed() else "gone"

@@ -40,7 +40,7 @@ from tfcore.export.replay_process import ReplayProcess
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
 
 
-def _run_name(seconds: float) -> str:
+def run_name(seconds: float) -> str:
     """A name that sorts by time, to a 65,536th of a second: runs that begin in the same second have their order too."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds)) + f"-{int(seconds % 1 * 65536):04x}"
 
@@ -69,7 +69,7 @@ def execute(
     mlflow_tracking.check(run_spec.loaded)
     name = run_spec.loaded.pipeline.name
     run_spec.store.create()
-    run = _run_name(run_spec.store.clock())
+    run = run_name(run_spec.store.clock())
     lock = None if locked else run_spec.store.lock(f"run-{name}", {"run": run})
 
     def on_wait(who: str) -> None:

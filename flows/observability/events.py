@@ -8,8 +8,7 @@ On a Prefect server an event is about the resource `headway.pipeline.<name>`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from flows.dag.run_spec import INGEST
 from flows.dag.step import Output
@@ -70,19 +69,3 @@ def events_of_record(record: RunRecord) -> Iterator[Event]:
     facts |= ending.model_dump(mode="json", include=TOLD) | {"reasons": record.verdict.sentences}
     name = _OF_STATES.get(record.state, "rejected")
     yield Event(f"headway.model.{name}", record.pipeline, ending.line, facts, record.run)
-
-
-def events_of_champion(result: Mapping[str, Any]) -> Iterator[Event]:
-    """The events of what `flows.production.champion_watch.check_champion` found."""
-    decay = [f"{row['span']}: {text}" for row in result["spans"] for text in row.get("decay", [])]
-    drift = [f"{row['span']}: {text}" for row in result["spans"] for text in row["drift"]] + (result["skew"] or [])
-    for name, alarms in (("headway.champion.decayed", decay), ("headway.drift.found", drift)):
-        if alarms:
-            facts = {"alarms": alarms, "champion": result["champion"]}
-            yield Event(name, result["pipeline"], "; ".join(alarms), facts)
-
-
-def events_of_look(pipeline: str, found: Mapping[str, Any]) -> Iterator[Event]:
-    """The events of what `flows.production.new_spans.look` found."""
-    for span in found["complete"]:
-        yield Event("headway.span.complete", pipeline, f"span {span} is complete", {"span": span})

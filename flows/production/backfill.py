@@ -1,7 +1,7 @@
 """Runs a pipeline over a range of its past windows: each is trained and judged as it would have been then.
 
     result = backfill(run_spec, report, first="2013-01", last="2013-06", parallel=2)
-    result["rows"]                 # [{"until": "2013-01", "state": "keep champion", "metrics": {...}, "seconds": 4.1}, ...]
+    result.rows[0].until, result.rows[0].state           # "2013-01", "keep champion"
 
 Nothing is promoted unless that is asked for. A window that is older than the champion's is judged all the same; where the
 champion was trained on its evaluation rows, the verdict is "not comparable", and so it stays with `promote`: only
@@ -19,13 +19,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output
 from flows.execution.run import execute
 from flows.progress.reporter import Event, Reporter
-from flows.records import RunRecord, State
+from flows.records import Metrics, RunRecord, State
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some
 from headway.monitor import Monitor
@@ -34,8 +36,61 @@ from headway.sources.discovery.window import select_window
 from headway.tabular.splits import window_splits
 
 Upto = Literal["ingest", "train", "gate"]
-Row = dict[str, Any]
 Wrap = Callable[[Executor, Reporter], Executor]
+
+
+class BackfilledWindow(BaseModel):
+    """A window of a backfill, named by its last span."""
+
+    model_config = ConfigDict(frozen=True)
+
+    until: str
+    state: str
+    """The verdict, a run's state, or ingested, trained, failed or too short."""
+    spans: tuple[str, ...] = ()
+    run: str | None = None
+    metrics: Metrics | None = None
+    version: int | None = None
+    primary: str | None = None
+    reasons: tuple[str, ...] = ()
+    cached: bool = False
+    """All of it was there."""
+    seconds: float | None = None
+    error: str | None = None
+
+    @property
+    def row(self) -> dict[str, str | int]:
+        """A row of text, for a terminal or an artifact."""
+        value = (self.metrics or {}).get(self.primary or "")
+        took = "cached" if self.cached else "" if self.seconds is None else f"{self.seconds:.1f} s"
+        why = " ".join(self.error.split()) if self.error else "; ".join(self.reasons[:1])
+        cells = {"until": self.until, "spans": len(self.spans) or "", "state": self.state, "metric": self.primary or ""}
+        return cells | {"value": "" if value is None else f"{value:.4g}", "took": took, "why": why}
+
+
+class Backfilled(BaseModel):
+    """What a backfill came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pipeline: str
+    first: str
+    last: str
+    upto: Upto
+    rows: tuple[BackfilledWindow, ...]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def states(self) -> dict[str, int]:
+        """How many windows are of each state."""
+        return dict(Counter(row.state for row in self.rows))
+
+    @property
+    def counts(self) -> str:
+        return ", ".join(f"{state} {count}" for state, count in self.states.items())
+
+
+OnRow = Callable[[Sequence[BackfilledWindow]], None]
 
 
 def backfill(
@@ -49,20 +104,16 @@ def backfill(
     parallel: int = 1,
     wait_seconds: float = 0.0,
     wrap: Wrap = lambda engine, report: engine,
-    on_row: Callable[[Sequence[Row]], None] = lambda rows: None,
-) -> dict[str, Any]:
+    on_row: OnRow = lambda rows: None,
+) -> Backfilled:
     """Run each window whose last span is one of `first` to `last`; see the module.
 
     Args:
-        run_spec: `window` is the size of each window.
+        run_spec: has the size of each window.
         upto: the last stage of each; `ingest` ingests the range's spans and nothing else.
         promote: let the gate promote, window by window, the oldest first.
         parallel: windows at the same time, each with a TensorFlow process of its own; with `promote` one.
         on_row: called with all the rows so far, after each window.
-
-    Returns:
-        pipeline, first, last, upto, rows (until, spans, state, verdict's reasons, metrics, cached (whether all of it was
-        there), seconds, error), and how many rows are of each state.
 
     Raises:
         ConfigError: there is no such span, or none of the windows is long enough.
@@ -81,12 +132,11 @@ def backfill(
             work.ingest(ends)
         else:
             work.windows(ends, 1 if promote else parallel)
-    rows = work.rows
-    states = dict(Counter(row["state"] for row in rows))
-    if failed := [row["until"] for row in rows if row["state"] == "failed"]:
+    result = Backfilled(pipeline=name, first=ends[0], last=ends[-1], upto=upto, rows=work.rows)
+    if failed := [row.until for row in result.rows if row.state == "failed"]:
         said = f"{counted(len(failed), 'window')} of a backfill failed: up to {some(failed, 5)}"
-        report.happened(Event("headway.backfill.failed", name, said, {"failed": failed, "states": states}))
-    return {"pipeline": name, "first": ends[0], "last": ends[-1], "upto": upto, "rows": rows, "states": states}
+        report.happened(Event("headway.backfill.failed", name, said, {"failed": failed, "states": result.states}))
+    return result
 
 
 def _ends(run_spec: RunSpec, first: str, last: str) -> list[str]:
@@ -103,31 +153,26 @@ def _ends(run_spec: RunSpec, first: str, last: str) -> list[str]:
 
 
 class _Backfill:
-    def __init__(
-        self,
-        run_spec: RunSpec,
-        report: Reporter,
-        last: str | None,
-        wrap: Wrap,
-        on_row: Callable[[Sequence[Row]], None],
-    ):
+    def __init__(self, run_spec: RunSpec, report: Reporter, last: str | None, wrap: Wrap, on_row: OnRow):
         self._spec, self._report, self._last, self._wrap, self._on_row = run_spec, report, last, wrap, on_row
         self._writing = threading.Lock()
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, BackfilledWindow] = {}
         self._order: list[str] = []
 
     @property
-    def rows(self) -> list[Row]:
-        return [self._rows[until] for until in self._order if until in self._rows]
+    def rows(self) -> tuple[BackfilledWindow, ...]:
+        return tuple(self._rows[until] for until in self._order if until in self._rows)
 
     def ingest(self, ends: Sequence[str]) -> None:
         """Ingest the spans of the range, as one run."""
         self._order = list(ends)
-        record = self._run(ends[-1], len(ends), self._report, "ingest")
-        for step in record.stages:
+        spec = replace(self._spec, until=ends[-1], window=len(ends), last="ingest")
+        for step in self._run(spec, self._report).stages:
             span = step.title.removeprefix("ingest ")
-            facts = {"spans": [span], "cached": step.cached, "seconds": step.seconds}
-            self._keep({"until": span, "state": "ingested", **facts})
+            row = BackfilledWindow(
+                until=span, state="ingested", spans=(span,), cached=step.cached, seconds=step.seconds
+            )
+            self._keep(row)
 
     def windows(self, ends: Sequence[str], parallel: int) -> None:
         """Run the windows, the oldest first; several at a time once the first has frozen the schema."""
@@ -140,7 +185,7 @@ class _Backfill:
                 window_splits(config.split, window)
                 whole.append(until)
             except ConfigError as error:
-                self._keep({"until": until, "state": "too short", "spans": [], "error": error.problem})
+                self._keep(BackfilledWindow(until=until, state="too short", error=error.problem))
         if not whole:
             problem = f"none of {counted(len(ends), 'window')} has enough spans before it to train and be judged"
             raise ConfigError(problem, where="--window", fix="a smaller --window, or a later range")
@@ -167,31 +212,39 @@ class _Backfill:
         report.check()
         self._report.note(f"window up to {until} ({len(self._rows) + 1} of {len(self._order)})")
         began = time.perf_counter()
-        row: Row = {"until": until, "spans": []}
         try:
-            record = self._run(until, self._spec.window, report, self._last)
+            record = self._run(replace(self._spec, until=until, last=self._last), report)
+            row = _row(until, record)
         except Cancelled:
             raise
         except HeadwayError as error:
             self._report.note(f"window up to {until} failed")  # why is in its row
-            row |= {"state": "failed", "error": str(error)}
-        else:
-            verdict = record.verdict
-            done = verdict.verdict if verdict else "trained"
-            row |= {"state": done if record.state == State.DONE else str(record.state), "spans": list(record.spans)}
-            row |= {"run": record.run, "metrics": record.metrics or None, "version": record.version}
-            row |= {"primary": verdict and verdict.primary, "reasons": verdict.sentences if verdict else []}
-            row |= {"cached": not record.ran}
-        self._keep(row | {"seconds": round(time.perf_counter() - began, 3)})
+            row = BackfilledWindow(until=until, state="failed", error=str(error))
+        self._keep(row.model_copy(update={"seconds": round(time.perf_counter() - began, 3)}))
 
-    def _run(self, until: str, window: int | str | None, report: Reporter, last: str | None) -> RunRecord:
-        spec = replace(self._spec, until=until, window=window, last=last)
+    def _run(self, spec: RunSpec, report: Reporter) -> RunRecord:
         return execute(spec, report, wrap=lambda engine: self._wrap(engine, report), locked=True)
 
-    def _keep(self, row: Row) -> None:
+    def _keep(self, row: BackfilledWindow) -> None:
         with self._writing:
-            self._rows[row["until"]] = row
+            self._rows[row.until] = row
             self._on_row(self.rows)
+
+
+def _row(until: str, record: RunRecord) -> BackfilledWindow:
+    verdict = record.verdict
+    done = verdict.verdict if verdict else "trained"
+    return BackfilledWindow(
+        until=until,
+        state=done if record.state == State.DONE else str(record.state),
+        spans=record.spans,
+        run=record.run,
+        metrics=record.metrics or None,
+        version=record.version,
+        primary=verdict.primary if verdict else None,
+        reasons=tuple(verdict.sentences) if verdict else (),
+        cached=not record.ran,
+    )
 
 
 class _Prefixed(Reporter):
@@ -212,18 +265,3 @@ class _Prefixed(Reporter):
 
     def note(self, line: str) -> None:
         super().note(f"  {self._until}: {line.strip()}")
-
-
-def table(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row of text for each window, for a terminal or an artifact."""
-    rows = []
-    for row in result["rows"]:
-        cells = {"until": row["until"], "spans": len(row["spans"]) or "", "state": row["state"]}
-        if result["upto"] != "ingest":
-            primary = row.get("primary")
-            value = (row.get("metrics") or {}).get(primary) if primary else None
-            cells |= {"metric": primary or "", "value": "" if value is None else f"{value:.4g}"}
-        seconds = "cached" if row.get("cached") else f"{row['seconds']:.1f} s" if "seconds" in row else ""
-        why = " ".join(row["error"].split()) if row.get("error") else "; ".join((row.get("reasons") or [])[:1])
-        rows.append(cells | {"took": seconds, "why": why})
-    return rows

@@ -1,7 +1,7 @@
 """Watches over the champion: drift of new spans, skew of served requests, and its metrics on labels that came since.
 
     result = check_champion(run_spec, report)
-    result["alarms"]               # ["2013-05: column 'dep_delay' ...", "2013-05: the champion has become worse: ..."]
+    result.alarms                  # ["2013-05: column 'dep_delay' ...", "2013-05: the champion has become worse: ..."]
 
 Each complete span after the champion's own window is checked once for each champion. Its columns, as raw files have them, are
 held against the champion's train rows (`headway.validation.drift`), for which no label is needed. Once the span is in the source
@@ -11,12 +11,12 @@ with labels, the champion predicts it and is held against what it was worth at i
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from flows.dag.references import further_labels, label_facts
 from flows.dag.run_spec import STATISTICS, TRANSFORM, Executor, RunSpec
@@ -24,12 +24,12 @@ from flows.dag.step import Output, find_output
 from flows.execution.elsewhere.client import Elsewhere
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child
-from flows.observability.events import events_of_champion
 from flows.production.champion_stages import ChampionSteps
-from flows.production.new_spans import landed, read_state
+from flows.production.new_spans import landed
 from flows.production.span_predictions import glob_of, source_of, watch_of
-from flows.progress.reporter import Reporter
-from flows.records import record_of
+from flows.production.state_files import CheckedSpan, MonitorState
+from flows.progress.reporter import Event, Reporter
+from flows.records import RunRecord, record_of
 from flows.scoring.request_skew import request_skew
 from headway.errors import ConfigError, DataError, StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
@@ -57,18 +57,53 @@ _MOST_KEPT, _MOST_DISTANCES = 20, 12
 """Champions whose findings are kept after they went; columns of a span whose distances are."""
 
 
-def check_champion(
-    run_spec: RunSpec,
-    report: Reporter,
-    *,
-    wrap: Wrap = lambda engine: engine,
-) -> dict[str, Any]:
-    """Check what has landed since the champion was trained; see the module.
+class Monitored(BaseModel):
+    """What was found of the champion now; what was told before is left out."""
 
-    Returns:
-        champion (its version), spans (of those checked now: span, rows, drift, distances (by column), checked, scored (rows with
-        a label, None: none yet), metrics, decay), skew (what requests differ in; None: not compared), waiting, notes, alarms
-        (sentences).
+    model_config = ConfigDict(frozen=True)
+
+    pipeline: str
+    champion: int
+    spans: tuple[CheckedSpan, ...] = ()
+    skew: tuple[str, ...] | None = None
+    """What requests differ in; None: they were not compared."""
+    waiting: dict[str, str] = {}
+    """By span: what it waits for."""
+    notes: tuple[str, ...] = ()
+    run: RunRecord | None = None
+    """The retrain that an alarm has started here."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def alarms(self) -> list[str]:
+        """Sentences."""
+        found = [f"{each.span}: {text}" for each in self.spans for text in each.alarms]
+        return found + [f"requests: {text}" for text in self.skew or ()]
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each finding, for a terminal or a log."""
+        lines = [f"{self.pipeline}: version {self.champion}, {counted(len(self.spans), 'span')} checked now"]
+        for each in self.spans:
+            scored = f", {metrics_line(each.metrics)} on {counted(each.scored, 'row')}" if each.scored else ""
+            rows = "" if each.rows is None else counted(each.rows, "row")
+            lines.append(f"  {each.span}: {rows}{scored}".rstrip())
+        lines += [f"  alarm: {alarm}" for alarm in self.alarms]
+        lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  {span} waits: {why}" for span, why in self.waiting.items()]
+        return lines if self.alarms or self.spans else [*lines, "  nothing new to check"]
+
+    def events(self) -> Iterator[Event]:
+        decay = [f"{each.span}: {text}" for each in self.spans for text in each.decay]
+        drift = [f"{each.span}: {text}" for each in self.spans for text in each.drift] + list(self.skew or ())
+        for name, alarms in (("headway.champion.decayed", decay), ("headway.drift.found", drift)):
+            if alarms:
+                facts = {"alarms": alarms, "champion": self.champion}
+                yield Event(name, self.pipeline, "; ".join(alarms), facts)
+
+
+def check_champion(run_spec: RunSpec, report: Reporter, *, wrap: Wrap = lambda engine: engine) -> Monitored:
+    """Check what has landed since the champion was trained; see the module.
 
     Raises:
         StoreError: there is no champion.
@@ -95,7 +130,7 @@ def check_champion(
             elsewhere=elsewhere,
         )
         result = _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
-        for event in events_of_champion(result):
+        for event in result.events():
             report.happened(event)
         return result
 
@@ -104,55 +139,51 @@ class _Check:
     def __init__(self, run_spec: RunSpec, champion: Version, report: Reporter, executor: Executor):
         self._spec, self._champion, self._report, self._executor = run_spec, champion, report, executor
         self._pipeline = run_spec.loaded.pipeline
-        self._file = run_spec.store.root / "monitor" / f"{self._pipeline.name}.json"
-        kept = read_state(run_spec.store, self._file)
-        found = [*kept.get("earlier", []), {"champion": kept.get("champion"), "spans": kept.get("spans", {})}]
-        self._known: dict[str, dict[str, Any]] = {}
-        for past in found:  # of a champion that came back too
-            self._known |= past["spans"] if past["champion"] == champion.number else {}
-        self._earlier = [past for past in found if past["spans"] and past["champion"] != champion.number][-_MOST_KEPT:]
+        kept = MonitorState.of(run_spec.store, self._pipeline.name)
+        self._kept = kept.watching(champion.number, keep=_MOST_KEPT)
         self._notes: list[str] = []
 
-    def result(self, now: float) -> dict[str, Any]:
+    def result(self, now: float) -> Monitored:
         """Check the spans that have not been; remember each when it is done."""
         last = max(self._champion.facts.get("spans") or [""])
         labelled = landed(self._pipeline.source, self._pipeline.watch, seen={}, now=now, after=last)
         scored_source, unlabelled = source_of(self._spec.loaded), labelled
         if scored_source.path != self._pipeline.source.path:
             unlabelled = landed(scored_source, watch_of(self._spec.loaded), seen={}, now=now, after=last)
-        rows: list[dict[str, Any]] = []
-        """What was found now; what was told before is in `_known` alone."""
+        told: list[CheckedSpan] = []
         for span in sorted({*labelled.complete, *unlabelled.complete}):
             self._report.check()
-            before = self._known.get(span, {})
-            row = before | ({"drift": []} if "drift" in before else {})
-            if "drift" not in before:
-                row |= self._drift(scored_source if span in unlabelled.complete else self._pipeline.source, span)
-            if span in labelled.complete and before.get("scored") is None:
-                row |= self._score(span)
-            if row.keys() != before.keys():
-                row["checked"] = now_text()
-                rows.append({"span": span} | row)
-                self._known[span] = row | {"drift": before.get("drift", row["drift"])}
-                self._save()
-        skew = self._skew(rows[-1]["span"]) if rows and rows[-1]["span"] in labelled.complete else None
-        alarms = [f"{row['span']}: {text}" for row in rows for text in (*row["drift"], *row.get("decay", []))]
-        alarms += [] if skew is None else [f"requests: {text}" for text in skew]
-        found = {"pipeline": self._pipeline.name, "champion": self._champion.number, "spans": rows, "skew": skew}
-        waiting = {**unlabelled.waiting, **labelled.waiting}
-        return found | {"waiting": waiting, "notes": list(dict.fromkeys(self._notes)), "alarms": alarms}
+            before = self._kept.spans.get(span)
+            source = scored_source if span in unlabelled.complete else self._pipeline.source
+            found = before or self._drift(source, span)
+            if span in labelled.complete and found.scored is None:
+                found = self._score(found)
+            if found is not before:
+                found = found.model_copy(update={"span": span, "checked": now_text()})
+                self._keep(found)
+                # drift that was found before was told then
+                told.append(found if before is None else found.model_copy(update={"drift": ()}))
+        skew = self._skew(told[-1].span) if told and told[-1].span in labelled.complete else None
+        return Monitored(
+            pipeline=self._pipeline.name,
+            champion=self._champion.number,
+            spans=tuple(told),
+            skew=skew,
+            waiting={**unlabelled.waiting, **labelled.waiting},
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
 
-    def _save(self) -> None:
-        value = {"champion": self._champion.number, "spans": self._known, "earlier": self._earlier}
-        self._spec.store.replace(self._file, json.dumps(value, indent=1) + "\n")
+    def _keep(self, found: CheckedSpan) -> None:
+        self._kept = self._kept.model_copy(update={"spans": {**self._kept.spans, found.span: found}})
+        self._kept.save(self._spec.store, self._pipeline.name)
 
-    def _drift(self, source: SourceConfig, span: str) -> dict[str, Any]:
+    def _drift(self, source: SourceConfig, span: str) -> CheckedSpan:
         """Hold the columns of a span against the champion's train rows."""
         facts, store = self._champion.facts, self._spec.store
         folder = store.output(STATISTICS.name, str(facts.get("statistics")))
         if facts.get("statistics") is None or store.find(STATISTICS.name, facts["statistics"]) is None:
             self._notes.append("drift was not checked: the statistics of the champion's window are not in the store")
-            return {"rows": None, "drift": []}
+            return CheckedSpan(span=span, champion=self._champion.number)
         theirs = SplitStatistics.load(store.local(folder) / "train")
         store.localize(str(self._champion.saved_model))
         columns = [c for c in describe_model(self._champion.saved_model).columns if c.name in theirs.columns]
@@ -170,27 +201,34 @@ class _Check:
             elif settled is not None:
                 found.append(message)
         self._report.note(f"  drift {span:<16} {counted(ours.rows, 'row')}, {counted(len(found), 'finding')}")
-        return {"rows": ours.rows, "drift": found, "distances": _distances(ours, theirs)}
+        return CheckedSpan(
+            span=span,
+            champion=self._champion.number,
+            rows=ours.rows,
+            drift=tuple(found),
+            distances=_distances(ours, theirs),
+        )
 
-    def _score(self, span: str) -> dict[str, Any]:
-        """Hold the champion's metrics on a span against those of its promotion; nothing where no row has a label yet."""
+    def _score(self, found: CheckedSpan) -> CheckedSpan:
+        """Hold the champion's metrics on a span against those of its promotion, once rows have labels."""
         transform = self._transform()
         if transform is None:
             self._notes.append("the champion is not scored again: the run that made it is not in the store any more")
-            return {}
-        spec = replace(self._spec, window=1, until=span, last="ingest")
+            return found
+        spec = replace(self._spec, window=1, until=found.span, last="ingest")
         steps = ChampionSteps(spec, self._executor, freeze=False)
         scored = steps.score(self._champion, transform)
         if scored is None:
-            self._notes.append(f"{span}: no row has a label yet")
-            return {}
+            self._notes.append(f"{found.span}: no row has a label yet")
+            return found
         result = scored.get()
         if result.get("incompatible"):
             problem = f"the champion cannot score these rows: {result['incompatible']}"
-            return {"scored": 0, "metrics": {}, "decay": [problem]}
+            return found.model_copy(update={"scored": 0, "decay": (problem,)})
         metrics, decay = self._decay(scored, transform, steps.group)
-        self._report.note(f"  champion on {span:<10} {metrics_line(metrics)}")
-        return {"scored": result["rows"], "metrics": metrics, "decay": decay}
+        self._report.note(f"  champion on {found.span:<10} {metrics_line(metrics)}")
+        # validated anew: metrics that are no numbers are left out
+        return CheckedSpan(**found.model_dump() | {"scored": result["rows"], "metrics": metrics, "decay": decay})
 
     def _transform(self) -> Output | None:
         run = record_of(self._spec.store, self._champion.facts.get("run"))
@@ -232,7 +270,7 @@ class _Check:
             self._notes.append(f"not measured again, since a published model has no index of items: {listed(left_out)}")
         return self._pipeline.gate.model_copy(update={"baseline": False, "repeats": 1, "thresholds": thresholds})
 
-    def _skew(self, span: str) -> list[str] | None:
+    def _skew(self, span: str) -> tuple[str, ...] | None:
         """What logged requests differ in from the rows of a span; None where there are none, or none of them is in it."""
         folder = self._spec.store.root / FOLDER / self._pipeline.name
         if not any(folder.rglob("*.jsonl")):
@@ -246,7 +284,7 @@ class _Check:
         except (ConfigError, DataError) as error:
             self._notes.append(f"requests were not compared: {error.problem}")
             return None
-        return [finding["message"] for finding in found["findings"]]
+        return tuple(finding["message"] for finding in found["findings"])
 
 
 def _distances(ours: SplitStatistics, theirs: SplitStatistics) -> dict[str, float]:
@@ -279,16 +317,3 @@ def span_statistics(source: SourceConfig, span: str, columns: list[Column], moni
                 batch = batch.filter(where.keep(batch))
             statistics.update(coerce(batch, read).batch)
     return statistics
-
-
-def alarm_lines(result: dict[str, Any]) -> list[str]:
-    """What was found, a line each, for a terminal or a message."""
-    lines = [f"{result['pipeline']}: version {result['champion']}, {counted(len(result['spans']), 'span')} checked now"]
-    for row in result["spans"]:
-        scored = f", {metrics_line(row['metrics'])} on {counted(row['scored'], 'row')}" if row.get("scored") else ""
-        rows = "" if row.get("rows") is None else f"{counted(row['rows'], 'row')}"
-        lines.append(f"  {row['span']}: {rows}{scored}".rstrip())
-    lines += [f"  alarm: {alarm}" for alarm in result["alarms"]]
-    lines += [f"  note: {note}" for note in result["notes"]]
-    lines += [f"  {span} waits: {why}" for span, why in result["waiting"].items()]
-    return lines if result["alarms"] or result["spans"] else [*lines, "  nothing new to check"]

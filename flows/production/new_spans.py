@@ -3,40 +3,55 @@
     found = landed(config, watch, seen={}, now=time.time())
     found.complete, found.waiting            # ["2013-05"], {"2013-06": "its files changed 40 s ago"}
 
-    look(run_spec, start=..., note=print)    # {"state": "started", "until": "2013-05", ...}
+    look(run_spec, start=..., ask=..., note=print).state            # "started"
 
 A span is complete once its done file is there, or, without one, once its files have not changed for a while. What has been
 started is written to the store (watch/<pipeline>.json) under a lock before it starts, so that of two watchers one acts, and
 one that was killed is followed by another that goes on with the same. Spans before the last one that was trained on are never
 new: `headway backfill` is for those.
+
+A watcher waits for a retrain only while it lives: its flow run does, by the server, and its process does, by the lease of the
+lock that it holds in the store.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from flows.config.production import WatchConfig
 from flows.dag.run_spec import RunSpec
-from flows.records import records
+from flows.execution.run import run_name
+from flows.production.state_files import Pending, SeenFiles, WatchState
+from flows.progress.reporter import Event
+from flows.records import RunRecord, State, records, runs_of
 from headway.errors import ConfigError, DataError, Locked
 from headway.messages import duration, now
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import paths_of, patterns, spans
 from headway.storage import filesystem
-from headway.storage.store import Store
+from headway.storage.locks import gone
 
 MOST_ATTEMPTS = 3
 """How often a retrain is started anew that was cancelled, or whose process died."""
-Outcome = Literal["running", "done", "failed", "gone", "unknown"]
+SILENT_SECONDS = 900.0
+"""How long a retrain without a sign of life in the store is waited for, where no server says how its flow run stands."""
+Outcome = Literal["queued", "running", "done", "failed", "gone", "unknown"]
 """Of a retrain. gone: it was cancelled or its process died, so it is started again; unknown: its watcher died before it could
 say what it started, so the same is started again."""
-Signature = list[list[Any]]
-"""(path, bytes, time of its last change) of each file of a span."""
+Start = Callable[[str, int], str | None]
+Ask = Callable[[str | None], Outcome | None]
+_OUTCOMES: dict[State, Outcome] = {
+    State.RUNNING: "running",
+    State.FAILED: "failed",
+    State.OVERTAKEN: "failed",
+    State.CANCELLED: "gone",
+    State.KILLED: "gone",
+}
+"""Of a retrain by its run's record; others have come to a verdict."""
 
 
 @dataclass
@@ -46,12 +61,54 @@ class Landed:
     complete: list[str] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
     """By span: what it waits for."""
-    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By span that waits: its files, and since when they have looked like that."""
+    seen: dict[str, SeenFiles] = field(default_factory=dict)
+    """By span that waits."""
+
+
+class Looked(BaseModel):
+    """What a look for new spans came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pipeline: str
+    state: Literal["nothing new", "started", "running", "busy"]
+    """busy: another watcher is at it."""
+    until: str | None = None
+    attempt: int | None = None
+    id: str | None = None
+    """Of the retrain's flow run, where it is one."""
+    since: str | None = None
+    complete: tuple[str, ...] = ()
+    """The new spans that are."""
+    waiting: dict[str, str] = {}
+    """By span: what it waits for."""
+    message: str | None = None
+    run: RunRecord | None = None
+    """The retrain, where the watcher itself has run it."""
+
+    @property
+    def sentence(self) -> str:
+        of_run = f" (flow run {self.id})" if self.id else ""
+        match self.state:
+            case "started":
+                return f"started a retrain up to {self.until}{of_run}" if self.id else f"{self.until} was new"
+            case "running":
+                return f"the retrain up to {self.until} goes on{of_run}"
+            case "busy":
+                return f"another watcher is at it: {self.message}"
+        return f"nothing new after {self.until}" if self.until else "nothing is complete yet"
+
+    @property
+    def waits(self) -> list[str]:
+        return [f"{span} waits: {why}" for span, why in self.waiting.items()]
+
+    def events(self) -> Iterator[Event]:
+        for span in self.complete:
+            yield Event("headway.span.complete", self.pipeline, f"span {span} is complete", {"span": span})
 
 
 def landed(
-    source: SourceConfig, config: WatchConfig, *, seen: Mapping[str, Mapping[str, Any]], now: float, after: str = ""
+    source: SourceConfig, config: WatchConfig, *, seen: Mapping[str, SeenFiles], now: float, after: str = ""
 ) -> Landed:
     """Sort the spans of a source into those that are complete and those that are not yet.
 
@@ -75,9 +132,9 @@ def landed(
             else:
                 found.waiting[span] = f"{next(iter(patterns(marked, span)))} is not there yet"
             continue
-        files = _signature(source, span)
-        before = seen.get(span, {})
-        since = before["since"] if before.get("files") == files else now
+        files = [(path, *filesystem.size_and_time(path)) for path in paths_of(source, span)]
+        before = seen.get(span)
+        since = before.since if before is not None and before.files == files else now
         newest = max(changed for _, _, changed in files)
         # a clock that is ahead of ours: then what counts is how long we have seen the files as they are
         age = now - (newest if newest <= now else since)
@@ -87,25 +144,8 @@ def landed(
             found.waiting[span] = (
                 f"its files changed {duration(max(age, 0))} ago, and {duration(quiet)} have to be quiet"
             )
-            found.seen[span] = {"files": files, "since": since}
+            found.seen[span] = SeenFiles(files=files, since=since)
     return found
-
-
-def _signature(source: SourceConfig, span: str) -> Signature:
-    return [[path, *filesystem.size_and_time(path)] for path in paths_of(source, span)]
-
-
-def file_of(store: Store, pipeline: str) -> Path:
-    """The file that holds what a pipeline's watchers know."""
-    return store.root / "watch" / f"{pipeline}.json"
-
-
-def read_state(store: Store, path: Path) -> dict[str, Any]:
-    """What the file holds; nothing when it does not exist or is damaged."""
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        value = json.loads(store.read(path))
-        return value if isinstance(value, dict) else {}
-    return {}
 
 
 def trained_up_to(run_spec: RunSpec) -> str:
@@ -122,24 +162,14 @@ def trained_up_to(run_spec: RunSpec) -> str:
     return max(ends, default="")
 
 
-def look(
-    run_spec: RunSpec,
-    *,
-    start: Callable[[str, int], str | None],
-    outcome: Callable[[str | None, str], Outcome],
-    note: Callable[[str], None] = lambda line: None,
-) -> dict[str, Any]:
+def look(run_spec: RunSpec, *, start: Start, ask: Ask, note: Callable[[str], None] = lambda line: None) -> Looked:
     """Look once, and start a retrain if a new span is complete.
 
     Args:
         start: starts the retrain up to a span, with the number of the attempt; called again with the same two it must not
             start another. Returns an id to ask for later; None when the retrain has ended by then.
-        outcome: how the retrain with this id, up to this span, stands; of None how the one stands that was to be started when
-            its watcher died.
-
-    Returns:
-        state ("nothing new", "started", "running", "failed", "busy": another watcher is at it), until, attempt, id, complete
-        (the new spans that are), waiting (what others wait for).
+        ask: how the flow run with this id stands, by its server; None: nobody can say. Of the id None: how a retrain counts that
+            was to be started when its watcher died.
 
     Raises:
         ConfigError: the source has one span only, so that none can be new.
@@ -158,74 +188,94 @@ def look(
     try:
         lock.acquire()
     except Locked as error:
-        return {"state": "busy", "until": None, "complete": [], "waiting": {}, "message": error.problem}
+        return Looked(pipeline=name, state="busy", message=error.problem)
     try:
-        return _Look(run_spec, start, outcome, note).result()
+        return _Look(run_spec, start, ask, note).result()
     finally:
         lock.release()
 
 
 class _Look:
-    def __init__(
-        self,
-        run_spec: RunSpec,
-        start: Callable[[str, int], str | None],
-        outcome: Callable[[str | None, str], Outcome],
-        note: Callable[[str], None],
-    ):
-        self._spec, self._start, self._outcome, self._note = run_spec, start, outcome, note
-        self._file = file_of(run_spec.store, run_spec.loaded.pipeline.name)
-        self._state = read_state(run_spec.store, self._file)
+    def __init__(self, run_spec: RunSpec, start: Start, ask: Ask, note: Callable[[str], None]):
+        self._spec, self._start, self._ask, self._note = run_spec, start, ask, note
+        self._name = run_spec.loaded.pipeline.name
+        self._state = WatchState.of(run_spec.store, self._name)
 
-    def result(self) -> dict[str, Any]:
-        pending = self._state.get("pending")
+    def result(self) -> Looked:
+        pending = self._state.pending
         if pending is not None:
-            stands = self._outcome(pending.get("id"), pending["until"])
-            if stands == "running":
-                return {"state": "running", **pending, "complete": [], "waiting": {}}
-            if stands == "unknown" or (stands == "gone" and pending["attempt"] < MOST_ATTEMPTS):
-                attempt = pending["attempt"] + (stands == "gone")
-                self._note(f"the retrain up to {pending['until']} ended without a result: starting it again")
-                return self._begin(pending["until"], attempt) | {"complete": [pending["until"]], "waiting": {}}
-            self._settle(pending["until"], "failed" if stands == "gone" else stands)
+            stands = self._stands(pending)
+            if stands in ("queued", "running"):
+                return self._looked("running", pending)
+            if stands == "unknown" or (stands == "gone" and pending.attempt < MOST_ATTEMPTS):
+                self._note(f"the retrain up to {pending.until} ended without a result: starting it again")
+                return self._begin(pending.until, pending.attempt + (stands == "gone"), [pending.until], {})
+            self._settle(pending.until, "failed" if stands == "gone" else stands)
         pipeline = self._spec.loaded.pipeline
-        after = max(self._state.get("handled", ""), trained_up_to(self._spec))
+        after = max(self._state.handled, trained_up_to(self._spec))
         found = landed(
-            pipeline.source, pipeline.watch, seen=self._state.get("seen", {}), now=self._spec.store.clock(), after=after
+            pipeline.source, pipeline.watch, seen=self._state.seen, now=self._spec.store.clock(), after=after
         )
         self._save(seen=found.seen)
-        fresh: list[str] = []
-        for span in sorted([*found.complete, *found.waiting]):
-            if span in found.waiting:
-                break  # a later span would train on this one, which is not whole
-            fresh.append(span)
-        about: dict[str, Any] = {"complete": fresh, "waiting": found.waiting}
+        # a later span would train on one that waits, which is not whole
+        first = min(found.waiting, default=None)
+        fresh = [span for span in found.complete if first is None or span < first]
         if not fresh:
-            return {"state": "nothing new", "until": after or None, **about}
-        return self._begin(fresh[-1], 1) | about
+            return Looked(pipeline=self._name, state="nothing new", until=after or None, waiting=found.waiting)
+        return self._begin(fresh[-1], 1, fresh, found.waiting)
 
-    def _begin(self, until: str, attempt: int) -> dict[str, Any]:
-        pending = {"until": until, "attempt": attempt, "id": None, "since": now()}
+    def _stands(self, pending: Pending) -> Outcome:
+        """How a retrain stands: by what was trained, by the server, and by the store, where a process that died shows."""
+        if trained_up_to(self._spec) >= pending.until:
+            return "done"
+        asked = self._ask(pending.id)
+        if asked is not None and asked != "running":
+            return asked
+        if (run := self._run_of(pending)) is not None:
+            return _OUTCOMES.get(run.state, "done")
+        store = self._spec.store
+        owner, clock = store.lock(f"run-{self._name}").owner(), store.clock()
+        held = owner is not None and not gone(owner, clock)
+        return "gone" if asked is None and not held and clock - pending.clock > SILENT_SECONDS else "running"
+
+    def _run_of(self, pending: Pending) -> RunRecord | None:
+        """The newest run that may be a retrain which was started."""
+        since = run_name(pending.clock)
+        for run in runs_of(self._spec.store):
+            if (
+                run.pipeline == self._name
+                and run.last is None
+                and run.run >= since
+                and run.spans[-1:] == (pending.until,)
+            ):
+                return run
+        return None
+
+    def _begin(self, until: str, attempt: int, complete: list[str], waiting: dict[str, str]) -> Looked:
+        pending = Pending(until=until, attempt=attempt, since=now(), clock=self._spec.store.clock())
         self._save(pending=pending)  # first: a watcher that dies now is followed by one that starts the same
         try:
-            pending["id"] = self._start(until, attempt)
+            pending = pending.model_copy(update={"id": self._start(until, attempt)})
         except Locked:
             raise  # another run of the pipeline is going on: tried again at the next look
         except DataError:
             self._settle(until, "failed")
             raise
-        if pending["id"] is None:
+        if pending.id is None:
             self._settle(until, "done")
         else:
             self._save(pending=pending)
-        return {"state": "started", **pending}
+        return self._looked("started", pending, complete=tuple(complete), waiting=waiting)
+
+    def _looked(self, state: Literal["started", "running"], pending: Pending, **found: Any) -> Looked:
+        facts = pending.model_dump(include={"until", "attempt", "id", "since"})
+        return Looked(pipeline=self._name, state=state, **facts, **found)
 
     def _settle(self, until: str, outcome: Outcome) -> None:
-        self._state.pop("pending", None)
-        self._save(handled=until, outcome=outcome)
+        self._save(pending=None, handled=until, outcome=outcome)
         if outcome == "failed":
             self._note(f"the retrain up to {until} failed; the next new span starts another, or start it by hand")
 
     def _save(self, **facts: Any) -> None:
-        self._state |= facts
-        self._spec.store.replace(self._file, json.dumps(self._state, indent=1) + "\n")
+        self._state = self._state.model_copy(update=facts)
+        self._state.save(self._spec.store, self._name)

@@ -1,7 +1,7 @@
 """The champion's predictions of new spans, one folder for each, which appears whole.
 
     result = predict_spans(loaded, report)
-    result["spans"]                # [{"span": "2013-05", "state": "predicted", "rows": 2000, "output": ".../span=2013-05"}]
+    result.spans[0].span, result.spans[0].rows           # "2013-05", 2000
 
 `<output>/span=2013-05/` holds part-*.parquet and predictions.json (`beam_jobs.predict`). On a disk it is written beside and then
 renamed; in a bucket predictions.json is put last. A span that has a folder is done, whoever made it and whichever champion:
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from beam_jobs.predict.stage import MANIFEST
 from flows.config.pipeline import LoadedPipeline
@@ -21,14 +23,50 @@ from flows.production.new_spans import landed
 from flows.progress.reporter import Event, Reporter
 from flows.scoring.predict import predict
 from headway.errors import HeadwayError
-from headway.messages import counted
+from headway.messages import agree, counted
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, patterns
 from headway.storage import filesystem
 from headway.storage.atomic_io import sync_path, writing
 from headway.storage.object_store import Bucket
 
-Row = dict[str, Any]
+
+class PredictedSpan(BaseModel):
+    """The predictions of a span, which were made now."""
+
+    model_config = ConfigDict(frozen=True)
+
+    span: str
+    state: Literal["predicted"] = "predicted"
+    rows: int
+    quarantined: int
+    version: int | None
+    output: str
+
+    @property
+    def sentence(self) -> str:
+        rejected = f"; {self.quarantined:,} rejected, see its quarantine.parquet" if self.quarantined else ""
+        return f"{self.span}: {self.rows:,} rows by version {self.version}, in {self.output}{rejected}"
+
+
+class Predicted(BaseModel):
+    """What predicting the spans that have landed came to."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pipeline: str
+    spans: tuple[PredictedSpan, ...]
+    there: int
+    """How many had predictions before."""
+    waiting: dict[str, str]
+    """By span that is not complete: what it waits for."""
+    output: str
+
+    @property
+    def lines(self) -> list[str]:
+        nothing = f"nothing to predict: {counted(self.there, 'span')} {agree(self.there, 'has', 'have')} predictions"
+        lines = [each.sentence for each in self.spans] or [f"{nothing} in {self.output}"]
+        return [*lines, *(f"  {span} waits: {why}" for span, why in self.waiting.items())]
 
 
 def predict_spans(
@@ -37,18 +75,14 @@ def predict_spans(
     *,
     model: str = "champion",
     since: str = "",
-    on_row: Callable[[Sequence[Row]], None] = lambda rows: None,
-) -> dict[str, Any]:
+    on_row: Callable[[Sequence[PredictedSpan]], None] = lambda rows: None,
+) -> Predicted:
     """Predict each complete span that has no predictions yet, the oldest first; see the module.
 
     Args:
         model: as `flows.scoring.predict.predict` takes it.
         since: spans before this one are left alone.
         on_row: called with the spans predicted so far, after each.
-
-    Returns:
-        spans (of those predicted now: span, state, rows, quarantined, version, output), there (how many had predictions
-        before), waiting (of spans that are not complete: what they wait for).
 
     Raises:
         Locked: another process predicts this pipeline's spans.
@@ -60,7 +94,7 @@ def predict_spans(
     found = landed(source, watch_of(loaded), seen={}, now=store.clock())
     output = str(pipeline.predictions.output)
     output = output if filesystem.is_remote(output) else str(loaded.folder / output)
-    rows: list[Row] = []
+    rows: list[PredictedSpan] = []
     there = 0
     with store.lock(f"predict-{pipeline.name}", {"command": "predict"}).held():
         for span in found.complete:
@@ -74,7 +108,7 @@ def predict_spans(
             report.note(f"predict {span}")
             rows.append(_predict(loaded, source, span, folder, model, report))
             on_row(rows)
-    return {"pipeline": pipeline.name, "spans": rows, "there": there, "waiting": found.waiting, "output": output}
+    return Predicted(pipeline=pipeline.name, spans=tuple(rows), there=there, waiting=found.waiting, output=output)
 
 
 def source_of(loaded: LoadedPipeline) -> SourceConfig:
@@ -100,7 +134,9 @@ def _is_there(folder: str) -> bool:
     return (Path(folder) / MANIFEST).is_file()
 
 
-def _predict(loaded: LoadedPipeline, source: SourceConfig, span: str, folder: str, model: str, report: Reporter) -> Row:
+def _predict(
+    loaded: LoadedPipeline, source: SourceConfig, span: str, folder: str, model: str, report: Reporter
+) -> PredictedSpan:
     glob = glob_of(source, span)
     remote = filesystem.is_remote(folder)
     # a name that readers of a folder of partitions pass over; a call after a crash goes on in it
@@ -121,9 +157,8 @@ def _predict(loaded: LoadedPipeline, source: SourceConfig, span: str, folder: st
         with writing(Path(folder).parent):
             Path(aside).rename(folder)
             sync_path(Path(folder).parent)
-    counts = result["counts"]
-    row: Row = {"span": span, "state": "predicted", "rows": counts["predicted"], "quarantined": counts["quarantined"]}
-    row |= {"version": result["version"], "output": folder}
-    said = f"{counted(row['rows'], 'row')} of {span} are predicted by version {row['version']}, in {folder}"
-    report.happened(Event("headway.span.predicted", loaded.pipeline.name, said, row))
+    predicted, rejected = result["counts"]["predicted"], result["counts"]["quarantined"]
+    row = PredictedSpan(span=span, rows=predicted, quarantined=rejected, version=result["version"], output=folder)
+    said = f"{counted(row.rows, 'row')} of {span} are predicted by version {row.version}, in {folder}"
+    report.happened(Event("headway.span.predicted", loaded.pipeline.name, said, row.model_dump()))
     return row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -13,6 +13,7 @@ from headway.errors import ConfigError, HeadwayError, Locked
 
 if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
+    from flows.production.new_spans import Looked, Outcome
     from flows.progress.reporter import Reporter
     from flows.records import RunRecord
 
@@ -37,7 +38,6 @@ def backfill(
     if options.until != "latest":
         raise ConfigError("a backfill has a range of last spans", where="--until", fix="--from and --to name them")
     from flows.production.backfill import backfill as run_backfill
-    from flows.production.backfill import table
     from flows.tell.text import text_table
 
     run_spec = run_spec_of(pipeline, options)
@@ -52,9 +52,9 @@ def backfill(
             parallel=parallel,
             wait_seconds=options.wait,
         )
-    counts = ", ".join(f"{state} {count}" for state, count in result["states"].items())
-    text = f"{result['pipeline']}: {result['first']} to {result['last']}\n{text_table(table(result), whole=('why',))}\n{counts}"
-    return answer(options, result, text, 3 if result["states"].get("failed") else 0)
+    rows = text_table([each.row for each in result.rows], whole=("why",))
+    text = f"{result.pipeline}: {result.first} to {result.last}\n{rows}\n{result.counts}"
+    return answer(options, result, text, 3 if "failed" in result.states else 0)
 
 
 def watch(
@@ -74,14 +74,13 @@ def watch(
     run_spec = run_spec_of(pipeline, options)
     with reporting(options) as report:
         if once:
-            return _watched(options, *_look(run_spec, report, options.wait), run_spec)
+            found = _look(run_spec, report, options.wait)
+            retrained = found.run is None or found.run.state in ("promoted", "already champion")
+            return answer(options, found, _look_text(found, run_spec), 0 if retrained else 4)
         said = ""
         while not report.stop.is_set():
             try:
-                found, record = _look(run_spec, report, options.wait)
-                line = _watch_text(found)
-                if record is not None:
-                    line += f"\n{summary_text(record, run_spec)}"
+                line = _look_text(_look(run_spec, report, options.wait), run_spec)
             except Locked as error:
                 line = f"not now: {error.problem}"
             except HeadwayError as error:
@@ -93,12 +92,11 @@ def watch(
     return 0
 
 
-def _look(run_spec: RunSpec, report: Reporter, wait: float) -> tuple[dict[str, Any], RunRecord | None]:
+def _look(run_spec: RunSpec, report: Reporter, wait: float) -> Looked:
     from dataclasses import replace
 
     from flows.execution.run import execute
-    from flows.observability.events import events_of_look
-    from flows.production.new_spans import Outcome, look, trained_up_to
+    from flows.production.new_spans import look
 
     records: list[RunRecord] = []
 
@@ -106,36 +104,29 @@ def _look(run_spec: RunSpec, report: Reporter, wait: float) -> tuple[dict[str, A
         report.note(f"new: {until}; retraining")
         records.append(execute(replace(run_spec, until=until), report, wait_seconds=wait))
 
-    def outcome(id: str | None, until: str) -> Outcome:
-        if trained_up_to(run_spec) >= until:
-            return "done"
-        return "gone" if id is None else "running"  # of a flow run only the server knows
-
-    found = look(run_spec, start=start, outcome=outcome, note=report.note)
-    for event in events_of_look(run_spec.loaded.pipeline.name, found):
+    found = look(run_spec, start=start, ask=_ask, note=report.note)
+    for event in found.events():
         report.happened(event)
-    return found, records[0] if records else None
+    return found.model_copy(update={"run": records[0] if records else None})
 
 
-def _watch_text(found: dict[str, Any]) -> str:
-    match found["state"]:
-        case "started":
-            text = f"{found['until']} was new"
-        case "running":
-            text = f"the retrain up to {found['until']} goes on (flow run {found['id']})"
-        case "busy":
-            text = f"another watcher is at it: {found['message']}"
-        case _:
-            text = f"nothing new after {found['until']}" if found["until"] else "nothing is complete yet"
-    return "\n".join([text, *(f"  {span} waits: {why}" for span, why in found["waiting"].items())])
+def _ask(id: str | None) -> Outcome | None:
+    """How a flow run stands; None where no server can be asked."""
+    if id is None:  # a watcher that died here trained in its own process
+        return "gone"
+    try:
+        from flows.orchestration.deploying.connection import connected
+        from flows.watch_flow import outcome_of
+
+        with connected():
+            return outcome_of(id)
+    except (ImportError, HeadwayError):
+        return None
 
 
-def _watched(options: Options, found: dict[str, Any], record: RunRecord | None, run_spec: RunSpec) -> int:
-    text, code = _watch_text(found), 0
-    if record is not None:
-        text += f"\n{summary_text(record, run_spec)}"
-        code = 0 if record.state in ("promoted", "already champion") else 4
-    return answer(options, found | {"run": record}, text, code)
+def _look_text(found: Looked, run_spec: RunSpec) -> str:
+    lines = [found.sentence, *(f"  {line}" for line in found.waits)]
+    return "\n".join(lines if found.run is None else [*lines, summary_text(found.run, run_spec)])
 
 
 def predict_spans(
@@ -156,18 +147,7 @@ def predict_spans(
     loaded = load_pipeline(pipeline, options)
     with reporting(options) as report:
         result = run(loaded, report, model=model, since=since)
-    return answer(options, result, "\n".join(predicted_lines(result)))
-
-
-def predicted_lines(result: dict[str, Any]) -> list[str]:
-    lines = [
-        f"{row['span']}: {row['rows']:,} rows by version {row['version']}, in {row['output']}"
-        + (f"; {row['quarantined']:,} rejected, see its quarantine.parquet" if row["quarantined"] else "")
-        for row in result["spans"]
-    ]
-    if not lines:
-        lines = [f"nothing to predict: {result['there']:,} spans have predictions in {result['output']}"]
-    return [*lines, *(f"  {span} waits: {why}" for span, why in result["waiting"].items())]
+    return answer(options, result, "\n".join(result.lines))
 
 
 def monitor(
@@ -181,16 +161,15 @@ def monitor(
 
     It ends with 3 when there is an alarm."""
     from flows.execution.run import execute
-    from flows.production.champion_watch import alarm_lines, check_champion
+    from flows.production.champion_watch import check_champion
 
     run_spec = run_spec_of(pipeline, options)
     with reporting(options) as report:
         result = check_champion(run_spec, report)
-        record = None
-        if retrain and result["alarms"]:
+        lines = result.lines
+        if retrain and result.alarms:
             report.note("retraining")
             record = execute(run_spec, report, wait_seconds=options.wait)
-    lines = alarm_lines(result)
-    if record is not None:
-        lines.append(summary_text(record, run_spec))
-    return answer(options, result | {"run": record}, "\n".join(lines), 3 if result["alarms"] else 0)
+            result = result.model_copy(update={"run": record})
+            lines.append(summary_text(record, run_spec))
+    return answer(options, result, "\n".join(lines), 3 if result.alarms else 0)

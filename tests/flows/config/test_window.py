@@ -16,6 +16,7 @@ from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.window import choose_window
 from flows.dag.data_stages import DataSteps
+from flows.production.champion_watch import Monitored
 from headway.errors import ConfigError
 
 MONTHS = [f"2024-0{month}" for month in range(1, 6)]
@@ -74,7 +75,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_every_command_takes_the_window_of_the_pipeline_unless_one_is_named(command, churn, monkeypatch):
-    alarm = {"pipeline": "churn", "champion": 1, "spans": [], "skew": None, "waiting": {}, "notes": [], "alarms": ["x"]}
+    alarm = Monitored(pipeline="churn", champion=1, skew=("column 'x' is lost",))
     monkeypatch.setattr("flows.production.champion_watch.check_champion", lambda run_spec, report: alarm)
     name, *more = command
     folder = churn(window=3)

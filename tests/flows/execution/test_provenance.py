@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flows.config.pipeline import read_pipeline
 from flows.execution.provenance import code_of, git_of, newer_headway
-from flows.execution.run import _run_name
+from flows.execution.run import run_name
 from headway.storage.store import Store
 
 PIPELINE = "name: toy\nsource: {format: csv, path: data.csv}\nlabel: y\nmodel: {name: 'nets:build'}\n"
@@ -57,7 +57,7 @@ def test_without_git_there_is_no_commit(folder, monkeypatch):
 
 @given(a=st.floats(1e9, 4e9), b=st.floats(1e9, 4e9))
 def test_names_of_runs_sort_by_when_they_began(a, b):
-    assert (_run_name(a) <= _run_name(b)) or a > b
+    assert (run_name(a) <= run_name(b)) or a > b
 
 
 def test_a_worker_that_was_not_updated_is_told_so(tmp_path, monkeypatch):
