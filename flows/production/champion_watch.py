@@ -192,14 +192,12 @@ class _Check:
         spans = facts.get("spans") or ["?"]
         whose = f"version {self._champion.number} ({spans[0]} to {spans[-1]})"
         found = []
-        for anomaly in drift(ours, theirs, whose, self._pipeline.validation):
+        for anomaly in drift(ours, theirs, whose, self._pipeline.validation, trained=False):
             settled = self._pipeline.validation.settled(anomaly)
-            message = anomaly.message.replace("the train rows", "its rows")
-            message = message.replace("train rows", "rows").replace("train values", "values")
             if settled is not None and settled.severity == "info":
-                self._notes.append(f"{span}: {message}")
+                self._notes.append(f"{span}: {settled.message}")
             elif settled is not None:
-                found.append(message)
+                found.append(settled.message)
         self._report.note(f"  drift {span:<16} {counted(ours.rows, 'row')}, {counted(len(found), 'finding')}")
         return CheckedSpan(
             span=span,

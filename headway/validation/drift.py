@@ -96,10 +96,19 @@ def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | 
     return jensen_shannon(ours, theirs)
 
 
-def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig) -> Iterator[Anomaly]:
-    """An anomaly for each common column that differs by more than its limits; `whose` names the champion."""
+def drift(
+    ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig, *, trained: bool = True
+) -> Iterator[Anomaly]:
+    """An anomaly for each common column that differs by more than its limits.
+
+    Args:
+        ours: train rows, or, where nothing is `trained` on them, the rows of a new span.
+        whose: names the champion.
+    """
+    sides = _Sides(theirs=whose) if trained else _Sides(theirs=whose, rows="its rows", values="its values")
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
-        message = f"drift was not checked: {counted(ours.rows, 'train row')}, {theirs.rows:,} of {whose}; at least "
+        rows = counted(ours.rows, "train row" if trained else "row")
+        message = f"drift was not checked: {rows}, {theirs.rows:,} of {whose}; at least "
         message += f"{config.drift.min_rows:,} of each are needed"
         fix = "widen the window, or lower validation.drift.min_rows"
         yield finding("info", "drift", "train", message, fix)
@@ -107,7 +116,7 @@ def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: Va
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
         if other is not None and other.type == column.type and _flat(column):
-            yield from _column(column, other, _Sides(theirs=whose), config.drift_of(name))
+            yield from _column(column, other, sides, config.drift_of(name))
 
 
 @dataclass(frozen=True, kw_only=True)
