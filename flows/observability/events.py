@@ -1,4 +1,4 @@
-"""Headway's events, on which other programs act: their names, when they occur, and what they carry.
+"""Headway's events, on which other programs act; docs/observability.md says when they occur and what they carry.
 
     for event in events_of_output(output, record):
         report.happened(event)                   # Event("headway.span.ingested", "flights", "span 2013-05 is ingested", ...)
@@ -18,19 +18,6 @@ from flows.tell.ending import TOLD, ending_of
 from headway.messages import counted, some
 from headway.validation.anomaly import Validated
 
-EVENTS = {
-    "headway.span.ingested": "a run has ingested a span that was not in the store",
-    "headway.span.complete": "a watcher found a new span that is complete",
-    "headway.span.predicted": "the champion's predictions of a span are there",
-    "headway.window.invalid": "validation found errors in a window: its run fails",
-    "headway.model.promoted": "a run has promoted its candidate",
-    "headway.model.held": "the candidate waits for a person",
-    "headway.model.rejected": "the gate turned the candidate down",
-    "headway.model.kept": "the champion stays, as the candidate is not better",
-    "headway.drift.found": "a new span, or requests, are unlike the champion's window",
-    "headway.champion.decayed": "the champion is worse on new labels than at its promotion",
-    "headway.backfill.failed": "windows of a backfill have failed",
-}
 _HELD = (State.HELD, State.SHADOW, State.NOT_COMPARABLE, State.INCOMPATIBLE)
 _OF_STATES = {State.PROMOTED: "promoted", State.KEPT: "kept", **dict.fromkeys(_HELD, "held")}
 """Of a verdict that took effect; others reject the candidate."""
