@@ -53,13 +53,13 @@ COMMANDS = {
         "export": "commands: everything up to the exported and tested SavedModel, whatever the verdict; promotes nothing",
     },
     "Experiment": {
-        "backtest": "studies.past_windows: train on past windows, and judge each model on the last span of its window; promotes "
+        "backtest": "experiments: train on past windows, and judge each model on the last span of its window; promotes "
         "nothing",
-        "tune": "studies.tuning: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
+        "tune": "experiments: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
         "the train rows decides, never the rows of the gate.",
-        "skew": "studies.logged_requests: compare logged requests with the same rows in the data, value by value\n\nThe exit "
+        "skew": "experiments: compare logged requests with the same rows in the data, value by value\n\nThe exit "
         "code is 3 when more than --max-differing differs.",
-        "ablate": "studies.ablation: train without each column, to see what it is worth",
+        "ablate": "experiments: train without each column, to see what it is worth",
     },
     "Inspect": {
         "models": "versions.promotion: list the versions of the model, with the champion and the aliases",

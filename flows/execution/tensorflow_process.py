@@ -27,7 +27,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from flows.observability.trace_context import traceparent
+from flows.observability.providers import traceparent
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess

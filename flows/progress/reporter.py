@@ -138,12 +138,11 @@ class _StepMonitor(Monitor):
         self._reported = float("-inf") if reporter.at_once else time.monotonic()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        speed, now = self._pace.of(done, total), time.monotonic()
+        (rate, left), now = self._pace.of(done, total), time.monotonic()
         if now - self._reported >= self._reporter.seconds:
             self._reported = now
-            self._reporter.progressed(
-                Progress(step=self._title, done=done, total=total, unit=unit, facts=facts, **speed)
-            )
+            amount: dict[str, Any] = {"step": self._title, "done": done, "total": total, "unit": unit}
+            self._reporter.progressed(Progress(**amount, per_second=rate, seconds_left=left, facts=facts))
 
     def log(self, line: str) -> None:
         self._reporter.logged(self._title, line)

@@ -1,7 +1,7 @@
 """How far a step is: as numbers for the JSON log and the live page, in words for terminals and Prefect.
 
-    pace = Pace()
-    Progress(step="train", done=50, total=200, unit="steps", **pace.of(50, 200), facts={"loss": 0.31}).words()
+    rate, left = pace.of(50, 200)            # pace = Pace(), told of each progress of the step
+    Progress(step="train", done=50, total=200, unit="steps", per_second=rate, seconds_left=left).words()
     read_progress(store, record.run)         # of the steps of a run that goes on, as its process keeps it
 
 A run keeps its progress in runs/<run>.progress while it goes on, written once a second at most and removed at its end. The
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -54,11 +54,6 @@ class Progress(BaseModel):
         return ", ".join(word for word in (amount or self.amount, *rest) if word)
 
 
-class Speed(TypedDict):
-    per_second: float | None
-    seconds_left: float | None
-
-
 class Pace:
     """The speed of a step, from its progress so far; the time before its first report (imports, tracing) is not counted.
 
@@ -71,20 +66,17 @@ class Pace:
         self._clock = clock
         self._first: tuple[float, float] | None = None
 
-    def of(self, done: float, total: float | None) -> Speed:
-        """The speed and the time left; None until they can be estimated."""
+    def of(self, done: float, total: float | None) -> tuple[float | None, float | None]:
+        """(Units per second, seconds left); None until they can be estimated."""
         now = self._clock()
         if self._first is None or done < self._first[1]:
             self._first = (now, done)
         seconds, progressed = now - self._first[0], done - self._first[1]
         if seconds < self._SECONDS or progressed <= 0:
-            return {"per_second": None, "seconds_left": None}
+            return None, None
         rate = progressed / seconds
         steady = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
-        return {
-            "per_second": rate,
-            "seconds_left": (total - done) / rate if total and done < total and steady else None,
-        }
+        return rate, (total - done) / rate if total and done < total and steady else None
 
 
 _LIST = TypeAdapter(list[Progress])

@@ -117,8 +117,9 @@ def test_no_time_is_estimated_before_it_means_something():
     now = [0.0]
 
     def words(pace, done):
-        speed = pace.of(done, 60_434)
-        return Progress(step="train", done=done, total=60_434, unit="steps", **speed).words().split(" steps", 1)[1]
+        rate, left = pace.of(done, 60_434)
+        known = {"step": "train", "done": done, "total": 60_434, "unit": "steps"}
+        return Progress(**known, per_second=rate, seconds_left=left).words().split(" steps", 1)[1]
 
     pace = Pace(lambda: now[0])
     now[0] = 40.0  # imports and tracing

@@ -21,9 +21,8 @@ from beam_jobs.runners.job_server import free_port
 from flows.config.pipeline import read_pipeline
 from flows.dag.run_spec import RunSpec
 from flows.execution.run import execute
-from flows.observability.providers import Providers
+from flows.observability.providers import Providers, traceparent
 from flows.observability.telemetry import Telemetry
-from flows.observability.trace_context import traceparent
 from flows.progress.reporter import Reporter
 from headway.errors import DataError
 from headway.redaction import remember

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flows.cli.studies.tuning import _text
+from flows.cli.experiments import _tune_text
 from flows.execution.studies.tune import Trial, Tried, Tuning
 from headway.registry.registry import Registry
 from headway.storage.store import Store
@@ -95,7 +95,7 @@ def _found(**more):
 
 def test_a_study_in_which_no_setting_matters_says_so():
     trials = tuple(Trial(number=number, loss=0.20002, state="complete", params={}) for number in range(2))
-    said = list(_text(_found(trials=trials, same=True), "own"))[-1]
+    said = list(_tune_text(_found(trials=trials, same=True), "own"))[-1]
     assert (
         said.startswith("no trial differs from the pipeline's own settings: every loss is 0.2")
         and "model.dropout" in said
@@ -106,4 +106,4 @@ def test_what_to_type_next_works_from_the_folder_that_tune_was_typed_in(tmp_path
     monkeypatch.chdir(tmp_path)
     best = Trial(number=0, loss=0.1, state="complete", params={})
     found = _found(best=best, overlay=str(tmp_path / "own" / "tuned.yaml"))
-    assert "; headway run own --set @own/tuned.yaml takes it" in list(_text(found, "own"))[-1]
+    assert "; headway run own --set @own/tuned.yaml takes it" in list(_tune_text(found, "own"))[-1]

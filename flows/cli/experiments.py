@@ -1,0 +1,279 @@
+"""Commands that train the pipeline several times to learn something about it, and the one that holds logged requests
+against the data; they promote nothing unless asked to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
+from flows.cli.options import Columns, Count, Options, PipelinePath, RunOptions
+from flows.records import State
+from headway.errors import ConfigError
+from headway.messages import agree, counted, listed, number, signed, window_text
+
+if TYPE_CHECKING:
+    from flows.execution.studies.ablate import Ablation
+    from flows.execution.studies.backtest import Backtest
+    from flows.execution.studies.tune import Tuning
+
+
+def backtest(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    windows: Annotated[
+        Count, Parameter(help="how many windows, up to --until; the last span of each judges its model")
+    ] = 6,
+    options: RunOptions = RunOptions(),
+) -> int:
+    if windows < 1:
+        raise ConfigError(f"{windows} is not a number of 1 or more", where="--windows", fix="--windows 6")
+    from flows.execution.studies.backtest import backtest as run_backtest
+
+    run_spec = run_spec_of(pipeline, options)
+    with reporting(options) as report:
+        result = run_backtest(run_spec, report, windows=windows, wait_seconds=options.wait)
+    return answer(options, result, "\n".join(_backtest_text(result)))
+
+
+def _backtest_text(found: Backtest) -> Iterator[str]:
+    from flows.tell.sections.column_rows import cell
+    from flows.tell.text import text_table
+
+    primary = str(found.primary)
+    yield f"{found.pipeline}: {found.primary or 'no metric'} of each window on the span after it"
+    rows: list[dict[str, object]] = []
+    for row in found.windows:
+        error = "" if row.error is None else f": {row.error.splitlines()[0]}"
+        rows.append(
+            {
+                "judged on": row.until,
+                "trained on": window_text(row.train),
+                "rows": row.rows,
+                "candidate": cell(row.candidate.get(primary)),
+                "champion": cell((row.champion or {}).get(primary)),
+                "champion of": row.champion_of,
+                **{who: cell(metrics.get(primary)) for who, metrics in row.baselines.items()},
+                "verdict": f"{row.verdict}{error}",
+            }
+        )
+    yield text_table(rows, whole=("verdict",))
+    means = ", ".join(f"{who} {number(value)}" for who, value in found.means.items() if value is not None)
+    over = f" over {counted(found.compared, 'window')} with a champion" if found.compared else ""
+    yield f"means{over}: {means or 'none'}"
+    if found.compared:
+        yield f"better than the champion of its time in {found.candidate_better} of {found.compared} windows"
+    yield "verdicts: " + ", ".join(f"{verdict} {count}" for verdict, count in found.verdicts.items())
+
+
+def tune(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    trials: Annotated[
+        Count | None,
+        Parameter(help="trials of the whole study, including those of earlier calls (default: tune.trials, 20)"),
+    ] = None,
+    timeout: Annotated[
+        float | None, Parameter(metavar="SECONDS", help="start no further trial after this time")
+    ] = None,
+    promote: Annotated[bool, Parameter(help="then run the pipeline with the best settings, through the gate")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
+    if trials is not None and trials < 1:
+        raise ConfigError(f"{trials} is not a number of 1 or more", where="--trials", fix="--trials 20")
+    from flows.execution.run import execute
+    from flows.execution.studies.tune import tune as run_tune
+
+    run_spec = run_spec_of(pipeline, options)
+
+    def load(overrides: Any) -> Any:
+        return load_pipeline(pipeline, options, **overrides)
+
+    record, tuned = None, run_spec
+    with reporting(options) as report:
+        found = run_tune(run_spec, load, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
+        if promote and found.best is not None:
+            report.note("the whole pipeline with the best settings")
+            tuned = replace(run_spec, loaded=load(found.best.overrides))
+            record = execute(tuned, report, wait_seconds=options.wait)
+    text = "\n".join(_tune_text(found, str(pipeline)))
+    if not promote:
+        return answer(options, found, text)
+    ending = (
+        "no run was begun: the pipeline's own settings are the best" if record is None else summary_text(record, tuned)
+    )
+    done = record is not None and record.state in (State.PROMOTED, State.ALREADY)
+    return answer(options, {**dict(found), "run": record}, f"{text}\n{ending}", 0 if done else 4)
+
+
+def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
+    from flows.execution.studies.tune import short
+    from flows.tell.sections.column_rows import cell
+    from flows.tell.text import text_table
+
+    yield f"{found.pipeline}: loss on a holdout of {found.holdout:.0%} of the train rows, best first"
+    base, best = found.base, found.best
+    trials = sorted(found.trials, key=lambda trial: trial.order)
+    rows: list[dict[str, object]] = [
+        {"trial": "as it is", "loss": cell(base.loss), "steps": base.steps, "seconds": base.training_seconds}
+    ]
+    for trial in trials:
+        loss = {"complete": cell(trial.loss), "pruned": "ended early"}.get(trial.state, "failed")
+        params = {short(key): _setting(value) for key, value in trial.params.items()}
+        ran = {"trial": str(trial.number), "loss": loss, "steps": trial.steps, "seconds": trial.seconds}
+        rows.append({**ran, **params})
+    yield text_table(rows)
+    for trial in trials:
+        if trial.error:
+            yield f"trial {trial.number} failed: {trial.error.splitlines()[0]}"
+    early = sum(trial.state == "pruned" for trial in trials)
+    yield counted(len(trials), "trial") + (f", {early} of them ended early" if early else "")
+    if found.same:
+        same = f"every loss is {cell(base.loss)}, whatever {', '.join(found.space)}"
+        yield f"no trial differs from the pipeline's own settings: {same}; nothing is written"
+    elif best is None:
+        yield "no trial is better than the pipeline's own settings; nothing is written"
+    else:
+        yield f"best: trial {best.number}, {cell(best.loss)} ({cell(base.loss)} with the pipeline's own settings)"
+        run = "headway run" if pipeline == "." else f"headway run {pipeline}"
+        overlay = os.path.relpath(str(found.overlay))
+        yield f"written to {found.overlay}; {run} --set @{overlay} takes it through the gate"
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, list):
+        return "-".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)  # what was drawn: to be copied
+
+
+def ablate(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    columns: Annotated[Columns, Parameter(help="features to leave out, one at a time (default: every feature)")] = None,
+    group: Annotated[
+        tuple[str, ...], Parameter(metavar="A,B", help="features to leave out together (may be repeated)")
+    ] = (),
+    options: RunOptions = RunOptions(),
+) -> int:
+    from flows.execution.studies.ablate import ablate as run_ablate
+
+    groups: list[tuple[str, ...]] = [(name,) for name in (columns or "").split(",") if name]
+    groups += [tuple(name for name in together.split(",") if name) for together in group]
+    if () in groups or (columns is not None and not any(columns.split(","))):
+        where = "--group" if () in groups else "--columns"
+        raise ConfigError("names no column", where=where, fix=f"{where} carrier,origin; neither: each feature alone")
+    run_spec = run_spec_of(pipeline, options)
+
+    def load(overrides: Any) -> Any:
+        return load_pipeline(pipeline, options, **overrides)
+
+    with reporting(options) as report:
+        result = run_ablate(run_spec, load, report, groups=groups, wait_seconds=options.wait)
+    return answer(options, result, "\n".join(_ablate_text(result)))
+
+
+def _ablate_text(found: Ablation) -> Iterator[str]:
+    from flows.tell.sections.column_rows import cell
+    from flows.tell.text import text_table
+
+    metric = str(found.primary)
+    yield f"{found.pipeline}: {metric} on {found.eval_rows or 0:,} eval rows without a column, the most harm first"
+    made = {", ".join(row.without): row for row in found.rows if row.error is None}
+    rows: list[dict[str, object]] = [{"without": "(nothing)", metric: cell(found.base.get(metric))}]
+    rows += [
+        {
+            "without": name,
+            metric: cell(row.value),
+            "change": "" if row.difference is None else signed(row.difference),
+            "interval": "" if row.interval is None else f"{signed(row.interval[0])} to {signed(row.interval[1])}",
+            "outcome": row.outcome,
+            "seconds": row.seconds,
+        }
+        for name, row in [*made.items(), ("(nothing, another seed)", found.seed)]
+    ]
+    yield text_table(rows, whole=("without", "interval"))
+    for row in found.rows:
+        if row.error is not None:
+            yield f"without {', '.join(row.without)}: {row.error}"
+    yield "intervals are of rows; differences as small as that of another seed say nothing"
+
+
+def skew(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    input: Annotated[
+        str, Parameter(metavar="PATH", help="the data that hold the requested rows: a file, a folder or a glob")
+    ],
+    requests: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            metavar="FILE", help="files of logged requests (default: all that headway serve logged in this store)"
+        ),
+    ] = (),
+    key: Annotated[Columns, Parameter(help="the columns that identify a row (default: the pipeline's keys)")] = None,
+    model: Annotated[
+        str,
+        Parameter(
+            name=("--model", "--version"),
+            help="the version whose predictions are compared, or the folder of a SavedModel",
+        ),
+    ] = "champion",
+    format: Annotated[str | None, Parameter(help="the format of --input (default: the pipeline's)")] = None,
+    max_differing: Annotated[
+        float, Parameter(metavar="SHARE", help="the share of rows in which a column may differ")
+    ] = 0.01,
+    options: Options = Options(),
+) -> int:
+    if not 0 <= max_differing <= 1:
+        raise ConfigError(f"{max_differing:g} is not a share from 0 to 1", where="--max-differing")
+    from flows.scoring.request_skew import request_skew
+
+    missing = [str(path) for path in requests if not path.is_file()]
+    if missing:
+        fix = "name files of JSON lines, as headway serve --log-rate SHARE writes them; without --requests all of them are read"
+        raise ConfigError(
+            f"{listed(missing)} {agree(len(missing), 'is not a file', 'are not files')}", where="--requests", fix=fix
+        )
+    loaded = load_pipeline(pipeline, options)
+    with reporting(options) as report:
+        result = request_skew(
+            loaded,
+            requests=requests,
+            input=input,
+            keys=[name for name in (key or "").split(",") if name],
+            model=model,
+            monitor=report.monitor("predict"),
+            format=format,
+            limit=max_differing,
+        )
+    return answer(options, result, "\n".join(_skew_text(result)), 3 if result["findings"] else 0)
+
+
+def _skew_text(result: dict[str, Any]) -> Iterator[str]:
+    rows, joined = result["rows"], result["joined"]
+    which = f"version {result['version']}" if result["version"] else "the model"
+    yield f"{joined:,} of {counted(rows, 'logged row')} that {which} answered are in the data, by {', '.join(result['keys'])}"
+    if result["ambiguous"]:
+        yield f"  {counted(result['ambiguous'], 'row')} left out: several rows of the data have the key"
+    if result["other_versions"]:
+        yield f"  {counted(result['other_versions'], 'row')} left out: another version answered"
+    if result["unfit"]:
+        yield f"  {counted(result['unfit'], 'row')} left out: without a key, or with a value that does not fit"
+    if result["not_compared"]:
+        yield f"  not compared, as they have several values per row: {', '.join(result['not_compared'])}"
+    for found in result["findings"]:
+        yield f"  {found['message']}"
+    if not result["findings"]:
+        predictions = "" if result["predictions"] is None else " and the predictions"
+        share = f"{result['limit']:.3g}"
+        yield f"  all {counted(len(result['columns']), 'column')}{predictions} agree, in all but at most {share} of the rows"

@@ -1,1 +1,0 @@
-"""Commands that run the pipeline several times to learn something about it; they promote nothing unless asked to."""
