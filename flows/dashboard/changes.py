@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 
 from flows.dashboard.layout import Form, Page, address, when
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.model_page import champion_of, spans_of
-from flows.dashboard.pages.version_page import metric_table, standing
+from flows.dashboard.pages.model_page import champion_of
 from flows.dashboard.request_checks import Access
 from flows.execution.promotions import promote_version, roll_back
 from flows.tell.ending import Ending
-from flows.tell.parts import Part, Table
+from flows.tell.paired import against_part, spans_of
+from flows.tell.parts import Part
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
 from headway.registry.registry import NOBODY, Event, Registry, Version
@@ -33,23 +33,23 @@ def confirm_promotion(opened: OpenedStore, model: str, number: int, access: Acce
     registry = opened.registry(model)
     if registry is None:
         return None
-    version = registry.version(number)
-    champion, _ = champion_of(registry)
+    version, (champion, _) = registry.version(number), champion_of(registry)
     if champion is not None and champion.number == number:
         raise StoreError(f"version {number} is the champion already", where=model)
-    sentences = [
-        f"Version {number} was made on {when(version.created)} UTC from {window_text(spans_of(version)) or 'a run'}."
-    ]
-    if champion is None:
-        sentences.append("There is no champion yet.")
-    else:
-        sentences.append(f"The champion is version {champion.number}. {standing(version, champion)}")
-    sentences.append(_what_happens(opened, registry))
-    gone = registry.rolled_back().get(number)
-    force = f"Version {number} was rolled back {gone}. Promote it all the same." if gone else ""
+    is_champion = f"The champion is version {champion.number}." if champion else "There is no champion yet."
     before = f" in place of version {champion.number}" if champion else ""
-    heading = f"Make version {number} the champion of {model}{before}?"
-    return _asking(opened, registry, PROMOTE, version, champion, heading, sentences, force, access)
+    gone = registry.rolled_back().get(number)
+    return _asking(
+        opened,
+        registry,
+        version,
+        champion,
+        heading=f"Make version {number} the champion of {model}{before}?",
+        sentences=[f"Version {number} {_made(version)}.", is_champion],
+        force=f"Version {number} was rolled back {gone}. Promote it all the same." if gone else "",
+        change=(PROMOTE, f"Promote version {number}", ("versions", number, "promote")),
+        access=access,
+    )
 
 
 def confirm_rollback(opened: OpenedStore, model: str, access: Access) -> Page | None:
@@ -57,58 +57,68 @@ def confirm_rollback(opened: OpenedStore, model: str, access: Access) -> Page | 
     registry = opened.registry(model)
     if registry is None:
         return None
-    champion, problem = champion_of(registry)
-    before = registry.previous()
+    (champion, problem), before = champion_of(registry), registry.previous()
     if champion is None or before is None:
         fix = "promote a version by its number instead"
         raise StoreError(problem or f"{model} has no champion to go back to", where=str(registry.folder), fix=fix)
     version = registry.version(before)
     sentences = [
         f"Version {champion.number} stops being the champion; from then on it returns only by force.",
-        f"Version {before}, the champion before it, comes back. It was made on {when(version.created)} UTC from "
-        f"{window_text(spans_of(version)) or 'a run'}.",
-        _what_happens(opened, registry),
+        f"Version {before}, the champion before it, comes back. It {_made(version)}.",
     ]
-    heading = f"Roll {model} back from version {champion.number} to version {before}?"
-    return _asking(opened, registry, ROLLBACK, version, champion, heading, sentences, "", access)
+    return _asking(
+        opened,
+        registry,
+        version,
+        champion,
+        heading=f"Roll {model} back from version {champion.number} to version {before}?",
+        sentences=sentences,
+        force="",
+        change=(ROLLBACK, f"Roll back to version {before}", ("rollback",)),
+        access=access,
+    )
+
+
+def _made(version: Version) -> str:
+    return f"was made on {when(version.created)} UTC from {window_text(spans_of(version)) or 'a run'}"
 
 
 def _asking(
     opened: OpenedStore,
     registry: Registry,
-    kind: str,
     version: Version,
     champion: Version | None,
+    *,
     heading: str,
     sentences: list[str],
     force: str,
+    change: tuple[str, str, tuple[object, ...]],
     access: Access,
 ) -> Page:
-    slug, model = opened.slug, registry.name
+    """The page that asks.
+
+    Args:
+        change: what it is called, the button's label, and the end of the form's address.
+    """
+    slug, model, (kind, label, action) = opened.slug, registry.name, change
     against = champion.number if champion else NOBODY
     above = address(slug, "models", model)
-    action = (
-        address(slug, "models", model, "rollback")
-        if kind == ROLLBACK
-        else address(slug, "models", model, "versions", version.number, "promote")
-    )
-    form = Form(
-        action=action,
-        label=f"Roll back to version {version.number}" if kind == ROLLBACK else f"Promote version {version.number}",
-        token=access.form_token(kind, slug, model, version.number, against),
-        back=above,
-        hidden={"version": str(version.number), "against": str(against)},
-        force=force,
-    )
-    metrics = Table("Metrics of both", metric_table(version, champion))
+    parts = [Part("What changes", [*sentences, _what_happens(opened, registry)])]
     return Page(
         heading,
         heading,
         slug,
         "Overview",
         crumbs=[("Overview", address(slug)), (model, above)],
-        parts=[Part("What changes", sentences, tables=[metrics])],
-        form=form,
+        parts=[*parts, *([against_part(registry, version, champion)] if champion else [])],
+        form=Form(
+            action=address(slug, "models", model, *action),
+            label=label,
+            token=access.form_token(kind, slug, model, version.number, against),
+            back=above,
+            hidden={"version": str(version.number), "against": str(against)},
+            force=force,
+        ),
         every=0,
     )
 
@@ -146,15 +156,14 @@ def changed(
 
 def refused(opened: OpenedStore, model: str, error: Exception) -> Page:
     """The page of a change that was not made."""
-    above = address(opened.slug, "models", model)
-    ending = Ending(word="not changed", tone="red", headline="Nothing was changed.", error=str(error))
+    said, slug = "Nothing was changed", opened.slug
     return Page(
-        "Nothing was changed",
+        said,
         f"{model}: nothing was changed",
-        opened.slug,
+        slug,
         "Overview",
-        crumbs=[("Overview", address(opened.slug)), (model, above)],
-        ending=ending,
+        crumbs=[("Overview", address(slug)), (model, address(slug, "models", model))],
+        ending=Ending(word="not changed", tone="red", headline=f"{said}.", error=str(error)),
         every=0,
         status=409,
     )

@@ -7,52 +7,48 @@ found.rows[-1].span, found.rows[-1].alarms, found.problem
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, field_validator
 
+from flows.records import problem_of
 from headway.storage.store import Store
 
 
-class _Span(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+class CheckedSpan(BaseModel):
+    """A span as it was held against one champion."""
 
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    champion: int = 0
+    span: str = ""
     rows: int | None = None
     drift: list[str] = []
     distances: dict[str, float] = {}
     scored: int | None = None
-    metrics: dict[str, Any] = {}
+    """Rows with a label."""
+    metrics: dict[str, float] = {}
     decay: list[str] = []
     checked: str = ""
 
-    @field_validator("metrics")
+    @field_validator("metrics", mode="before")
     @classmethod
-    def _numbers(cls, value: dict[str, Any]) -> dict[str, Any]:
-        return {name: number for name, number in value.items() if isinstance(number, int | float)}
-
-
-class _Champion(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    champion: int | None = None
-    spans: dict[str, _Span] = {}
-
-
-class _State(_Champion):
-    earlier: list[_Champion] = []
-
-
-class CheckedSpan(_Span):
-    """A span as it was held against one champion."""
-
-    champion: int
-    span: str
+    def _numbers(cls, value: object) -> object:
+        return {k: v for k, v in value.items() if isinstance(v, int | float)} if isinstance(value, dict) else value
 
     @property
     def alarms(self) -> list[str]:
         return [*self.drift, *self.decay]
+
+
+class _Kept(BaseModel):
+    """What monitor keeps of a champion, and of those before it."""
+
+    champion: int | None = None
+    spans: dict[str, CheckedSpan] = {}
+    earlier: list[_Kept] = []
 
 
 @dataclass(frozen=True)
@@ -69,18 +65,17 @@ def checked_spans(store: Store, pipeline: str) -> Checked:
     if isinstance(value, str):
         return Checked(problem=f"monitor/{pipeline}.json {value}; headway monitor makes it anew")
     try:
-        state = _State.model_validate(value or {})
+        kept = _Kept.model_validate(value or {})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        return Checked(problem=f"monitor/{pipeline}.json is not what monitor writes: {where}: {first['msg'].lower()}")
-    rows = [
-        CheckedSpan(champion=past.champion, span=span, **facts.model_dump())
-        for past in (*state.earlier, state)
-        if past.champion is not None
-        for span, facts in sorted(past.spans.items())
-    ]
-    return Checked(rows)
+        return Checked(problem=f"monitor/{pipeline}.json is not what monitor writes: {problem_of(error)}")
+    return Checked(
+        [
+            found.model_copy(update={"champion": past.champion, "span": span})
+            for past in (*kept.earlier, kept)
+            if past.champion is not None
+            for span, found in sorted(past.spans.items())
+        ]
+    )
 
 
 def waiting_spans(store: Store, pipeline: str) -> list[str]:
@@ -88,8 +83,7 @@ def waiting_spans(store: Store, pipeline: str) -> list[str]:
     value = _json(store, store.root / "watch" / f"{pipeline}.json")
     if isinstance(value, str):
         return [f"watch/{pipeline}.json {value}"]
-    state = value or {}
-    pending, seen, handled = state.get("pending"), state.get("seen"), state.get("handled")
+    pending, seen, handled = ((value or {}).get(name) for name in ("pending", "seen", "handled"))
     said = [f"headway watch has handled everything up to {handled}."] if isinstance(handled, str) else []
     if isinstance(pending, dict):
         said.append(f"It has started a retrain up to {pending.get('until')}, attempt {pending.get('attempt')}.")
@@ -98,7 +92,7 @@ def waiting_spans(store: Store, pipeline: str) -> list[str]:
     return said
 
 
-def _json(store: Store, path: Path) -> dict[str, Any] | str | None:
+def _json(store: Store, path: Path) -> Mapping[str, JsonValue] | str | None:
     """A JSON object; None where there is no such file; a text says what is wrong with it."""
     try:
         value = json.loads(store.read(path))

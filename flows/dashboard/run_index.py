@@ -1,4 +1,4 @@
-"""The runs of a store, read once each: what lists and charts need of a record, kept while the record cannot change.
+"""The runs of a store, read once each: what lists and charts need of a record, kept while they cannot change.
 
 index = RunIndex(store)
 index.runs()                  # newest first, a running one with its true state
@@ -11,7 +11,6 @@ import functools
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,25 +19,16 @@ from headway.storage.object_store import each
 from headway.storage.store import Store
 
 
-class ListedRun(RunRecord):
-    """What lists and charts need of a record: the whole of it, config and columns, would be tens of kilobytes for each run."""
-
-    steps: int
-    steps_ran: int
-    spans_ingested: dict[str, str]
-    """{span: fingerprint}"""
-
-
 class RunIndex:
     """The runs of one store. Used by several threads."""
 
     def __init__(self, store: Store):
         self.store = store
-        self._ended: dict[str, ListedRun] = {}
+        self._ended: dict[str, RunRecord] = {}
         self._guard = threading.Lock()
         self._problems: list[tuple[str, str]] = []
 
-    def runs(self) -> list[ListedRun]:
+    def runs(self) -> list[RunRecord]:
         """Every run, newest first: what lists show of its record."""
         with self._guard:
             files = [
@@ -67,7 +57,7 @@ class RunIndex:
                 if name in known
             ]
 
-    def known(self, run: object) -> ListedRun | None:
+    def known(self, run: object) -> RunRecord | None:
         """A run that has ended, as the last `runs` read it."""
         return self._ended.get(f"{run}.json")
 
@@ -109,12 +99,6 @@ def _leads_out(store: Store, path: Path) -> bool:
     return path.is_symlink() and not (path.exists() and path.resolve().is_relative_to(store.root.resolve()))
 
 
-def _listed(record: RunRecord) -> ListedRun:
-    kept: dict[str, Any] = {name: value for name, value in record if name not in _NOT_LISTED}
-    if record.verdict is not None:
-        kept["verdict"] = record.verdict.model_copy(update={"checks": ()})
-    steps, ran = len(record.stages), len(record.ran)
-    return ListedRun.model_construct(**kept, steps=steps, steps_ran=ran, spans_ingested=record.ingested)
-
-
-_NOT_LISTED = {"stages", "config", "columns", "code", "training", "notes", "baselines"}
+def _listed(record: RunRecord) -> RunRecord:
+    """What lists need of a record: config and columns would be tens of kilobytes for each run."""
+    return record.model_copy(update={"config": None, "columns": (), "code": None, "training": None, "notes": ()})

@@ -257,9 +257,8 @@ def _report(opened: OpenedStore, run: str) -> str:
 
 
 def _problem_page(title: str, error: str, status: int) -> Page:
-    return Page(
-        title, title, ending=Ending(word="error", tone="red", headline=title, error=error), every=0, status=status
-    )
+    ending = Ending(word="error", tone="red", headline=title, error=error)
+    return Page(title, title, ending=ending, every=0, status=status)
 
 
 def _sign_in_page(*, wrong: bool = False) -> Page:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,14 +12,13 @@ from cyclopts import Parameter
 
 from flows.cli.commands import answer, execute, load_pipeline, run_spec_of, store_of, summary_text
 from flows.cli.options import CandidateOptions, Options, PipelinePath
-from headway.errors import ConfigError
-from headway.messages import metrics_line, window_text
+from headway.errors import ConfigError, HeadwayError
+from headway.messages import window_text
 
 if TYPE_CHECKING:
     from flows.records import RunRecord
-
-if TYPE_CHECKING:
-    from headway.registry.registry import Registry
+    from headway.registry.registry import Event, Registry, Version
+    from headway.storage.store import Store
 
 Reason = Annotated[str, Parameter(metavar="TEXT", help="why; the registry's history keeps it")]
 ASKED = "asked for on the command line"
@@ -62,33 +62,39 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     value, lines, runs = {}, [], records(store)
     for name in names(store):
         registry = Registry(store, name)
-        history, aliases = registry.history(), registry.aliases()
+        history, aliases, versions = registry.history(), registry.aliases(), registry.versions()
         champion, previous = history[-1].version if history else None, registry.previous()
-        gone, alarms = registry.rolled_back(), alarms_of(runs, name, champion)
+        alarms = alarms_of(runs, name, champion)
         value[name] = {
             "champion": champion,
             "alarms": alarms,
             "previous": previous,
             "aliases": aliases,
             "serving": str(registry.serving / str(history[-1].serving)) if history else None,
-            "versions": [v.model_dump(mode="json") for v in registry.versions()],
+            "versions": [version.model_dump(mode="json") for version in versions],
             "history": [event.model_dump(mode="json") for event in history],
             "alias_history": {a: [e.model_dump(mode="json") for e in registry.alias_history(a)] for a in aliases},
         }
         lines.append(name)
-        for version in reversed(registry.versions()):
-            places = {"champion": champion, "previous": previous, **aliases}
+        gone, places = registry.rolled_back(), {"champion": champion, "previous": previous, **aliases}
+        for version in reversed(versions):
             marks = [place for place, number in places.items() if number == version.number]
             marks += ["rolled back"] if version.number in gone else []
-            spans = version.facts.get("spans") or ["?"]
-            created = version.created[:16].replace("T", " ")
-            lines.append(f"  {version.number:>4}  {', '.join(marks):<11}  {created}  {window_text(spans)}")
-            lines += [
-                f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
-            ]
+            lines += _version_lines(store, version, ", ".join(marks))
             if version.number == champion and alarms:
                 lines += [f"        warning (run {alarms['run']}): {alarm}" for alarm in alarms["alarms"]]
     return answer(options, value, "\n".join(lines) or "no model was promoted yet")
+
+
+def _version_lines(store: Store, version: Version, marks: str) -> Iterator[str]:
+    from flows.tell.paired import judged, own_levels
+
+    created, spans = version.created[:16].replace("T", " "), version.facts.get("spans") or ["?"]
+    yield f"  {version.number:>4}  {marks:<11}  {created}  {window_text(spans)}"
+    pair = judged(store, version, whole=False)
+    for line in (pair and pair.text, own_levels(version), version.saved_model):
+        if line:
+            yield f"        {line}"
 
 
 def alarms_of(runs: list[RunRecord], model: str, champion: int | None) -> dict[str, Any] | None:
@@ -152,7 +158,7 @@ def promote(
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
         return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")
     text = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
-    return answer(options, event.model_dump(mode="json"), text)
+    return answer(options, event.model_dump(mode="json"), text + _against(registry, event))
 
 
 def rollback(
@@ -172,4 +178,18 @@ def rollback(
     loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
     event = roll_back(loaded, registry, to, reason=reason, force=force, note=said)
     text = f"version {event.version} is the champion again, in place of {event.previous}"
-    return answer(options, event.model_dump(mode="json"), f"{text}; served as {registry.serving / str(event.serving)}")
+    text += f"; served as {registry.serving / str(event.serving)}"
+    return answer(options, event.model_dump(mode="json"), text + _against(registry, event))
+
+
+def _against(registry: Registry, event: Event) -> str:
+    """How the champion stands to the one that it replaced, on the same rows; empty where no run scored both."""
+    from flows.tell.paired import paired
+
+    if event.previous in (None, event.version):
+        return ""
+    try:
+        found = paired(registry, registry.version(event.version), registry.version(event.previous or 0))
+    except HeadwayError:  # the one before is damaged, and may be why somebody rolls back
+        return ""
+    return f"\n{found.sentence}" if found is not None else ""

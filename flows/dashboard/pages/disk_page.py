@@ -6,9 +6,10 @@ import shutil
 import stat
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page
 from flows.dashboard.opened_stores import OpenedStore
@@ -31,38 +32,53 @@ _KINDS = {
     "serving": "copies for TensorFlow Serving, which share their bytes with the versions",
     "requests": "logged requests",
     "summaries": "TensorBoard's summaries",
+    **dict.fromkeys(("locks", "monitor", "watch", "control"), "who holds what, and what watchers know"),
 }
 
 
-def usage_of(store: Store) -> dict[str, Any]:
-    """Bytes and number by kind, and what could be freed. Deletes nothing, and takes no lock."""
+@dataclass(frozen=True)
+class Kind:
+    """What a folder of the store takes."""
+
+    name: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a store takes, by kind, and what could be freed."""
+
+    kinds: list[Kind]
+    could_go: tuple[int, int] | str
+    """(items, bytes), or why that cannot be told."""
+    seconds: float
+    """That the count took."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(kind.bytes for kind in self.kinds)
+
+
+def usage_of(store: Store) -> Usage:
+    """Count a store. Deletes nothing, and takes no lock."""
     began = time.perf_counter()
-    rows = _in_bucket(store) if isinstance(store, BucketStore) else _on_disk(store)
+    kinds = _in_bucket(store) if isinstance(store, BucketStore) else _on_disk(store)
+    could_go: tuple[int, int] | str
     try:
         garbage = collect(store, keep_runs=KEEP_RUNS)
-        free: Any = {"count": len(garbage), "bytes": sum(item.bytes for item in garbage)}
+        could_go = (len(garbage), sum(item.bytes for item in garbage))
     except (HeadwayError, LookupError, TypeError, OSError) as error:  # of a store that is damaged
-        free = str(error)
-    space = shutil.disk_usage(store.root) if store.root.is_dir() and "://" not in store.name else None
-    return {
-        "rows": rows,
-        "bytes": sum(row["bytes"] for row in rows),
-        "free": free,
-        "disk": space and {"free": space.free, "total": space.total},
-        "took": time.perf_counter() - began,
-    }
+        could_go = str(error)
+    return Usage(kinds, could_go, time.perf_counter() - began)
 
 
-def _on_disk(store: Store) -> list[dict[str, Any]]:
+def _on_disk(store: Store) -> list[Kind]:
     folders = [store.root / name for name in store.children(store.root) if name != "stages"]
     folders += [store.stages / name for name in store.children(store.stages)]
     linked: set[tuple[int, int]] = set()
     return [
-        {
-            "kind": folder.relative_to(store.root).as_posix(),
-            "count": len(store.children(folder)),
-            "bytes": _taken(folder, linked),
-        }
+        Kind(folder.relative_to(store.root).as_posix(), len(store.children(folder)), _taken(folder, linked))
         for folder in folders
         if not folder.name.startswith(".")
     ]
@@ -80,30 +96,30 @@ def _taken(folder: Path, linked: set[tuple[int, int]]) -> int:
     return total
 
 
-def _in_bucket(store: BucketStore) -> list[dict[str, Any]]:
+def _in_bucket(store: BucketStore) -> list[Kind]:
     """The same by one listing."""
-    sizes: dict[str, int] = {}
+    sizes: Counter[str] = Counter()
     items: dict[str, set[str]] = {}
     for name, found in store.bucket.listing("").items():
         parts = name.split("/")
         depth = 2 if parts[0] == "stages" else 1
         kind = "/".join(parts[:depth])
-        sizes[kind] = sizes.get(kind, 0) + found.bytes
+        sizes[kind] += found.bytes
         items.setdefault(kind, set()).add("/".join(parts[: depth + 1]))
-    return [{"kind": kind, "count": len(items[kind]), "bytes": total} for kind, total in sizes.items()]
+    return [Kind(kind, len(items[kind]), total) for kind, total in sizes.items()]
 
 
 class DiskUsage:
     """The last count of a store, made in a thread when a page asks and the last one is old."""
 
-    def __init__(self, store: Store, *, count: Callable[[Store], dict[str, Any]] = usage_of):
+    def __init__(self, store: Store, *, count: Callable[[Store], Usage] = usage_of):
         self._store, self._count = store, count
         self._guard = threading.Lock()
-        self._found: dict[str, Any] | str | None = None
+        self._found: Usage | str | None = None
         self._at = 0.0
         self._thread: threading.Thread | None = None
 
-    def look(self) -> tuple[dict[str, Any] | str | None, bool]:
+    def look(self) -> tuple[Usage | str | None, bool]:
         """(the last count, or why there is none; None before the first, whether one is being made)."""
         with self._guard:
             going_on = self._thread is not None and self._thread.is_alive()
@@ -116,7 +132,7 @@ class DiskUsage:
 
     def _go(self) -> None:
         try:
-            found: dict[str, Any] | str = self._count(self._store)
+            found: Usage | str = self._count(self._store)
         except (HeadwayError, OSError) as error:
             found = str(error)
         self._found, self._at = found, time.monotonic()
@@ -126,45 +142,39 @@ def disk_page(opened: OpenedStore, usage: DiskUsage) -> Page:
     """The disk use of a store."""
     found, going_on = usage.look()
     every = LIVE_SECONDS if going_on else IDLE_SECONDS
-    if not isinstance(found, dict):
-        said = (
-            [found]
-            if isinstance(found, str)
-            else ["The files are being counted; this page shows them when that is done."]
-        )
-        return Page("Disk", "Disk", opened.slug, "Disk", parts=[Part("Disk", said)], every=every)
+    if not isinstance(found, Usage):
+        said = found or "The files are being counted; this page shows them when that is done."
+        return Page("Disk", "Disk", opened.slug, "Disk", parts=[Part("Disk", [said])], every=every)
     rows = [
         {
-            "what": row["kind"],
-            "count": f"{row['count']:,}",
-            "size": size(row["bytes"]),
-            "is": _KINDS.get(row["kind"].partition("/")[0], "not of Headway's making")
-            if row["kind"] not in ("locks", "monitor", "watch", "control")
-            else "who holds what, and what watchers know",
+            "what": kind.name,
+            "count": f"{kind.count:,}",
+            "size": size(kind.bytes),
+            "is": _KINDS.get(kind.name.partition("/")[0], "not of Headway's making"),
         }
-        for row in sorted(found["rows"], key=lambda row: -row["bytes"])
-        if row["count"]
+        for kind in sorted(found.kinds, key=lambda kind: -kind.bytes)
+        if kind.count
     ]
-    facts = [("in all", size(found["bytes"]))]
-    if isinstance(found["free"], dict):
-        facts.append(("could be deleted", size(found["free"]["bytes"])))
-    if found["disk"]:
-        facts.append(("free on this disk", f"{size(found['disk']['free'])} of {size(found['disk']['total'])}"))
-    parts = [
-        Part("By kind", [f"Counted in {duration(found['took'])}."], tables=[Table("By kind", rows)]),
-        _clean(opened, found),
-    ]
-    return Page("Disk", size(found["bytes"]), opened.slug, "Disk", facts=facts, parts=parts, every=every)
+    facts = [("in all", size(found.bytes))]
+    if not isinstance(found.could_go, str):
+        facts.append(("could be deleted", size(found.could_go[1])))
+    root = opened.store.root
+    if root.is_dir() and "://" not in opened.store.name:
+        space = shutil.disk_usage(root)
+        facts.append(("free on this disk", f"{size(space.free)} of {size(space.total)}"))
+    counted_in = [f"Counted in {duration(found.seconds)}."]
+    parts = [Part("By kind", counted_in, tables=[Table("By kind", rows)]), _clean(opened, found.could_go)]
+    return Page("Disk", size(found.bytes), opened.slug, "Disk", facts=facts, parts=parts, every=every)
 
 
-def _clean(opened: OpenedStore, found: dict[str, Any]) -> Part:
-    free = found["free"]
-    if isinstance(free, str):
-        return Part("What could be deleted", [f"This could not be counted: {free}"])
-    if not free["count"]:
-        return Part("What could be deleted", [f"Nothing: the newest {KEEP_RUNS} runs and the versions need all of it."])
+def _clean(opened: OpenedStore, could_go: tuple[int, int] | str) -> Part:
+    title, runs = "What could be deleted", f"the newest {KEEP_RUNS} runs"
+    if isinstance(could_go, str):
+        return Part(title, [f"This could not be counted: {could_go}"])
+    count, freed = could_go
+    if not count:
+        return Part(title, [f"Nothing: {runs} and the versions need all of it."])
     pipeline = next(iter(opened.pipelines.values()), None)
-    what = str(pipeline.folder) if pipeline else "PIPELINE"
-    said = f"{counted(free['count'], 'item')} of {size(free['bytes'])}: no version and none of the newest {KEEP_RUNS} runs needs "
+    said = f"{counted(count, 'item')} of {size(freed)}: no version and none of {runs} needs "
     said += "them. These pages delete nothing; this says what would go, and --yes deletes it:"
-    return Part("What could be deleted", [said], commands=[f"headway clean {what}"])
+    return Part(title, [said], commands=[f"headway clean {pipeline.folder if pipeline else 'PIPELINE'}"])

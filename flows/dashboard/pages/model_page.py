@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
 from flows.dashboard.layout import Page, address, link, long, paged, pager, when
 from flows.dashboard.monitor_state import CheckedSpan, checked_spans
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.time_charts import MOST_POINTS, drift_chart, metric_chart
+from flows.dashboard.pages.time_charts import MOST_POINTS, differences_chart, drift_chart, trend_chart
+from flows.tell.paired import eval_spans, level, metrics_of, primary_of
 from flows.tell.parts import Chart, Finding, Part, Table
 from headway.errors import HeadwayError
-from headway.messages import counted, metrics_line, number, signed, window_text
+from headway.messages import counted, number, window_text
 from headway.registry.registry import Event, Registry, Version
 from headway.registry.versions import numbers
 
 _HISTORY = 20
-_OTHER_ROWS = (
-    "Each version was judged on the eval rows of its own run, so that values of two versions are of different rows."
-)
 
 
 def model_page(
@@ -46,40 +43,40 @@ def model_page(
         aliases = registry.aliases() if registry else {}
     except HeadwayError as error:
         problems.append(_in_a_line(error))
-    findings = [Finding("error", text) for text in dict.fromkeys(problems)]
     there = numbers(registry.store, registry.folder) if registry else []
-    facts: list[tuple[str, Any]] = [("versions", f"{len(there):,}"), ("runs", f"{len(runs):,}")]
+    facts: list[tuple[str, object]] = []
     actions = []
-    message = heading = ""
+    message, heading = "", f"{model}: no champion yet"
     if registry and version is not None:
-        primary, value = primary_of(opened, version)
-        facts = [("in production since", f"{when(history[-1].time)} UTC"), *facts]
-        facts = [(primary, number(value)), *facts] if primary else facts
+        worth = opened.worth(registry, version.number)
+        facts = [("metric", worth.level)] if worth and worth.level else []
+        facts.append(("in production since", f"{when(history[-1].time)} UTC"))
         heading = f"{model}: version {version.number} is the champion"
         message = f"Version {version.number} is the champion now." if changed == version.number else ""
-        if (before := registry.previous()) is not None:
-            facts.append(("champion before", _version_link(slug, model, before)))
-            actions.append((f"Roll back to version {before}", address(slug, "models", model, "rollback")))
-    facts += [(f"alias {name}", _version_link(slug, model, at)) for name, at in aliases.items()]
-    parts = [Part("Versions", [] if there else ["No version yet: the first run that the gate lets through makes one."])]
-    if registry and there:
-        parts = [_versions(opened, registry, there, history, aliases, page)]
-    if history:
-        parts.insert(0, _champions(opened, model, registry, history, history_page))
-    parts.append(_drift(opened, model))
+    facts += [("versions", f"{len(there):,}"), ("runs", f"{len(runs):,}")]
+    if registry and version is not None and (before := registry.previous()) is not None:
+        facts.append(("champion before", version_link(slug, model, before)))
+        actions.append((f"Roll back to version {before}", address(slug, "models", model, "rollback")))
+    facts += [(f"alias {name}", version_link(slug, model, at)) for name, at in aliases.items()]
     every_run = link(counted(len(runs), "run"), address(slug, "runs", pipeline=model))
-    parts.append(Part("Runs", [Markup("{} of this pipeline in the store.").format(every_run)]))
     return Page(
         model,
-        heading or f"{model}: no champion yet",
+        heading,
         slug,
         "Overview",
         crumbs=[("Overview", address(slug))],
         facts=facts,
-        findings=findings,
+        findings=[Finding("error", text) for text in dict.fromkeys(problems)],
         actions=actions,
         message=message,
-        parts=parts,
+        parts=[
+            *([_champions(opened, model, registry, history, history_page)] if history else []),
+            _versions(opened, registry, there, history, aliases, page)
+            if registry and there
+            else Part("Versions", ["No version yet: the first run that the gate lets through makes one."]),
+            _drift(opened, model, registry),
+            Part("Runs", [Markup("{} of this pipeline in the store.").format(every_run)]),
+        ],
     )
 
 
@@ -95,37 +92,8 @@ def _in_a_line(error: HeadwayError) -> str:
     return str(error).replace("\n  fix: ", "; ")
 
 
-def primary_of(opened: OpenedStore, version: Version) -> tuple[str, float | None]:
-    """(the metric that the gate decided by, its value); the first of the usual ones where that is not known."""
-    made_by = version.facts.get("run")
-    run = opened.index.known(made_by)
-    metrics = metrics_of(version)
-    known = [run and run.verdict and run.verdict.primary, (version.facts.get("standing") or {}).get("metric")]
-    known.append(metrics_line(metrics).split(" ")[0])
-    name = next((name for name in known if name in metrics), "")
-    return (name, metrics[name]) if name else ("", None)
-
-
-def metrics_of(version: Version) -> dict[str, float]:
-    metrics = version.facts.get("metrics")
-    found = metrics if isinstance(metrics, Mapping) else {}
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
-
-
-def spans_of(version: Version) -> list[str]:
-    spans = version.facts.get("spans")
-    return [str(span) for span in spans] if isinstance(spans, list) else []
-
-
-def _version_link(slug: str, model: str, version: int) -> Markup:
+def version_link(slug: str, model: str, version: int) -> Markup:
     return link(f"v{version}", address(slug, "models", model, "versions", version))
-
-
-def _read(registry: Registry, version: int) -> Version | None:
-    try:
-        return registry.version(version)
-    except HeadwayError:
-        return None
 
 
 def _versions(
@@ -140,149 +108,126 @@ def _versions(
     shown, page, pages = paged(list(reversed(there)), page)
     champion = history[-1].version if history else None
     gone = registry.rolled_back() if history else {}
-    rows = []
-    for number_of in shown:
-        version = _read(registry, number_of)
-        marks = ["champion"] if number_of == champion else []
-        marks += ["rolled back"] if number_of in gone else []
-        marks += [name for name, at in aliases.items() if at == number_of]
-        row: dict[str, Any] = {"version": _version_link(slug, model, number_of), "is": ", ".join(marks)}
-        if version is None:
+    rows: list[dict[str, object]] = []
+    for each in shown:
+        marks = ["champion"] if each == champion else []
+        marks += ["rolled back"] if each in gone else []
+        marks += [name for name, at in aliases.items() if at == each]
+        worth, to = opened.worth(registry, each), address(slug, "models", model, "versions", each, "promote")
+        row: dict[str, object] = {"version": version_link(slug, model, each), "is": ", ".join(marks)}
+        if worth is None:
             rows.append(row | {"is": Markup('<span class="state red">damaged</span>')})
             continue
-        made_by = str(version.facts.get("run") or "")
-        to = address(slug, "models", model, "versions", number_of, "promote")
-        row["change"] = link("promote…", to) if number_of != champion else ""
-        row |= {"made": when(version.created), "window": window_text(spans_of(version))}
-        row |= {"metrics": _few_metrics(metrics_of(version)), "run": _run_link(opened, made_by)}
-        rows.append(row)
+        run = link(worth.run, address(slug, "runs", worth.run)) if opened.index.known(worth.run) else worth.run
+        rows.append(
+            row
+            | {
+                "change": link("promote…", to) if each != champion else "",
+                "made": when(worth.created),
+                "window": window_text(worth.spans),
+                "on the same rows": worth.paired.text if worth.paired else "",
+                "its own level": worth.level,
+                "run": run,
+            }
+        )
     note = pager(page, pages, slug, "models", model)
     return Part("Versions", tables=[Table("Versions", rows, note=note)])
 
 
-def _few_metrics(metrics: dict[str, Any]) -> str:
-    return ", ".join(metrics_line(metrics).split(", ")[:3])
-
-
-def _run_link(opened: OpenedStore, run: str) -> Markup | str:
-    known = opened.index.known(run) is not None
-    return link(run, address(opened.slug, "runs", run)) if known else run
-
-
-def _champions(opened: OpenedStore, model: str, registry: Registry | None, history: Sequence[Event], page: int) -> Part:
-    slug = opened.slug
-    shown, page, pages = paged(list(reversed(history)), page, _HISTORY)
-    rows = [
+def event_rows(opened: OpenedStore, model: str, events: Sequence[Event]) -> list[dict[str, object]]:
+    """Promotions and rollbacks, a row each."""
+    return [
         {
             "when": when(event.time),
             "what": "rolled back to" if event.kind == "rollback" else "promoted",
-            "version": _version_link(slug, model, event.version),
+            "version": version_link(opened.slug, model, event.version),
             "in place of": f"v{event.previous}" if event.previous is not None else "",
             "verdict": event.verdict or "",
             "by": event.by,
             "why": long(event.reason),
         }
-        for event in shown
+        for event in events
     ]
-    note = pager(page, pages, slug, "models", model, key="history")
-    table = Table("Champions, the newest first", rows, note=note)
-    return Part("Champions", charts=list(_champion_chart(opened, model, registry, history)), tables=[table])
 
 
-def _champion_chart(
-    opened: OpenedStore, model: str, registry: Registry | None, history: Sequence[Event]
-) -> Iterator[Chart]:
-    """The gate's metric of each champion in turn."""
+def _champions(opened: OpenedStore, model: str, registry: Registry | None, history: Sequence[Event], page: int) -> Part:
+    shown, page, pages = paged(list(reversed(history)), page, _HISTORY)
+    note = pager(page, pages, opened.slug, "models", model, key="history")
+    table = Table("Champions, the newest first", event_rows(opened, model, shown), note=note)
+    return Part("Champions", charts=list(_steps(opened, registry, history)), tables=[table])
+
+
+def _steps(opened: OpenedStore, registry: Registry | None, history: Sequence[Event]) -> Iterator[Chart]:
+    """How each champion differed from the one that it replaced, both on the same rows."""
     found = []
     for event in history[-MOST_POINTS:]:
-        if registry and (value := _worth(opened, registry, event.version)) is not None:
-            found.append((f"v{event.version}", value))
-    metric = found[-1][1][0] if found else ""
-    points = [(place, value) for place, (name, value) in found if name == metric and value is not None]
-    if metric and len(points) > 1:
-        places, values = zip(*points, strict=True)
-        yield metric_chart(f"{metric} of each champion of {model}", metric, places, values, note=_OTHER_ROWS)
-
-
-def _worth(opened: OpenedStore, registry: Registry, number_of: int) -> tuple[str, float | None] | None:
-    """What `primary_of` says of a version, read once: a version does not change."""
-    known = opened.worths.setdefault(registry.name, {})
-    if number_of not in known and (version := _read(registry, number_of)) is not None:
-        known[number_of] = primary_of(opened, version)
-    return known.get(number_of)
+        worth = opened.worth(registry, event.version) if registry else None
+        pair = worth.paired if worth and event.kind == "promote" else None
+        if pair is not None and pair.against == event.previous and pair.checks[0].change is not None:
+            found.append(pair)
+    if found:
+        metric = found[-1].checks[0].metric
+        yield differences_chart(tuple(pair for pair in found if pair.checks[0].metric == metric))
 
 
 # --- drift
 
 
-def _drift(opened: OpenedStore, model: str) -> Part:
+def _drift(opened: OpenedStore, model: str, registry: Registry | None) -> Part:
     checked = checked_spans(opened.store, model)
+    title = "Drift over time"
     if checked.problem:
-        return Part("Drift over time", findings=[Finding("error", checked.problem)])
+        return Part(title, findings=[Finding("error", checked.problem)])
     if not checked.rows:
-        return Part(
-            "Drift over time",
-            [
-                "Nothing was checked yet. This holds each new span against the champion, and its metrics on labels that came:"
-            ],
-            commands=[f"headway monitor {_file_of(opened, model)}"],
-        )
+        said = "Nothing was checked yet. This holds each new span against the champion, and its metrics on labels that came:"
+        loaded = opened.pipelines.get(model)
+        return Part(title, [said], commands=[f"headway monitor {loaded.folder if loaded else 'PIPELINE'}"])
     newest = checked.rows[-MOST_POINTS:]
-    rows = [_checked_row(opened, model, row) for row in reversed(newest)]
-    charts = [*_scored_charts(opened, model, newest), *_drift_charts(newest)]
     alarmed = [row for row in newest if row.alarms]
-    alarms = [
-        Finding("warning", f"span {row.span}, version {row.champion}: {alarm}")
-        for row in alarmed[-1:]
-        for alarm in row.alarms
-    ]
-    table = Table("Spans held against the champion, the newest first", rows)
+    last = alarmed[-1] if alarmed else None
+    alarms = [f"span {last.span}, version {last.champion}: {alarm}" for alarm in last.alarms] if last else []
     said = (
         f"headway monitor checked {counted(len(checked.rows), 'span')}; {counted(len(alarmed), 'span')} raised an alarm"
     )
-    said += f", the last of them {alarmed[-1].span}:" if alarmed else "."
-    return Part("Drift over time", [said], charts, [table], findings=alarms)
+    rows = [_checked_row(opened, model, row) for row in reversed(newest)]
+    return Part(
+        title,
+        [said + (f", the last of them {last.span}:" if last else ".")],
+        [*_trend(registry, newest), *_drift_charts(newest)],
+        [Table("Spans held against the champion, the newest first", rows)],
+        findings=[Finding("warning", alarm) for alarm in alarms],
+    )
 
 
-def _file_of(opened: OpenedStore, model: str) -> str:
-    loaded = opened.pipelines.get(model)
-    return str(loaded.folder) if loaded else "PIPELINE"
-
-
-def _checked_row(opened: OpenedStore, model: str, row: CheckedSpan) -> dict[str, Any]:
+def _checked_row(opened: OpenedStore, model: str, row: CheckedSpan) -> dict[str, object]:
     worst = next(iter(row.distances.items()), None)
+    metric = next(iter(row.metrics), None)
     return {
         "span": row.span,
-        "champion": _version_link(opened.slug, model, row.champion),
+        "champion": version_link(opened.slug, model, row.champion),
         "rows": f"{row.rows:,}" if row.rows is not None else "",
         "moved furthest": f"{worst[0]} {number(worst[1])}" if worst else "",
         "drifted": len(row.drift) or "",
         "rows with a label": f"{row.scored:,}" if row.scored is not None else "none yet",
         "became worse": "yes" if row.decay else "",
-        "champion on it": _few_metrics(row.metrics),
+        "champion on it": level(metric, row.metrics[metric], [row.span]) if metric else "",
         "checked": when(row.checked),
     }
 
 
-def _scored_charts(opened: OpenedStore, model: str, rows: Sequence[CheckedSpan]) -> Iterator[Chart]:
-    """The metric of the champion that was checked last on the labels of later spans, beside what it was promoted with."""
-    registry = opened.registry(model)
-    champion = _read(registry, rows[-1].champion) if registry else None
-    if champion is None:
+def _trend(registry: Registry | None, rows: Sequence[CheckedSpan]) -> Iterator[Chart]:
+    """One model over several spans: the champion that was checked last, on the labels of later spans."""
+    try:
+        champion = registry.version(rows[-1].champion) if registry else None
+    except HeadwayError:
         return
-    metric, level = primary_of(opened, champion)
+    metric = primary_of(champion) if champion else None
     points = [
-        (row.span, row.metrics[metric])
-        for row in rows
-        if row.champion == champion.number and isinstance(row.metrics.get(metric), int | float)
+        (row.span, row.metrics[metric]) for row in rows if metric in row.metrics and row.champion == rows[-1].champion
     ]
-    if not points:
-        return
-    places, values = zip(*points, strict=True)
-    title = f"{metric} of version {champion.number} on spans that came since"
-    change = signed(values[-1] - level) if level is not None else ""
-    note = f"{change} on the newest span since its promotion." if change else ""
-    yield metric_chart(title, metric, places, values, level=level, level_name="at its promotion", note=note)
+    if champion is not None and metric is not None and points:
+        at_first = (metrics_of(champion)[metric], window_text(eval_spans(champion)) or "its eval rows")
+        yield trend_chart(f"Version {champion.number} on later spans: {metric}", metric, points, at_first)
 
 
 def _drift_charts(rows: Sequence[CheckedSpan]) -> Iterator[Chart]:

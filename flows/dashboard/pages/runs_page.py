@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from markupsafe import Markup
 
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, pager, state_cell, when
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.run_index import ListedRun
+from flows.dashboard.pages.model_page import version_link
+from flows.records import RunRecord
 from flows.tell.parts import Part, Table
-from headway.messages import counted, duration, metrics_line, number, window_text
+from headway.messages import counted, duration, window_text
 
 
 def runs_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: str = "") -> Page:
@@ -24,7 +23,7 @@ def runs_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: 
     states = sorted({str(run.state) for run in everything})
     runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", run.state)]
     shown, page, pages = paged(runs, page)
-    rows = [run_row(slug, run, several=len(pipelines) > 1) for run in shown]
+    rows = [run_row(opened, run, several=len(pipelines) > 1) for run in shown]
     choices = [_choices("state", slug, states, state, pipeline=pipeline)] if len(states) > 1 or state else []
     choices += [_choices("pipeline", slug, pipelines, pipeline, state=state)] if len(pipelines) > 1 else []
     note = pager(page, pages, slug, "runs", pipeline=pipeline, state=state)
@@ -47,26 +46,23 @@ def _choices(key: str, slug: str, names: list[str], chosen: str, **others: str) 
     return Markup('<span class="choices">{}: {}</span>').format(key, Markup(" ").join(links))
 
 
-def run_row(slug: str, run: ListedRun, *, several: bool) -> dict[str, Any]:
+def run_row(opened: OpenedStore, run: RunRecord, *, several: bool) -> dict[str, object]:
     """A run as a row of a list.
 
     Args:
         several: whether runs of several pipelines stand in it.
     """
-    primary = run.verdict.primary if run.verdict else None
-    value = run.metrics.get(str(primary))
-    metrics = metrics_line(run.metrics).split(", ")[0]
-    row: dict[str, Any] = {"run": link(run.run, address(slug, "runs", run.run))}
-    row |= {"pipeline": link(run.pipeline, address(slug, "models", run.pipeline))} if several else {}
-    version = run.version
+    slug, model, version = opened.slug, run.pipeline, run.version
+    change, level = opened.run_texts(run)
+    row: dict[str, object] = {"run": link(run.run, address(slug, "runs", run.run))}
+    row |= {"pipeline": link(model, address(slug, "models", model))} if several else {}
     return row | {
         "state": state_cell(run),
-        "version": link(f"v{version}", address(slug, "models", run.pipeline, "versions", version))
-        if version is not None
-        else "",
-        "metric": f"{primary} {number(value)}" if value is not None else metrics,
+        "version": version_link(slug, model, version) if version is not None else "",
+        "on the same rows": change,
+        "its own level": level,
         "window": window_text(run.spans),
         "began": when(run.started),
         "took": duration(run.seconds),
-        "steps run": f"{run.steps_ran} of {run.steps}",
+        "steps run": f"{len(run.ran)} of {len(run.stages)}",
     }

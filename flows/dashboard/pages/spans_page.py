@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from markupsafe import Markup
 
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, pager, when
 from flows.dashboard.monitor_state import checked_spans, waiting_spans
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.model_page import champion_of, spans_of
+from flows.dashboard.pages.model_page import champion_of
+from flows.tell.paired import spans_of
 from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, size
@@ -28,7 +27,7 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
     newest: dict[str, tuple[str, str]] = {}
     uses: dict[str, int] = {}
     for run in runs:
-        for span, fingerprint in run.spans_ingested.items() if run.pipeline == pipeline else ():
+        for span, fingerprint in run.ingested.items() if run.pipeline == pipeline else ():
             newest.setdefault(span, (fingerprint, run.run))
             uses[span] = uses.get(span, 0) + 1
     checked = {row.span: row for row in checked_spans(opened.store, pipeline).rows} if pipeline else {}
@@ -37,7 +36,7 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
     trained = _trained_on(opened, pipeline)
     rows = []
     for span in shown:
-        row: dict[str, Any] = dict.fromkeys(_COLUMNS, "") | {"span": span}
+        row: dict[str, object] = dict.fromkeys(_COLUMNS, "") | {"span": span}
         if span in newest:
             fingerprint, last = newest[span]
             row |= _counts(opened, fingerprint)
@@ -48,7 +47,7 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
         row["champion"] = trained.get(span) or ("held against it" if span in checked else "")
         row["alarms"] = len(checked[span].alarms) or "" if span in checked else ""
         rows.append(row)
-    said: list[Any] = []
+    said: list[str] = []
     if len(names) > 1:
         links = [
             Markup("<b>{}</b>").format(name) if name == pipeline else link(name, address(slug, "spans", pipeline=name))
@@ -79,7 +78,7 @@ def _trained_on(opened: OpenedStore, pipeline: str) -> dict[str, str]:
     return found
 
 
-def _counts(opened: OpenedStore, fingerprint: str) -> dict[str, Any]:
+def _counts(opened: OpenedStore, fingerprint: str) -> dict[str, object]:
     manifest: Manifest | None = None
     try:
         manifest = opened.store.find("ingest", fingerprint)
@@ -88,7 +87,7 @@ def _counts(opened: OpenedStore, fingerprint: str) -> dict[str, Any]:
     if manifest is None:
         return {"ingested": "no longer in the store"}
     counts = manifest.counts
-    row: dict[str, Any] = {"ingested": when(manifest.created)}
+    row: dict[str, object] = {"ingested": when(manifest.created)}
     if counts is not None:
         row |= {"rows read": f"{counts.read:,}", "kept": f"{counts.written:,}", "filtered": f"{counts.filtered:,}"}
         row |= {"rejected": f"{counts.quarantined:,}"}

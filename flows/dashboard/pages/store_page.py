@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+
+from markupsafe import Markup
 
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, when
 from flows.dashboard.monitor_state import checked_spans
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.model_page import champion_of, primary_of
+from flows.dashboard.pages.model_page import champion_of, version_link
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
-from flows.dashboard.run_index import ListedRun
+from flows.records import RunRecord
 from flows.tell.parts import Finding, Part, Table
 from headway.errors import HeadwayError
-from headway.messages import counted, duration, number
+from headway.messages import counted, duration
 from headway.registry.versions import numbers
 
 _LATEST = 8
@@ -58,7 +59,7 @@ def store_page(opened: OpenedStore) -> Page:
     if rows:
         parts.append(Part("Models", tables=[Table("Models", rows)]))
     if runs:
-        latest = [run_row(slug, run, several=len(models) > 1) for run in runs[:_LATEST]]
+        latest = [run_row(opened, run, several=len(models) > 1) for run in runs[:_LATEST]]
         more = link(f"all {counted(len(runs), 'run')}", address(slug, "runs"))
         parts.append(Part("Latest runs", tables=[Table("Latest runs", latest, note=more)]))
     if not runs and not opened.model_folders():
@@ -121,27 +122,27 @@ def _champion(opened: OpenedStore, model: str) -> int | None:
         return None
 
 
-def _live_row(opened: OpenedStore, run: ListedRun) -> dict[str, Any]:
+def _live_row(opened: OpenedStore, run: RunRecord) -> dict[str, object]:
     return {
         "run": link(run.run, address(opened.slug, "runs", run.run)),
         "pipeline": run.pipeline,
         "for": duration(run.seconds),
-        "steps done": run.steps,
-        "now": progress_of(opened, run.run),
+        "steps done": len(run.stages),
+        "now": Markup(", ").join(progress_of(opened, run.run)),
     }
 
 
-def _model_row(opened: OpenedStore, model: str, runs: list[ListedRun]) -> dict[str, Any]:
+def _model_row(opened: OpenedStore, model: str, runs: list[RunRecord]) -> dict[str, object]:
     latest = next((run for run in runs if run.pipeline == model), None)
-    row: dict[str, Any] = {"model": link(model, address(opened.slug, "models", model))}
+    row: dict[str, object] = {"model": link(model, address(opened.slug, "models", model))}
     registry = opened.registry(model)
     version, problem = champion_of(registry) if registry else (None, None)
-    if version is not None:
-        primary, value = primary_of(opened, version)
+    if registry and version is not None:
+        worth = opened.worth(registry, version.number)
         row |= {
-            "champion": link(f"v{version.number}", address(opened.slug, "models", model, "versions", version.number)),
-            "since": when(registry.history()[-1].time) if registry else "",
-            "metric": f"{primary} {number(value)}" if primary else "",
+            "champion": version_link(opened.slug, model, version.number),
+            "since": when(registry.history()[-1].time),
+            "its own level": worth.level if worth else "",
         }
     else:
         row |= {"champion": problem or "none yet"}

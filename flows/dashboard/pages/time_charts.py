@@ -1,4 +1,4 @@
-"""Charts of what changes over time: a champion's metric, and the drift of columns, span by span.
+"""Charts of what changes over time: champions against those before, a champion's metric and the drift of columns by span.
 
 Drawn once for the same values, one at a time: matplotlib's settings belong to the process.
 """
@@ -13,6 +13,7 @@ from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, short
+from flows.tell.paired import Paired, outcome_of
 from flows.tell.parts import Chart
 from headway.messages import number
 
@@ -32,10 +33,7 @@ def _drawn(
             axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=3.5)
         if level is not None:
             axes.axhline(level, color=MUTED, linewidth=1, linestyle="--")
-        at = MaxNLocator(4, integer=True, min_n_ticks=1).tick_values(0, max(len(places) - 1, 1))
-        ticks = [int(tick) for tick in at if 0 <= tick < len(places)]
-        axes.set_xticks(ticks, [short(places[tick], 12) for tick in ticks])
-        axes.set_xlim(-0.4, max(len(places) - 1, 1) + 0.4)
+        _places(axes, places)
         axes.set_ylabel(y_label)
         if from_zero:
             axes.set_ylim(bottom=0)
@@ -44,19 +42,51 @@ def _drawn(
         return figure(draw, name=label, label=label)
 
 
-def metric_chart(title: str, metric: str, places: Sequence[str], values: Sequence[float], **settings: object) -> Chart:
-    """A metric by place.
+def _places(axes: Plot, places: Sequence[str]) -> None:
+    """x is a place by its name."""
+    at = MaxNLocator(4, integer=True, min_n_ticks=1).tick_values(0, max(len(places) - 1, 1))
+    ticks = [int(tick) for tick in at if 0 <= tick < len(places)]
+    axes.set_xticks(ticks, [short(places[tick], 12) for tick in ticks])
+    axes.set_xlim(-0.4, max(len(places) - 1, 1) + 0.4)
+
+
+def trend_chart(title: str, metric: str, points: Sequence[tuple[str, float]], at_first: tuple[float, str]) -> Chart:
+    """One model's metric by span; each span has rows of its own.
 
     Args:
-        settings: level (a dashed line), level_name, note.
+        points: (span, value).
+        at_first: its value at its promotion, and of which rows.
     """
-    level = settings.get("level")
-    level = float(level) if isinstance(level, int | float) else None
-    points = tuple(enumerate(values))
-    said = f"{title}: {metric} from {number(values[0])} at {places[0]} to {number(values[-1])} at {places[-1]}"
-    svg = _drawn(tuple(places), (points,), level, short(metric, 30), said, False)
-    keys = [("first", metric)] + ([("muted", str(settings.get("level_name")))] if level is not None else [])
-    return Chart(title, svg, keys, note=str(settings.get("note") or ""))
+    places, values = zip(*points, strict=True)
+    said = f"{title}, from {number(values[0])} on {places[0]} to {number(values[-1])} on {places[-1]}"
+    svg = _drawn(places, (tuple(enumerate(values)),), at_first[0], short(metric, 30), said, False)
+    keys = [("first", metric), ("muted", f"at its promotion, on {at_first[1]}")]
+    note = "A trend of one model: the rows of each span are others, and may be harder or easier."
+    return Chart(title, svg, keys, note)
+
+
+@functools.lru_cache(maxsize=64)
+def differences_chart(found: tuple[Paired, ...]) -> Chart:
+    """Each champion minus the one that it replaced, both on the same rows, with the interval."""
+    checks = [pair.checks[0] for pair in found]
+    metric = str(checks[0].metric)
+
+    def draw(axes: Plot) -> None:
+        axes.axhline(0, color=MUTED, linewidth=1, linestyle="--")
+        for place, check in enumerate(checks):
+            colour = {"better": GOOD, "worse": BAD}.get(outcome_of(check), FIRST)
+            if check.interval is not None:
+                axes.plot([place, place], list(check.interval), color=colour)
+            axes.plot([place], [check.change], color=colour, marker="o", markersize=4, linestyle="")
+        _places(axes, [f"v{pair.version}" for pair in found])
+        axes.set_ylabel(f"difference in {short(metric, 20)}")
+
+    title = f"{metric} of each champion minus that of the one before it, on the same rows"
+    said = f"{title}: " + "; ".join(f"version {pair.version}: {pair.text}" for pair in found[-3:])
+    with DRAWING:
+        svg = figure(draw, name="champions", label=said)
+    note = "Each pair on the eval rows of the newer one's run; the lines are 95% intervals."
+    return Chart(title, svg, note=note)
 
 
 def drift_chart(title: str, places: Sequence[str], columns: dict[str, dict[int, float]], note: str) -> Chart:

@@ -6,16 +6,16 @@ for part in parts_of(comparison, drawn=False):
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
-from flows.tell.comparison.compared import Compared
+from flows.tell.comparison.compared import Compared, Differs
 from flows.tell.comparison.data_beside import data
 from flows.tell.comparison.metrics_beside import metrics, slices
 from flows.tell.comparison.sides import Side
 from flows.tell.comparison.training_beside import training
 from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import short
+from flows.tell.paired import rows_of
 from flows.tell.parts import Part, Table
 from headway.messages import counted, duration, number, size, window_text
 
@@ -29,60 +29,54 @@ def parts_of(comparison: Compared, *, drawn: bool) -> list[Part]:
         drawn: with the figures, and with what is only shown beside them.
     """
     a, b = comparison.a, comparison.b
-    both = Part("Both sides", tables=[Table("Both sides", list(_facts(a, b))), *_reasons(a, b)])
     found = [
-        both,
+        Part("Both sides", tables=list(_sides(a, b))),
         metrics(comparison, drawn=drawn),
         slices(comparison),
         _differing(comparison),
         data(comparison, drawn=drawn),
+        training(a, b) if drawn else None,
     ]
-    return [part for part in (*found, training(a, b) if drawn else None) if part is not None]
+    return [part for part in found if part is not None]
 
 
 # --- what each is
 
 
-def _facts(a: Side, b: Side) -> Iterator[dict[str, Any]]:
-    for what, told in _TOLD.items():
-        cells = [told(side) for side in (a, b)]
-        if any(cells):
-            yield {"what": what, a.label: cells[0], b.label: cells[1]}
-
-
-def _reasons(a: Side, b: Side) -> Iterator[Table]:
-    rows = [
-        {"of": side.label, "reason": text} for side in (a, b) for text in side.facts["verdict"].get("reasons") or []
+def _sides(a: Side, b: Side) -> Iterator[Table]:
+    told = [{"what": what, **{side.label: tell(side) for side in (a, b)}} for what, tell in _TOLD.items()]
+    yield Table("Both sides", [row for row in told if row[a.label] or row[b.label]])
+    reasons = [
+        {"of": side.label, "judged on": rows_of(side.spans.eval), "reason": text}
+        for side in (a, b)
+        for text in side.verdict.reasons
     ]
-    if rows:
-        yield Table("What the gate said", rows, whole=("reason",))
+    if reasons:
+        yield Table("What the gate said", reasons, whole=("reason",))
 
 
 def _ended(side: Side) -> str:
     record = side.material.record
-    if not record.started:  # of a version whose run is no longer recorded
-        return ""
-    return ending_of(record).headline
+    # nothing is known of the end where a version's run is no longer recorded
+    return ending_of(record).word if record.started else ""
 
 
 def _judged(side: Side) -> str:
-    verdict = side.facts["verdict"]
-    against = f" against version {verdict['champion']}" if verdict.get("champion") else ""
-    return f"{verdict['verdict']}{against}" if verdict.get("verdict") else ""
+    against = f" against version {side.verdict.champion}" if side.verdict.champion else ""
+    return f"{side.verdict.verdict}{against}" if side.verdict.verdict else ""
 
 
-def _window(spans: list[str]) -> str:
+def _window(spans: Sequence[str]) -> str:
     return f"{window_text(spans)}, {counted(len(spans), 'span')}" if spans else ""
 
 
-def _rows(side: Side, split: str) -> str:
-    rows = side.facts["rows"].get(split)
-    return "" if rows is None else f"{rows:,}"
+def _rows(split: str) -> Callable[[Side], str]:
+    return lambda side: f"{side.rows[split]:,}" if split in side.rows else ""
 
 
 def _read(side: Side) -> str:
-    counts = side.facts["counts"]
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count or name in ("read", "written"))
+    shown = {name: count for name, count in side.counts.items() if count or name in ("read", "written")}
+    return ", ".join(f"{name} {count:,}" for name, count in shown.items())
 
 
 def _took(side: Side) -> str:
@@ -91,20 +85,20 @@ def _took(side: Side) -> str:
     return duration(sum(known)) if known else ""
 
 
-_TOLD: Mapping[str, Any] = {
-    "stands as": lambda side: ", ".join(side.facts["names"]),
+_TOLD: dict[str, Callable[[Side], str]] = {
+    "stands as": lambda side: ", ".join(side.names),
     "how its run ended": _ended,
     "the gate": _judged,
-    "made": lambda side: str(side.facts["created"])[:16].replace("T", " ") + " UTC",
-    "run": lambda side: side.facts["run"] or "",
-    "task": lambda side: side.facts["task"] or "",
-    "train spans": lambda side: _window(side.facts["spans"]["train"]),
-    "eval spans": lambda side: _window(side.facts["spans"]["eval"]),
-    "train rows": lambda side: _rows(side, "train"),
-    "eval rows": lambda side: _rows(side, "eval"),
+    "made": lambda side: side.created[:16].replace("T", " ") + " UTC",
+    "run": lambda side: side.run or "",
+    "task": lambda side: side.task or "",
+    "train spans": lambda side: _window(side.spans.train),
+    "eval spans": lambda side: _window(side.spans.eval),
+    "train rows": _rows("train"),
+    "eval rows": _rows("eval"),
     "rows from the files": _read,
     "training took": _took,
-    "size": lambda side: size(side.facts["bytes"]) if side.facts["bytes"] else "",
+    "size": lambda side: size(side.bytes) if side.bytes else "",
 }
 
 
@@ -112,25 +106,21 @@ _TOLD: Mapping[str, Any] = {
 
 
 def _differing(comparison: Compared) -> Part:
-    a, b, value = comparison.a, comparison.b, comparison.value
+    a, b, columns = comparison.a, comparison.b, comparison.columns
     sentences, tables = [], []
-    config, code = value["config"], value["code"]
-    if config:
-        tables.append(_table("Settings", "key", config, a, b))
+    if comparison.config:
+        tables.append(_table("Settings", "key", comparison.config, a, b))
     else:
         sentences.append("The settings are the same, as far as they were kept.")
-    if code:
-        tables.append(_table("Code and tools", "what", code, a, b))
+    if comparison.code:
+        tables.append(_table("Code and tools", "what", comparison.code, a, b))
     else:
-        same = "are the same" if code is not None else "were not kept of both sides"
+        same = "are the same" if comparison.code is not None else "were not kept of both sides"
         sentences.append(f"The code and the tools {same}.")
-    if (columns := value["columns"]) is not None:
-        rows = [
-            {"column": name, "change": told}
-            for key, told in (("only_a", f"only in {a.label}"), ("only_b", f"only in {b.label}"))
-            for name in columns[key]
-        ]
-        rows += [{"column": name, "change": change} for name, change in comparison.changed_columns.items()]
+    if columns is not None:
+        rows = [{"column": name, "change": f"only in {a.label}"} for name in columns.only_a]
+        rows += [{"column": name, "change": f"only in {b.label}"} for name in columns.only_b]
+        rows += [{"column": name, "change": change} for name, change in columns.changes]
         if rows:
             shown = [row | {"column": short(row["column"], 60)} for row in rows[:_MOST_DIFFERENCES]]
             tables.append(Table("Columns", shown, _more(len(rows) - len(shown))))
@@ -139,9 +129,9 @@ def _differing(comparison: Compared) -> Part:
     return Part("What differs", sentences, tables=tables)
 
 
-def _table(title: str, head: str, differences: list[dict[str, Any]], a: Side, b: Side) -> Table:
+def _table(title: str, head: str, differences: Sequence[Differs], a: Side, b: Side) -> Table:
     rows = [
-        {head: short(each["key"], 80), a.label: _cell(each["a"]), b.label: _cell(each["b"])}
+        {head: short(each.key, 80), a.label: _cell(each.a), b.label: _cell(each.b)}
         for each in differences[:_MOST_DIFFERENCES]
     ]
     return Table(title, rows, _more(len(differences) - len(rows)))
@@ -151,7 +141,7 @@ def _more(count: int) -> str:
     return f"{count:,} more: --json has all" if count else ""
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "–"
     return number(value) if isinstance(value, float) else short(value, 120)

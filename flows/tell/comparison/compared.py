@@ -1,44 +1,89 @@
 """Two versions of a model, or two runs, compared.
 
 found = compare(registry, "4", "champion")
+found.ending.headline, found.same.metrics["auc"].difference
 found.value                              # what `headway compare --json` prints
 found.path                               # where its page is kept: <store>/runs/compare-flights-4-5.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+
+from pydantic import ConfigDict, Field, JsonValue, computed_field
 
 from flows.tell.comparison.outcome import compared_ending, why_none
 from flows.tell.comparison.same_rows import SameRows, on_the_same_rows
-from flows.tell.comparison.sides import Columns, Side, named_side
+from flows.tell.comparison.sides import Side, named_side
 from flows.tell.ending import Ending
+from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.messages import agree, counted
+from headway.metrics.base import Rows
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 
-_ABSENT = object()
+
+class Differs(Frozen):
+    """A setting, or a part of the code; None stands for one that a side lacks."""
+
+    key: str
+    a: JsonValue
+    b: JsonValue
 
 
-@dataclass(frozen=True)
-class Compared:
+class ColumnsApart(Frozen):
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    changes: tuple[tuple[str, str], ...] = Field(exclude=True)
+    """(column of both, what of it differs)"""
+
+    @computed_field
+    def changed(self) -> list[str]:
+        return [f"{name}: {change}" for name, change in self.changes]
+
+
+class DataApart(Frozen):
+    """The training spans that only one side has, and those whose raw files changed in between."""
+
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    files_changed: tuple[str, ...]
+
+
+class Compared(Frozen):
     """What differs between A and B, and what they are worth."""
 
-    pipeline: str
-    store: Store
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     a: Side
     b: Side
-    same: SameRows | None
+    same: SameRows | None = Field(serialization_alias="difference")
     """None: no rows that both scored."""
-    value: dict[str, Any]
-    """What --json has of it."""
-    ending: Ending
-    changed_columns: Mapping[str, str]
-    """By column of both what of it differs."""
+    no_difference: str | None
+    config: tuple[Differs, ...]
+    code: tuple[Differs, ...] | None
+    """None: it was not kept of both."""
+    columns: ColumnsApart | None
+    data: DataApart
+
+    pipeline: str = Field(exclude=True)
+    store: Store = Field(exclude=True)
+    scored: tuple[Rows, Rows] | None = Field(exclude=True)
+    """Of `same`, both sides' in one order."""
+
+    @property
+    def ending(self) -> Ending:
+        differing = list(_differing(self))
+        said = differing or ["No difference in data, columns, settings or code, as far as they were kept"]
+        return compared_ending(self.a, self.b, self.same, said)
+
+    @property
+    def value(self) -> dict[str, JsonValue]:
+        """What --json has of it."""
+        return {"summary": self.ending.headline, **self.model_dump(mode="json", by_alias=True)}
 
     @property
     def path(self) -> Path:
@@ -53,71 +98,66 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         StoreError: no version or run has this name.
         ConfigError: both are the same one.
     """
-    a, b = (replace(named_side(registry, name), letter=each) for name, each in ((first, "A"), (second, "B")))
+    a, b = named_side(registry, first, "A"), named_side(registry, second, "B")
     if a.name == b.name:
-        same = f"version, {a.name}" if a.facts["version"] else f"run, {a.name}"
+        same = f"version, {a.name}" if a.version else f"run, {a.name}"
         problem = f"{first} and {second} are the same {same}"
         raise ConfigError(problem, fix="headway models lists the versions, and headway runs the runs")
-    found, changed = on_the_same_rows(registry.store, a, b), _changed(a, b)
-    value: dict[str, Any] = {
-        "a": a.facts,
-        "b": b.facts,
-        "difference": None if found is None else found.facts,
-        "no_difference": why_none(a, b) if found is None else None,
-        "config": _differences(a.config, b.config),
-        "code": _differences(_code(a), _code(b)) if a.code and b.code else None,
-        "columns": _columns(a, b, changed),
-        "data": _data(a, b),
-    }
-    ending = compared_ending(a, b, value)
-    value = {"summary": ending.headline, **value}
-    return Compared(registry.name, registry.store, a, b, found, value, ending, changed)
+    found = on_the_same_rows(registry.store, a, b)
+    return Compared(
+        a=a,
+        b=b,
+        same=found.same if found else None,
+        no_difference=None if found else why_none(a, b),
+        config=_differences(a.config, b.config),
+        code=_differences(_code(a), _code(b)) if a.code and b.code else None,
+        columns=_columns(a, b),
+        data=_data(a, b),
+        pipeline=registry.name,
+        store=registry.store,
+        scored=found.rows if found else None,
+    )
 
 
-def _code(side: Side) -> dict[str, Any]:
+def _code(side: Side) -> dict[str, JsonValue]:
     """The commit, files that differ from it, the user's modules and the tools' versions."""
-    git = side.code.get("git") or {}
-    told = {"commit": git.get("commit"), "not committed": ", ".join(git.get("changed") or []) or None}
-    return told | dict(side.code.get("modules") or {}) | dict(side.code.get("tools") or {})
+    if (code := side.code) is None:
+        return {}
+    git = code.git
+    changed = ", ".join(git.changed) if git else ""
+    told: dict[str, JsonValue] = {"commit": git.commit if git else None, "not committed": changed or None}
+    return {**told, **code.modules, **code.tools}
 
 
-def _differences(a: Any, b: Any, at: str = "") -> list[dict[str, Any]]:
-    """Return [{key, a, b}] for each leaf of two configs that differs; None stands for a key that one lacks."""
-    if a is None and b is None and not at:
-        return []
+_ABSENT = object()
+
+
+def _differences(a: object, b: object, at: str = "") -> tuple[Differs, ...]:
+    """Each leaf of two configs that differs."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        names = [*a, *(name for name in b if name not in a)]
-        below = (_differences(a.get(n, _ABSENT), b.get(n, _ABSENT), f"{at}.{n}".lstrip(".")) for n in names)
-        return [difference for found in below for difference in found]
+        below = (_differences(a.get(n, _ABSENT), b.get(n, _ABSENT), f"{at}.{n}".lstrip(".")) for n in {**a, **b})
+        return tuple(each for found in below for each in found)
     if a == b:
-        return []
-    return [{"key": at, "a": None if a is _ABSENT else a, "b": None if b is _ABSENT else b}]
+        return ()
+    known = [None if each is _ABSENT else each for each in (a, b)]
+    return (Differs.model_validate({"key": at, "a": known[0], "b": known[1]}),)
 
 
-def _both_columns(a: Side, b: Side) -> tuple[Columns, Columns] | None:
-    """The columns of the models of two versions, else those that were stored; None where they are not known."""
-    if a.inputs is not None and b.inputs is not None:
-        return a.inputs, b.inputs
-    stored_a, stored_b = a.stored_columns(), b.stored_columns()
-    return None if stored_a is None or stored_b is None else (stored_a, stored_b)
-
-
-def _changed(a: Side, b: Side) -> dict[str, str]:
-    mine, theirs = _both_columns(a, b) or ({}, {})
-    both = [name for name in mine if name in theirs and mine[name] != theirs[name]]
-    return {name: _change(mine[name], theirs[name]) for name in both}
-
-
-def _columns(a: Side, b: Side, changed: Mapping[str, str]) -> dict[str, list[str]] | None:
-    if (known := _both_columns(a, b)) is None:
+def _columns(a: Side, b: Side) -> ColumnsApart | None:
+    """Those of the models of two versions, else those that were stored; None where they are not known."""
+    both = a.inputs is not None and b.inputs is not None
+    mine, theirs = (side.inputs if both else side.columns for side in (a, b))
+    if mine is None or theirs is None:
         return None
-    mine, theirs = known
-    return {"only_a": sorted(mine.keys() - theirs.keys()), "only_b": sorted(theirs.keys() - mine.keys())} | {
-        "changed": [f"{name}: {change}" for name, change in changed.items()]
-    }
+    changed = [name for name in mine if name in theirs and mine[name] != theirs[name]]
+    return ColumnsApart(
+        only_a=tuple(sorted(mine.keys() - theirs.keys())),
+        only_b=tuple(sorted(theirs.keys() - mine.keys())),
+        changes=tuple((name, change_of(mine[name], theirs[name])) for name in changed),
+    )
 
 
-def _change(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+def change_of(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue]) -> str:
     """The types of a column, else what of it differs."""
     if mine["type"] != theirs["type"]:
         return f"{mine['type']} -> {theirs['type']}"
@@ -129,13 +169,27 @@ def _change(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     )
 
 
-def _data(a: Side, b: Side) -> dict[str, list[str]]:
-    """Return the training spans that only one side has, and those whose raw files changed in between."""
-    mine, theirs = a.facts["spans"]["train"], b.facts["spans"]["train"]
-    known = a.files and b.files
-    both = [span for span in mine if span in theirs] if known else []
-    return {
-        "only_a": [span for span in mine if span not in theirs],
-        "only_b": [span for span in theirs if span not in mine],
-        "files_changed": [span for span in both if a.files.get(span) != b.files.get(span)],
-    }
+def _data(a: Side, b: Side) -> DataApart:
+    mine, theirs = a.spans.train, b.spans.train
+    both = [span for span in mine if span in theirs] if a.files and b.files else []
+    return DataApart(
+        only_a=tuple(span for span in mine if span not in theirs),
+        only_b=tuple(span for span in theirs if span not in mine),
+        files_changed=tuple(span for span in both if a.files.get(span) != b.files.get(span)),
+    )
+
+
+def _differing(found: Compared) -> Iterator[str]:
+    """What differs, in a few words each."""
+    for spans, side in ((found.data.only_a, found.a), (found.data.only_b, found.b)):
+        if spans:
+            yield f"{counted(len(spans), 'training span')} only in {side.title}"
+    if found.data.files_changed:
+        yield f"The raw files of {counted(len(found.data.files_changed), 'span')} changed in between"
+    columns = found.columns
+    changed = len(columns.only_a) + len(columns.only_b) + len(columns.changes) if columns else 0
+    for count, what in ((changed, "column"), (len(found.config), "setting")):
+        if count:
+            yield f"{counted(count, what)} {agree(count, 'differs', 'differ')}"
+    if found.code:
+        yield f"The code or its tools differ: {', '.join(each.key for each in found.code[:4])}"

@@ -34,9 +34,7 @@ def write(comparison: Compared) -> Path:
 def page(comparison: Compared) -> str:
     """The page of a comparison, without secrets."""
     a, b = comparison.a, comparison.b
-    problems = [
-        Finding("warning", f"{side.title}: {side.facts['problem']}") for side in (a, b) if side.facts["problem"]
-    ]
+    problems = [Finding("warning", f"{side.title}: {side.problem}") for side in (a, b) if side.problem]
     return document(
         Document(
             title=f"{comparison.pipeline}: {a.title} and {b.title}",

@@ -7,10 +7,11 @@ found.rows                                          # both sides' `Rows`, in one
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from flows.tell.comparison.kept_predictions import CONFIDENCE, Judged, predictions
-from flows.tell.comparison.sides import Side
+import pyarrow as pa
+
+from flows.tell.comparison.sides import CONFIDENCE, Figure, Interval, Judged, Side, predictions
+from headway.config import Frozen
 from headway.evaluation.bootstrap import paired
 from headway.evaluation.gate_checks import check_same_rows
 from headway.evaluation.results.intervals import intervals
@@ -20,64 +21,93 @@ from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 from headway.tasks.table import task_of
 
-Facts = dict[str, Any]
+
+class Spread(Frozen):
+    """A metric of both on the same rows."""
+
+    difference: float | None
+    """B - A"""
+    interval: Interval | None
+    a: float | None
+    b: float | None
+
+
+class OnSlice(Frozen):
+    """A metric of both on the rows of a slice."""
+
+    slice: str
+    value: str
+    rows: int
+    metric: str
+    a: Figure
+    b: Figure
+    difference: float | None
+    interval: Interval | None
+
+
+class SameRows(Frozen):
+    """Both on rows that both scored."""
+
+    rows: int
+    spans: tuple[str, ...]
+    """That the rows come from."""
+    run: str | None
+    """That scored them with both; None: each one's own run did."""
+    metrics: dict[str, Spread]
+    slices: tuple[OnSlice, ...]
 
 
 @dataclass(frozen=True)
-class SameRows:
+class Scored:
     """What `on_the_same_rows` found."""
 
-    facts: Facts
-    """What --json has of it: rows, run (that scored them with both; None: each one's own run did), metrics, slices."""
+    same: SameRows
     rows: tuple[Rows, Rows]
 
 
-def on_the_same_rows(store: Store, a: Side, b: Side) -> SameRows | None:
+def on_the_same_rows(store: Store, a: Side, b: Side) -> Scored | None:
     """Return B - A on rows that both scored: from B's run if A was its champion, or the reverse, or each from its own run on
     the same eval rows; None without such rows."""
-    task = a.facts["task"]
-    if task != b.facts["task"] or task is None or ":" in task:
+    task = a.task
+    if task != b.task or task is None or ":" in task:
         return None
     for host, guest in ((b, a), (a, b)):
-        evaluated = host.facts["evaluated"]
-        titles = [f"evaluate {role} {guest.facts['version']}" for role in ("champion", "reference")]
-        other = next((evaluated[title] for title in titles if title in evaluated), None)
-        own, guests = evaluated.get("evaluate"), guest.facts["evaluated"].get("evaluate")
-        run = host.facts["run"] if other is not None else None
+        titles = [f"evaluate {role} {guest.version}" for role in ("champion", "reference")]
+        other = next((host.evaluated[title] for title in titles if title in host.evaluated), None)
+        own, guests = host.evaluated.get("evaluate"), guest.evaluated.get("evaluate")
+        run = host.run if other is not None else None
         if other is None and _examples(store, own) is not None:
             other = guests if _examples(store, own) == _examples(store, guests) else None
         mine, theirs = predictions(store, own), predictions(store, other)
         if mine is None or theirs is None:
             continue
         check_same_rows(mine, theirs, f"{guest.title}'s", other or "")
-        measured = store.find("measure", host.facts["measured"]) if host.facts["measured"] else None
+        measured = store.find("measure", host.measured) if host.measured else None
         judged = Judged.by(task, {} if measured is None else measured.key)
         tables = {host.name: mine, guest.name: theirs}
         first, second = (judged.rows(tables[side.name]) for side in (a, b))
         directed = [metric for metric in judged.metrics if metric.higher_is_better is not None]
-        compared = {
-            name: {
-                "difference": spread.difference,
-                "interval": spread.interval(CONFIDENCE),
-                "a": spread.champion,
-                "b": spread.candidate,
-            }
-            for name, spread in paired(second, first.prediction, metrics=directed).items()
+        metrics = {
+            name: Spread(
+                difference=each.difference, interval=each.interval(CONFIDENCE), a=each.champion, b=each.candidate
+            )
+            for name, each in paired(second, first.prediction, metrics=directed).items()
         }
-        slices = [] if measured is None else _on_slices(measured, judged, mine, first, second)
-        facts = {"rows": len(mine), "run": run, "metrics": compared, "slices": slices}
-        return SameRows(facts, (first, second))
+        slices = () if measured is None else _on_slices(measured, judged, mine, first, second)
+        return Scored(
+            SameRows(rows=len(mine), spans=host.spans.eval, run=run, metrics=metrics, slices=slices), (first, second)
+        )
     return None
 
 
-def _examples(store: Store, fingerprint: str | None) -> Any:
+def _examples(store: Store, fingerprint: str | None) -> object:
     """What an evaluation scored: fingerprints of spans, and the split of each; None when that is not known."""
     manifest = store.find("evaluate", fingerprint) if fingerprint else None
     return None if manifest is None else (manifest.key.get("inputs") or {}).get("examples")
 
 
-def _on_slices(measured: Manifest, judged: Judged, table: Any, a: Rows, b: Rows) -> list[Facts]:
-    """Return both sides on each slice that the run measured, by the metrics that the gate compares."""
+def _on_slices(measured: Manifest, judged: Judged, table: pa.Table, a: Rows, b: Rows) -> tuple[OnSlice, ...]:
+    """Both sides on each slice that the run measured, by the metrics that the gate compares."""
     known = {metric.name: metric for metric in judged.metrics}
     metrics = [known[name] for name in ("ndcg", *task_of(judged.task).tolerances) if name in known]
     found = []
@@ -87,12 +117,21 @@ def _on_slices(measured: Manifest, judged: Judged, table: Any, a: Rows, b: Rows)
             ranges = [intervals(rows, metrics, confidence=CONFIDENCE) for rows in sides]
             spreads = paired(sides[1], sides[0].prediction, metrics=metrics)
             for metric in metrics:
-                figures = [
-                    {"value": metric.on(rows), "interval": each[metric.name]}
+                one, other = (
+                    Figure(value=metric.on(rows), interval=each[metric.name])
                     for rows, each in zip(sides, ranges, strict=True)
-                ]
+                )
                 spread = spreads[metric.name]
-                difference = {"difference": spread.difference, "interval": spread.interval(CONFIDENCE)}
-                where = {"slice": name, "value": value, "rows": len(at), "metric": metric.name}
-                found.append(where | {"a": figures[0], "b": figures[1]} | difference)
-    return found
+                found.append(
+                    OnSlice(
+                        slice=name,
+                        value=value,
+                        rows=len(at),
+                        metric=metric.name,
+                        a=one,
+                        b=other,
+                        difference=spread.difference,
+                        interval=spread.interval(CONFIDENCE),
+                    )
+                )
+    return tuple(found)

@@ -1,7 +1,7 @@
 """One side of a comparison: a version of the model, or a run of which no version came.
 
 side = named_side(registry, "champion")          # or a run's name, or the beginning of it
-side.facts["metrics"]["auc"]["interval"]
+side.metrics["auc"].interval
 side.material.result("measure")                  # what its steps answered, as far as the store still has it
 """
 
@@ -9,74 +9,113 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from pydantic import ValidationError
+import pyarrow as pa
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from flows.config.pipeline import Pipeline
-from flows.records import LATEST, Ran, RunRecord, State, find, record_of
-from flows.tell.comparison.kept_predictions import CONFIDENCE, Judged, predictions
+from flows.records import LATEST, Code, Ran, RunRecord, State, find, record_of
 from flows.tell.material import Material
+from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.gate_checks import read_predictions
+from headway.evaluation.metrics import metrics_of, rows_of
+from headway.metrics.base import Metric, Rows
 from headway.registry.registry import Registry, Version
 from headway.registry.versions import numbers
 from headway.schema.columns import LABEL
 from headway.storage.fingerprint import fingerprint
+from headway.storage.store import Store
 
+CONFIDENCE = 0.95
+"""Of every interval of a comparison."""
 RUN = re.compile(r"\d{8}-?[\da-f-]*")
 """How the name of a run begins; no model has so many versions."""
 _MADE = (State.PROMOTED, State.NAMED)
 """States of runs whose version is their own."""
-Columns = dict[str, Any]
+Interval = tuple[float, float]
+Settings = Mapping[str, JsonValue]
+Columns = Mapping[str, Settings]
+"""What is known of each, its type first."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """A version or a run, with all that is shown of it."""
+class Figure(Frozen):
+    """A metric of one side."""
 
-    facts: dict[str, Any]
-    """What `headway compare --json` has of it: plain values."""
-    material: Material
-    config: Mapping[str, Any] | None
-    code: Mapping[str, Any]
-    """tools, modules and git; empty where they were not kept."""
-    inputs: Columns | None = None
-    """Of a version the columns that its model takes."""
-    files: Mapping[str, str] = field(default_factory=dict)
+    value: float | None
+    interval: Interval | None = None
+
+
+class Spans(Frozen):
+    train: tuple[str, ...] = ()
+    eval: tuple[str, ...] = ()
+
+
+class Decided(Frozen):
+    """The gate's decision, in words."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    verdict: str | None = None
+    reasons: tuple[str, ...] = ()
+    champion: int | None = None
+    """The version that it was compared with."""
+
+
+class Side(Frozen):
+    """A version or a run. What `--json` has of it comes first."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    name: str
+    title: str = Field(serialization_alias="is")
+    """ "version 4", or "run 20261123-000714-4081"."""
+    version: int | None = None
+    names: tuple[str, ...] = ()
+    """What it stands as: champion, an alias; of a run its state."""
+    created: str
+    run: str | None
+    spans: Spans
+    bytes: int | None = None
+    verdict: Decided
+    evaluated: dict[str, str]
+    """Evaluations by title."""
+    measured: str | None
+    task: str | None
+    rows: Mapping[str, int] = {}
+    """By split."""
+    counts: Mapping[str, int] = {}
+    """Rows from the files: read, written, filtered, quarantined."""
+    metrics: Mapping[str, Figure] = {}
+    problem: str | None = None
+    """Why there are no intervals."""
+
+    material: Material = Field(exclude=True)
+    config: Settings | None = Field(exclude=True)
+    code: Code | None = Field(exclude=True)
+    inputs: Columns | None = Field(default=None, exclude=True)
+    """The columns that a version's model takes."""
+    files: Mapping[str, str] = Field(default={}, exclude=True)
     """The digest of each span's raw files, where it was kept."""
-    letter: str = ""
+    letter: str = Field(default="", exclude=True)
     """A or B."""
 
     @property
-    def name(self) -> str:
-        return str(self.facts["name"])
-
-    @property
-    def title(self) -> str:
-        """ "version 4", or "run 20261123-000714-4081"."""
-        return str(self.facts["is"])
-
-    @property
     def label(self) -> str:
-        """The same for a heading: "version 4", or "run A", whose name would be too long."""
-        return self.title if self.facts["version"] is not None else f"run {self.letter}"
+        """For a heading: "version 4", or "run A", whose name would be too long."""
+        return self.title if self.version is not None else f"run {self.letter}"
 
     @property
-    def measured(self) -> dict[str, Any]:
-        """The result of its evaluation; {} where it is gone."""
-        return self.material.result("measure")
-
-    def stored_columns(self) -> Columns | None:
-        """The columns of its train rows, without the label; None where their statistics are gone."""
+    def columns(self) -> Columns | None:
+        """Those of its train rows, without the label; None where their statistics are gone."""
         summaries = (self.material.result("statistics").get("columns") or {}).get("train")
-        if not summaries:
-            return None
-        return {row["column"]: {"type": row["type"]} for row in summaries if row["column"] != LABEL}
+        return (
+            {row["column"]: {"type": row["type"]} for row in summaries if row["column"] != LABEL} if summaries else None
+        )
 
 
-def named_side(registry: Registry, name: str) -> Side:
+def named_side(registry: Registry, name: str, letter: str = "") -> Side:
     """Find a version by number, champion, previous or an alias, or a run by its name or as "latest"; of a run that made a
     version, that one.
 
@@ -86,96 +125,98 @@ def named_side(registry: Registry, name: str) -> Side:
     """
     is_run = RUN.fullmatch(name) or (name == LATEST and name not in registry.aliases())
     if not is_run:
-        return _of_version(registry, registry.named(name))
+        return _of_version(registry, registry.named(name), letter)
     record = find(registry.store, name, pipeline=registry.name)
     if record.pipeline != registry.name:
         problem = f"run {record.run} is of the pipeline {record.pipeline}, not of {registry.name}"
         raise ConfigError(problem, fix="name two runs of one pipeline")
     if record.state in _MADE and record.version in numbers(registry.store, registry.folder):
-        return _of_version(registry, registry.version(record.version or 0))
-    return _of_run(registry, record)  # also where its version was removed
+        return _of_version(registry, registry.version(record.version or 0), letter)
+    return _of_run(registry, record, letter)  # also where its version was removed
 
 
-def _of_version(registry: Registry, version: Version) -> Side:
+def _of_version(registry: Registry, version: Version, letter: str) -> Side:
     from headway.registry.lineage import read
     from tfcore.export.metadata import FILE, describe_model
 
-    lineage, store = read(registry, version), registry.store
+    lineage, store, facts = read(registry, version), registry.store, version.facts
     manifest = store.manifest(version.path)
     try:
         store.localize([str(version.saved_model / FILE), str(version.saved_model / "saved_model.pb")])
         inputs = {c.name: c.model_dump(mode="json") for c in describe_model(version.saved_model).columns}
     except HeadwayError:
         inputs = None
-    parts, run = lineage["parts"], lineage["run"]["run"]
+    run = lineage["run"]["run"]
     # of a version whose run is no longer recorded
     known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
-    record = record_of(store, run) or known
     stages = tuple(Ran.model_validate(stage) for stage in lineage["stages"])
+    record = record_of(store, run) or known
     material = Material(store, record.model_copy(update={"stages": stages}))
+    trained = store.find("train", str(facts.get("train"))) if lineage["config"] is None else None
     places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
-    config = lineage["config"] or _trained_with(registry, version)
-    evaluated = {stage["title"]: stage["fingerprint"] for stage in lineage["stages"] if stage["stage"] == "evaluate"}
-    if own := version.facts.get("evaluation"):
-        evaluated["evaluate"] = own
-    facts: dict[str, Any] = {
-        "name": str(version.number),
-        "is": f"version {version.number}",
-        "version": version.number,
-        "names": [name for name, at in places.items() if at == version.number],
-        "created": version.created,
-        "run": run,
-        "spans": {split: [part[0] for part in parts[split]] for split in ("train", "eval")},
-        "bytes": sum(entry.bytes for entry in manifest.files) if manifest else None,
-        "verdict": (lineage["verdict"] or {}) | {"champion": lineage["champion"]},
-        "evaluated": evaluated,
-        "measured": next((s["fingerprint"] for s in lineage["stages"] if s["title"] == "measure"), None),
-        "task": version.facts.get("task"),
-    }
-    facts |= _counts(material)
-    facts["metrics"], facts["problem"] = _metrics(material, facts, version.facts.get("metrics") or {})
-    code = lineage["code"] or {}
-    return Side(facts, material, config, code, inputs, version.facts.get("data") or {})
+    evaluated = {stage.title: stage.fingerprint for stage in stages if stage.stage == "evaluate"}
+    return _measured(
+        Side(
+            name=str(version.number),
+            title=f"version {version.number}",
+            version=version.number,
+            names=tuple(name for name, at in places.items() if at == version.number),
+            created=version.created,
+            run=run,
+            spans=_spans(lineage["parts"]),
+            bytes=sum(entry.bytes for entry in manifest.files) if manifest else None,
+            verdict=Decided.model_validate((lineage["verdict"] or {}) | {"champion": lineage["champion"]})
+            if lineage["recorded"]
+            else _decided(record, lineage["champion"]),
+            evaluated=evaluated | ({"evaluate": facts["evaluation"]} if facts.get("evaluation") else {}),
+            measured=next((stage.fingerprint for stage in stages if stage.title == "measure"), None),
+            task=facts.get("task"),
+            material=material,
+            # of a version whose whole config was not kept, the model's and the training's settings
+            config=lineage["config"] or (None if trained is None else trained.key["config"]),
+            code=Code.model_validate(lineage["code"]) if lineage["code"] else None,
+            inputs=inputs,
+            files=facts.get("data") or {},
+            letter=letter,
+        ),
+        facts.get("metrics") or {},
+    )
 
 
-def _of_run(registry: Registry, record: RunRecord) -> Side:
+def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
+    material = Material(registry.store, record)
     stages = {step.title: step.fingerprint for step in record.stages}
-    store = registry.store
-    key, measured, trained = (
-        store.find(stage, stages[stage]) if stage in stages else None for stage in ("splits", "measure", "train")
-    )
-    parts = key.key["inputs"]["parts"] if key is not None else {}
-    config = record.config or (dict(trained.key["config"]) if trained is not None else None)
-    champion = record.champion and record.champion.version
-    material = Material(store, record)
-    facts: dict[str, Any] = {
-        "name": record.run,
-        "is": f"run {record.run}",
-        "version": None,
-        "names": [str(record.state)],
-        "created": record.started,
-        "run": record.run,
-        "spans": {split: [part[0] for part in parts.get(split, [])] for split in ("train", "eval")},
-        "bytes": None,
-        "verdict": _decided(record.verdict) | {"champion": champion},
-        "evaluated": {title: fingerprint for title, fingerprint in stages.items() if title.startswith("evaluate")},
-        "measured": stages.get("measure"),
-        "task": None if measured is None else measured.result["task"],
-    }
-    facts |= _counts(material)
-    facts["metrics"], facts["problem"] = _metrics(material, facts, record.metrics)
-    return Side(
-        facts,
-        material,
-        _whole(config),
-        record.code.model_dump(mode="json") if record.code else {},
-        files=_files(material),
+    return _measured(
+        Side(
+            name=record.run,
+            title=f"run {record.run}",
+            names=(str(record.state),),
+            created=record.started,
+            run=record.run,
+            spans=_spans((material.key("splits").get("inputs") or {}).get("parts") or {}),
+            verdict=_decided(record, record.champion.version if record.champion else None),
+            evaluated={title: each for title, each in stages.items() if title.startswith("evaluate")},
+            measured=stages.get("measure"),
+            task=material.result("measure").get("task"),
+            material=material,
+            config=_whole(record.config or material.key("train").get("config")),
+            code=record.code,
+            files=_files(material),
+            letter=letter,
+        ),
+        record.metrics,
     )
 
 
-def _decided(verdict: Verdict | None) -> dict[str, Any]:
-    """A verdict as the lineage of a version has it."""
-    return {} if verdict is None else {"verdict": verdict.verdict, "reasons": verdict.sentences}
+def _decided(record: RunRecord, champion: int | None) -> Decided:
+    verdict = record.verdict
+    return Decided(
+        champion=champion, verdict=verdict and verdict.verdict, reasons=tuple(verdict.sentences if verdict else ())
+    )
+
+
+def _spans(parts: Mapping[str, list[list[str]]]) -> Spans:
+    return Spans.model_validate({split: [part[0] for part in parts.get(split, [])] for split in ("train", "eval")})
 
 
 def _files(material: Material) -> dict[str, str]:
@@ -188,7 +229,7 @@ def _files(material: Material) -> dict[str, str]:
     }
 
 
-def _whole(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _whole(config: Settings | None) -> Settings | None:
     """A config with its defaults, as versions keep it; as it is where this Headway does not read it."""
     try:
         return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
@@ -196,52 +237,67 @@ def _whole(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return config
 
 
-def _trained_with(registry: Registry, version: Version) -> dict[str, Any] | None:
-    """The model's and the training's settings, of a version whose whole config was not kept."""
-    manifest = registry.store.find("train", str(version.facts.get("train")))
-    return None if manifest is None else dict(manifest.key["config"])
+# --- what it scored
 
 
-def _counts(material: Material) -> dict[str, Any]:
-    """Rows by split, and what became of those that were read; empty where the outputs are gone."""
-    totals: dict[str, int] = {}
-    for output in material.ingested().values():
+def _measured(side: Side, metrics: Mapping[str, object]) -> Side:
+    """The side with its rows and its metrics, these with their intervals."""
+    counts: dict[str, int] = {}
+    for output in side.material.ingested().values():
         for name, count in ((output.result or {}).get("counts") or {}).items():
-            totals[name] = totals.get(name, 0) + count
-    return {"rows": material.result("statistics").get("rows") or {}, "counts": totals}
+            counts[name] = counts.get(name, 0) + count
+    values = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    measured = side.material.result("measure")
+    known, problem = measured.get("intervals") or {}, None
+    if values and measured.get("confidence") != CONFIDENCE:
+        known, problem = _intervals(side)
+    figures = {name: Figure(value=value, interval=known.get(name)) for name, value in values.items()}
+    rows = side.material.result("statistics").get("rows") or {}
+    return side.model_copy(update={"rows": rows, "counts": counts, "metrics": figures, "problem": problem})
 
 
-def _metrics(
-    material: Material, facts: Mapping[str, Any], metrics: Mapping[str, Any]
-) -> tuple[dict[str, Any], str | None]:
-    """Return {metric: {value, interval}}, and the reason if there are no intervals."""
-    found: dict[str, dict[str, Any]] = {
-        name: {"value": value, "interval": None} for name, value in metrics.items() if isinstance(value, int | float)
-    }
-    if not found:
-        return found, None
-    measured = material.result("measure")
-    if measured.get("confidence") == CONFIDENCE:
-        known: Mapping[str, Any] = measured.get("intervals") or {}
-    else:
-        known, problem = _intervals(material, facts)
-        if problem is not None:
-            return found, problem
-    for name, interval in known.items():
-        if name in found and interval is not None:
-            found[name]["interval"] = list(interval)
-    return found, None
-
-
-def _intervals(material: Material, facts: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+def _intervals(side: Side) -> tuple[Mapping[str, Interval | None], str | None]:
     """The intervals of the metrics from its predictions, or why there are none."""
     from headway.evaluation.results.intervals import intervals
 
-    task = facts["task"]
-    table = predictions(material.store, facts["evaluated"].get("evaluate"))
-    if table is None or task is None:
+    table = predictions(side.material.store, side.evaluated.get("evaluate"))
+    if table is None or side.task is None:
         return {}, "its predictions are no longer in the store, so there are no intervals"
-    if ":" in task:
+    if ":" in side.task:
         return {}, "its task is one of your own, so there are no intervals"
-    judged = Judged.by(task, material.key("measure"))
+    judged = Judged.by(side.task, side.material.key("measure"))
     return intervals(judged.rows(table), judged.metrics, confidence=CONFIDENCE), None
+
+
+def predictions(store: Store, evaluation: str | None) -> pa.Table | None:
+    """The predictions of an evaluation that the store still has; None when they are gone."""
+    manifest = store.find("evaluate", evaluation) if evaluation else None
+    if manifest is None or evaluation is None or "predictions" not in manifest.result:
+        return None
+    path = store.output("evaluate", evaluation) / manifest.result["predictions"]
+    store.localize(str(path))
+    return read_predictions(path)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How a run judges predictions: its task, and of a ranking the group, the item and how many ranks."""
+
+    task: str
+    group: str | None = None
+    item: str | None = None
+    ndcg_at: int | None = None
+
+    @classmethod
+    def by(cls, task: str, settings: Settings) -> Judged:
+        """As the settings of a measuring step say."""
+        return cls(task, *(settings.get(name) for name in ("group", "item", "ndcg_at")))  # type: ignore[arg-type]
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return metrics_of(self.task, self.ndcg_at, item=self.item)
+
+    def rows(self, table: pa.Table) -> Rows:
+        """The rows of a predictions table; those of one group belong together."""
+        read = tuple(name for name in (self.group, self.item) if name) if self.ndcg_at is not None else ()
+        return rows_of(table, self.task, self.group, columns=read)

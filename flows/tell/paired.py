@@ -1,0 +1,272 @@
+"""Two models on the same rows: the table of their metrics, and how a version stands to the champion that it met.
+
+    found = paired(registry, version, champion)    # None: no run scored the same rows with both
+    found.sentence, found.table
+
+A metric of one version and of another on rows of its own do not compare: wherever such a level stands, `level` names the spans
+of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from flows.records import RunRecord, State, record_of
+from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
+from flows.tell.figures.strips import Strips
+from flows.tell.material import Material
+from flows.tell.parts import Part, Table
+from headway.errors import HeadwayError
+from headway.evaluation.verdict import CHAMPION, Check
+from headway.messages import metrics_line, number, signed, window_text
+from headway.registry.registry import Registry, Version
+from headway.storage.store import Store
+from headway.tasks.table import direction
+
+UNCLEAR: Literal["no clear difference"] = "no clear difference"
+Outcome = Literal["better", "worse", "no clear difference", ""]
+
+
+def outcome_of(check: Check) -> Outcome:
+    """Whether the second of two models is better: the interval of the change lies wholly on one side of 0."""
+    if check.interval is None:
+        return ""
+    low, high = check.interval
+    if low <= 0 <= high:
+        return UNCLEAR
+    return "better" if (low > 0) == (direction(str(check.metric).rpartition("/")[2], check.better) > 0) else "worse"
+
+
+def change_text(check: Check) -> str:
+    """A change with its interval."""
+    interval = f" ({_interval(check)})" if check.interval else ""
+    return "" if check.change is None else signed(check.change) + interval
+
+
+def _interval(check: Check) -> str:
+    return "" if check.interval is None else f"{signed(check.interval[0])} to {signed(check.interval[1])}"
+
+
+def paired_table(title: str, checks: Sequence[Check], first: str, second: str, note: str = "") -> Table:
+    """A row per check: the values of both models, which are of the same rows, and their difference."""
+    rows = [
+        {
+            "metric" if check.slice is None else "slice": check.metric
+            if check.slice is None
+            else f"{check.slice}: {short(check.slice_value or '', 40)}",
+            "rows": f"{check.rows:,}" if check.slice is not None else "",
+            first: number(check.before) if check.before is not None else "",
+            second: number(check.value) if check.value is not None else "",
+            "difference": signed(check.change) if check.change is not None else "",
+            "its interval": _interval(check),
+            "picture": picture,
+            f"{second} is": outcome_of(check),
+        }
+        for check, picture in zip(checks, _pictures(checks), strict=True)
+    ]
+    return Table(title, rows, note, whole=("difference",))
+
+
+def _pictures(checks: Sequence[Check]) -> list[Markup] | list[str]:
+    """A picture of each difference and its interval, all on one axis."""
+    if all(check.interval is None for check in checks):
+        return [""] * len(checks)
+    ranges = [check.interval or (check.change or 0.0,) * 2 for check in checks]
+    low, high = min(0.0, *(low for low, _ in ranges)), max(0.0, *(high for _, high in ranges))
+    width = (high - low) or 1.0
+    strips = Strips(len(checks), limits=(low - 0.03 * width, high + 0.03 * width), height=14)
+    for row, (check, (left, right)) in enumerate(zip(checks, ranges, strict=True)):
+        strips.box(row, -0.004 * width, 0.004 * width, MUTED, low=0, high=1, alpha=0.6)
+        if check.change is not None:
+            colour = {"better": GOOD, "worse": BAD}.get(outcome_of(check), FIRST)
+            strips.box(row, left, right, colour, low=0.42, high=0.58, alpha=0.6)
+            at = check.change
+            strips.box(row, at - 0.012 * width, at + 0.012 * width, colour, low=0.25, high=0.75)
+    return strips.svgs()
+
+
+# --- versions
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two versions on the same rows: the eval rows of the run that made one of them, which scored both."""
+
+    version: int
+    against: int
+    spans: tuple[str, ...]
+    checks: tuple[Check, ...]
+    """The metric that decides first; changes are version - against."""
+
+    @property
+    def text(self) -> str:
+        """For a cell: "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"."""
+        return f"{self.checks[0].metric} {change_text(self.checks[0])} against v{self.against}{_on(self.spans)}"
+
+    @property
+    def sentence(self) -> str:
+        first, one, other = self.checks[0], f"version {self.version}", f"version {self.against}"
+        said = {
+            "better": f"{one} is better than {other}",
+            "worse": f"{one} is worse than {other}",
+            UNCLEAR: f"there is no clear difference between {one} and {other}",
+        }.get(outcome_of(first), f"{one} differs from {other}, by how much beyond chance is not known")
+        return f"On the same rows, {rows_of(self.spans)}, {said}: {first.metric} {change_text(first)}."
+
+    @property
+    def table(self) -> Table:
+        title = f"Versions {self.against} and {self.version} on the same rows, {rows_of(self.spans)}"
+        return paired_table(title, self.checks, f"version {self.against}", f"version {self.version}")
+
+    @property
+    def turned(self) -> Paired:
+        """The other one against this one."""
+        return Paired(self.against, self.version, self.spans, tuple(map(_turned, self.checks)))
+
+
+def _turned(check: Check) -> Check:
+    change = None if check.change is None else -check.change
+    interval = None if check.interval is None else (-check.interval[1], -check.interval[0])
+    return check.model_copy(
+        update={"value": check.before, "before": check.value, "change": change, "interval": interval}
+    )
+
+
+def paired(registry: Registry, version: Version, against: Version) -> Paired | None:
+    """Two versions on rows that one's run scored with both; None where no run did."""
+    for made, other in ((version, against), (against, version)):
+        found = judged(registry.store, made)
+        if found is not None and found.against == other.number:
+            return found if made is version else found.turned
+    return None
+
+
+def judged(store: Store, version: Version, *, whole: bool = True) -> Paired | None:
+    """A version against the champion of its time, on the eval rows of the run that made it; None: it met none.
+
+    Args:
+        whole: by every metric, while the store has the verdict; else by the one that decided, which the version itself keeps.
+    """
+    standing = version.facts.get("standing")
+    if not isinstance(standing, dict):
+        return None
+    metric, against, interval = str(standing["metric"]), int(standing["against"]), standing.get("interval")
+    kept = Check(
+        name=CHAMPION,
+        metric=metric,
+        change=standing.get("difference"),
+        interval=interval,
+        better=standing.get("better"),
+        outcome="",
+    )
+    checks: list[Check] = []
+    if whole or interval is None:
+        record = record_of(store, version.facts.get("run"))
+        try:
+            verdict = Material(store, record).verdict if record is not None else None
+        except HeadwayError:  # its output is damaged
+            verdict = record.verdict if record is not None else None
+        checks = verdict.compared() if verdict is not None else []
+    found = tuple(sorted(checks, key=lambda check: check.metric != metric)) or (kept,)
+    return Paired(version.number, against, eval_spans(version), found if whole else found[:1])
+
+
+def against_part(registry: Registry, version: Version, other: Version) -> Part:
+    """A version against another: on the same rows, else each one by itself."""
+    if (found := paired(registry, version, other)) is not None:
+        return Part("On the same rows", [found.sentence], tables=[found.table])
+    said = f"No run scored the same rows with version {version.number} and version {other.number}, so which one is better is not "
+    said += "known. Each one's metrics are of rows of its own, and do not compare:"
+    return Part("On rows of their own", [said], tables=[own_table(version), own_table(other)])
+
+
+def own_table(version: Version) -> Table:
+    """The metrics of a version."""
+    rows = [{"metric": name, "value": number(value)} for name, value in metrics_of(version).items()]
+    return Table(f"Version {version.number} on {rows_of(eval_spans(version))}", rows)
+
+
+def own_level(version: Version, known: str | None = None) -> str:
+    """The metric that decided about a version, with the spans of its rows.
+
+    Args:
+        known: its name, where the run's record has it.
+    """
+    metric = primary_of(version, known)
+    return "" if metric is None else level(metric, metrics_of(version)[metric], eval_spans(version))
+
+
+def own_levels(version: Version) -> str:
+    """The most important metrics of a version, with the spans of its rows."""
+    line = metrics_line(metrics_of(version))
+    return line + _on(eval_spans(version)) if line else ""
+
+
+def level(metric: str, value: float, spans: Sequence[str]) -> str:
+    """A metric's value with the spans of its rows: "auc 0.926 on 2013-09"."""
+    return f"{metric} {number(value)}{_on(spans)}"
+
+
+def run_texts(store: Store, record: RunRecord) -> tuple[str, str]:
+    """What a run found by the metric that decides: (its candidate against the champion on the same rows, its level on them)."""
+    verdict = record.verdict
+    metric = verdict.primary if verdict is not None else None
+    value = record.metrics.get(str(metric))
+    # a run that evaluated nothing has the metrics of the champion, which are of other rows
+    if verdict is None or metric is None or value is None or record.state == State.ALREADY:
+        return "", ""
+    spans, check = judged_spans(store, record), verdict.of(CHAMPION, metric)
+    change = f"{metric} {change_text(check)} against {check.against}{_on(spans)}" if check is not None else ""
+    return change, level(metric, value, spans)
+
+
+def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
+    """The spans whose rows a run judged its candidate on."""
+    if record.verdict is not None and record.verdict.spans:
+        return record.verdict.spans
+    step = record.step("splits")
+    manifest = store.find("splits", step.fingerprint) if step is not None else None
+    return _spans(manifest.key["inputs"]["parts"].get("eval") if manifest is not None else None)
+
+
+def rows_of(spans: Sequence[str]) -> str:
+    """The eval rows of spans, in words."""
+    return f"the eval rows of {window_text(spans)}" if spans else "the eval rows of its run"
+
+
+def _on(spans: Sequence[str]) -> str:
+    return f" on {window_text(spans)}" if spans else " on its own eval rows"
+
+
+def spans_of(version: Version) -> tuple[str, ...]:
+    """The window that a version was made from."""
+    spans = version.facts.get("spans")
+    return tuple(map(str, spans)) if isinstance(spans, list) else ()
+
+
+def eval_spans(version: Version) -> tuple[str, ...]:
+    """The spans whose rows a version was judged on."""
+    return _spans(version.facts.get("eval_parts"))
+
+
+def _spans(parts: object) -> tuple[str, ...]:
+    found = [part[0] for part in parts if isinstance(part, list) and part] if isinstance(parts, list) else []
+    return tuple(dict.fromkeys(map(str, found)))
+
+
+def metrics_of(version: Version) -> dict[str, float]:
+    """Of a version on the eval rows of its run."""
+    metrics = version.facts.get("metrics")
+    found = metrics if isinstance(metrics, dict) else {}
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
+def primary_of(version: Version, known: str | None = None) -> str | None:
+    """The metric that the gate decided by; the first of the usual ones where that is not known."""
+    metrics, standing = metrics_of(version), version.facts.get("standing")
+    names = [known, standing.get("metric") if isinstance(standing, dict) else None, metrics_line(metrics).split(" ")[0]]
+    return next((name for name in names if name in metrics), None)

@@ -1,0 +1,201 @@
+"""Wherever figures of versions or runs stand, they are differences on the same rows, or levels that name the spans of their rows:
+over every page, report and table of a store whose months differ in difficulty."""
+
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from flows.config.pipeline import read_pipeline
+from flows.dag.step import find_output
+from flows.records import records
+from flows.tell.comparison.compared import compare
+from flows.tell.comparison.comparison_page import page
+from flows.tell.comparison.shown import Comparison
+from flows.tell.markdown import markdown
+from flows.tell.material import Material
+from flows.tell.past_run import Run, Version
+from flows.tell.step_parts import part_of
+from flows.tell.summary import summary
+from headway.messages import number
+from headway.registry.registry import Registry
+from tests.flows.dashboard.conftest import show  # noqa: F401
+from tests.flows.tell.months import EVALS, months
+
+pytestmark = pytest.mark.slow  # matplotlib draws
+STORE = "/stores/flights"
+MODEL = f"{STORE}/models/flights"
+_NUMBER = re.compile(r"(?<![\d.+-])\d+\.\d+(?![\d.])")
+_DIGITS = 5
+"""A number of more characters is a level, and no other number by chance."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("months")
+    months(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def registry(project):
+    return Registry(read_pipeline(project).open_store(), "flights")
+
+
+@pytest.fixture(scope="module")
+def spans_of(registry):
+    """The span of the rows of each value that a metric has anywhere in the store."""
+    found = {}
+    for record in records(registry.store):
+        (span,) = record.verdict.spans
+        checks = [(check.metric, value) for check in record.verdict.compared() for value in (check.value, check.before)]
+        for metric, value in [*record.metrics.items(), *checks]:
+            if metric in ("auc", "loss") and len(number(value)) > _DIGITS:
+                found.setdefault(number(value), set()).add(span)
+    assert {span for spans in found.values() for span in spans} == set(EVALS)
+    assert all(len(spans) == 1 for spans in found.values())
+    return found
+
+
+class _Units(HTMLParser):
+    """Texts of a page that are read at once (a row, a sentence, a figure) with what stands over them."""
+
+    _ENDS = frozenset({"tr", "p", "li", "h1", "h3", "summary", "figcaption", "div"})
+
+    def __init__(self, html):
+        super().__init__()
+        self.units, self._said, self._title, self._table, self._text = [], [], "", "", []
+        self.feed(re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL))
+        self._end()
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs).get("aria-label")
+        if tag in ("section", "tr", "p", "li", "h1", "figure"):
+            self._end()
+        if tag == "section":
+            self._said, self._table = [], ""
+        elif tag == "div" and named:
+            self._end()
+            self._table = named
+        elif tag == "svg" and named:
+            self.units.append(("figure", named, [named]))
+        elif tag == "figure":
+            self._table = ""
+
+    def handle_endtag(self, tag):
+        if tag in self._ENDS:
+            self._end("row" if tag == "tr" else "sentence")
+        if tag == "table":
+            self._table = ""
+
+    def handle_data(self, data):
+        self._text.append(data)
+
+    def _end(self, kind="sentence"):
+        text, self._text = " ".join(" ".join(self._text).split()), []
+        if text:
+            self.units.append((kind, text, [text, self._table, *self._said]))
+            if kind == "sentence":
+                self._said.append(text)
+
+
+def units_of(text, form):
+    """(text, what stands over it) of all that is read at once."""
+    if form == "html":
+        return [(said, over) for _, said, over in _Units(text).units]
+    found = []
+    for block in text.split("\n\n"):
+        lines = block.splitlines()
+        found += [(line, [block, *lines[:1]]) for line in lines]
+    return found
+
+
+def check(where, text, form, spans_of):
+    """No two levels of different rows stand side by side, and each level names its span. Returns how many levels there are."""
+    levels = 0
+    about = text[: text.find("<section")] if form == "html" else ""
+    for said, over in units_of(text, form):
+        found = {level: next(iter(spans_of[level])) for level in _NUMBER.findall(said) if level in spans_of}
+        levels += len(found)
+        assert len(set(found.values())) < 2, f"{where}: levels of different rows side by side: {said!r} {found}"
+        for level, span in found.items():
+            assert any(re.search(rf"\b(on|of) {span}\b", each) for each in [*over, about]), (
+                f"{where}: {level} does not name {span}: {said!r}"
+            )
+    return levels
+
+
+def test_every_page_of_the_dashboard(project, registry, spans_of, show):  # noqa: F811
+    client, runs = show([project]), [record.run for record in records(registry.store)]
+    pages = ["/", STORE, f"{STORE}/runs", f"{STORE}/spans", f"{STORE}/disk", MODEL, f"{MODEL}/rollback"]
+    pages += [f"{MODEL}/versions/{version}" for version in (1, 2, 3)]
+    pages += [f"{MODEL}/versions/{version}/promote" for version in (1, 2)]
+    pages += [f"{STORE}/runs/{run}{what}" for run in runs for what in ("", "/report")]
+    levels = {}
+    for path in pages:
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        levels[path] = check(path, answer.text, "html", spans_of)
+    assert all(levels[path] for path in (MODEL, f"{STORE}/runs", f"{MODEL}/rollback", f"{MODEL}/versions/1"))
+
+
+def test_a_rollback_shows_which_one_is_better_on_the_same_rows(project, registry, show):  # noqa: F811
+    """Version 2 has the lower AUC, of harder rows, and is better than 3."""
+    two, three = (registry.version(each) for each in (2, 3))
+    assert two.facts["metrics"]["auc"] < three.facts["metrics"]["auc"] - 0.1
+    apart = number(-three.facts["standing"]["difference"])
+    html = " ".join(show([project]).get(f"{MODEL}/rollback").text.split())
+    assert f"On the same rows, the eval rows of 2014-01, version 2 is better than version 3: auc +{apart}" in html
+    assert number(two.facts["metrics"]["auc"]) not in html, "it is of other rows"
+    html = show([project]).get(f"{MODEL}/versions/1/promote").text
+    assert "which one is better is not known" in html and "Version 1 on the eval rows of 2013-10" in html
+
+
+def test_the_model_page_draws_differences_and_no_line_through_levels(project, show):  # noqa: F811
+    html = show([project]).get(MODEL).text
+    labels = re.findall(r'<svg class="figure"[^>]*aria-label="([^"]*)"', html)
+    assert any(
+        label.startswith("auc of each champion minus that of the one before it, on the same rows") for label in labels
+    )
+    assert any(label.startswith("Version 3 on later spans: auc") for label in labels)
+
+
+def test_every_table_of_the_commands(project, registry, spans_of, typed, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    runs = [record.run for record in records(registry.store)]
+    said = {"models": typed("models", project, check=0).stdout, "runs": typed("runs", project, check=0).stdout}
+    for run in runs:
+        said[f"show {run}"] = typed("show", project, run, check=0).stdout
+    for pair in [*itertools.combinations("123", 2), (runs[0], runs[1])]:
+        said[f"compare {pair}"] = typed("compare", *pair, project, check=0).stdout
+    levels = {what: check(what, text, "text", spans_of) for what, text in said.items()}
+    assert levels["models"] and levels["compare ('1', '2')"] and levels["compare ('1', '3')"]
+    assert "auc +" in said["models"] and "against v1 on 2013-12" in said["models"]
+
+
+def test_a_change_by_command_says_how_the_two_differ_on_the_same_rows(tmp_path, typed):
+    months(tmp_path)
+    said = typed("rollback", tmp_path, check=0).stdout
+    assert "On the same rows, the eval rows of 2014-01, version 2 is better than version 3: auc +" in said
+    said = typed("promote", tmp_path, "--to", "1", check=0).stdout
+    assert "On the same rows, the eval rows of 2013-12, version 1 is worse than version 2: auc -" in said
+
+
+def test_comparisons_reports_notebooks_and_artifacts(project, registry, spans_of):
+    loaded, store = read_pipeline(project), registry.store
+    for pair in itertools.combinations("123", 2):
+        found = compare(registry, *pair)
+        check(f"page of {pair}", page(found), "html", spans_of)
+        check(f"notebook, {pair}", Comparison(found)._repr_html_(), "html", spans_of)
+        assert json.dumps(found.value)
+    for version in (1, 2, 3):
+        check(f"version {version}", Version(loaded, registry, version)._repr_html_(), "html", spans_of)
+    for record in records(store):
+        check(f"run {record.run}", Run(loaded, store, record)._repr_html_(), "html", spans_of)
+        check(f"summary of {record.run}", summary(record), "block", spans_of)
+        gate = record.step("gate")
+        output = find_output(store, stage="gate", fingerprint=gate.fingerprint, title="gate")
+        check(f"artifact of {record.run}", markdown(part_of(output)), "block", spans_of)
+    assert Material(store, record).verdict.spans
