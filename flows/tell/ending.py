@@ -14,7 +14,7 @@ from flows.tell.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import Check, Verdict, bound
-from headway.messages import between, number, sentence, signed
+from headway.messages import between, number, sentence, signed, window_text
 
 Tone = Literal["green", "amber", "red", "plain"]
 _ENDS: dict[str, tuple[str, Tone, str]] = {
@@ -177,7 +177,7 @@ def verdict_part(verdict: Verdict) -> Part:
     ]
     return Part(
         f"Verdict: {verdict.verdict}",
-        [said if verdict.promote else "The candidate is not promoted."],
+        [said if verdict.promote else "The candidate is not promoted.", *judged_on(verdict)],
         tables=[
             *([Table("Metrics", rows)] if rows else []),
             *([checks_table(verdict.checks)] if verdict.checks else []),
@@ -185,6 +185,11 @@ def verdict_part(verdict: Verdict) -> Part:
         findings=[Finding("warning", str(alarm)) for alarm in verdict.alarms],
         points=verdict.sentences,
     )
+
+
+def judged_on(verdict: Verdict) -> list[str]:
+    """Which rows all values of a verdict are of, where that is known."""
+    return [f"Judged on the eval rows of {window_text(verdict.spans)}."] if verdict.spans else []
 
 
 def checks_table(checks: Iterable[Check]) -> Table:

@@ -115,11 +115,11 @@ class Paired:
             "worse": f"{one} is worse than {other}",
             UNCLEAR: f"there is no clear difference between {one} and {other}",
         }.get(outcome_of(first), f"{one} differs from {other}, by how much beyond chance is not known")
-        return f"On the same rows, {rows_of(self.spans)}, {said}: {first.metric} {change_text(first)}."
+        return f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {change_text(first)}."
 
     @property
     def table(self) -> Table:
-        title = f"Versions {self.against} and {self.version} on the same rows, {rows_of(self.spans)}"
+        title = f"Versions {self.against} and {self.version} on the same rows, {rows_in_words(self.spans)}"
         return paired_table(title, self.checks, f"version {self.against}", f"version {self.version}")
 
     @property
@@ -187,7 +187,7 @@ def against_part(registry: Registry, version: Version, other: Version) -> Part:
 def own_table(version: Version) -> Table:
     """The metrics of a version."""
     rows = [{"metric": name, "value": number(value)} for name, value in metrics_of(version).items()]
-    return Table(f"Version {version.number} on {rows_of(eval_spans(version))}", rows)
+    return Table(f"Version {version.number} on {rows_in_words(eval_spans(version))}", rows)
 
 
 def own_level(version: Version, known: str | None = None) -> str:
@@ -233,7 +233,7 @@ def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
     return _spans(manifest.key["inputs"]["parts"].get("eval") if manifest is not None else None)
 
 
-def rows_of(spans: Sequence[str]) -> str:
+def rows_in_words(spans: Sequence[str]) -> str:
     """The eval rows of spans, in words."""
     return f"the eval rows of {window_text(spans)}" if spans else "the eval rows of its run"
 

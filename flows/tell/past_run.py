@@ -9,8 +9,9 @@ from typing import Any
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.step import Output, find_output
 from flows.records import RunRecord, read_log
-from flows.tell.ending import Ending, checks_table, ending_of
+from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
+from flows.tell.paired import eval_spans, own_levels, rows_in_words
 from flows.tell.parts import Part
 from flows.tell.parts import Table as PartTable
 from flows.tell.rerun_reasons import steps_explained
@@ -18,7 +19,7 @@ from flows.tell.result_table import Table, html_table
 from flows.tell.summary import summary, window
 from headway.errors import StoreError
 from headway.evaluation.verdict import Verdict
-from headway.messages import metrics_line, number
+from headway.messages import number, sentence
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.storage.store import Store
@@ -179,7 +180,8 @@ class Run:
         tables = [*([PartTable("Metrics", rows)] if rows else [])]
         tables += [checks_table(ending.checks)] if ending.checks else []
         about = f"{self._record.pipeline}: {self.window}; {self.seconds:.1f} s; run {self.name}"
-        return fragment(ending, [Part("Run", [about], tables=tables)])
+        on = judged_on(self._record.verdict) if self._record.verdict else []
+        return fragment(ending, [Part("Run", [about, *on], tables=tables)])
 
 
 class Version:
@@ -236,12 +238,13 @@ class Version:
 
     def __repr__(self) -> str:
         names = "".join(f", {name}" for name in self.names)
-        return f"<Version {self.number} of {self._loaded.pipeline.name}{names}: {metrics_line(self.metrics)}>"
+        return f"<Version {self.number} of {self._loaded.pipeline.name}{names}: {own_levels(self._version)}>"
 
     def __str__(self) -> str:
         return f"version {self.number} of {self._loaded.pipeline.name}"
 
     def _repr_html_(self) -> str:
         rows = [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
+        on = f"<p>{escape(sentence(f'on {rows_in_words(eval_spans(self._version))}'))}</p>"
         head = f"<b>{escape(str(self))}</b> {escape(', '.join(self.names))}<br><code>{escape(str(self.saved_model))}</code>"
-        return head + html_table(rows)
+        return head + on + html_table(rows)

@@ -17,6 +17,7 @@ from flows.tell.ending import checks_table, ending_of
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
+from flows.tell.paired import judged_spans
 from flows.tell.parts import Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.evaluation_tables import interval_text
@@ -120,7 +121,8 @@ def _facts(material: Material) -> list[tuple[str, str]]:
     if value is not None:
         interval = (material.result("measure").get("intervals") or {}).get(primary)
         between = f" ({interval_text(interval)})" if interval else ""
-        facts.append((str(primary), number(value) + between))
+        judged = judged_spans(material.store, record)
+        facts.append((f"{primary} on {window_text(judged)}" if judged else str(primary), number(value) + between))
     rows = material.result("statistics").get("rows") or {}
     facts += [(f"{split} rows", f"{count:,}") for split, count in rows.items()]
     if spans:

@@ -35,7 +35,8 @@ def summary(
         facts.append(("", "what to do about the data: headway validate, or the report"))
     facts += [("why", reason) for reason in (*ending.reasons, *ending.notes)]
     if metrics := metrics_line(record.metrics, record.baselines):
-        facts.append(("metrics", metrics))
+        spans = record.verdict.spans if record.verdict else ()
+        facts.append(("metrics", metrics + (f"; on the eval rows of {window_text(spans)}" if spans else "")))
     facts.append(("data", window(record.spans)))
     if training := record.training:
         facts.append(("training", f"{counted(training.rows, 'row')}: {training.says}"))

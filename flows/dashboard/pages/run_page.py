@@ -11,6 +11,7 @@ from flows.progress.step_progress import read_progress
 from flows.records import RunRecord
 from flows.tell.ending import ending_of
 from flows.tell.material import Material
+from flows.tell.paired import judged_spans
 from flows.tell.parts import Part
 from flows.tell.report_page import path_of
 from flows.tell.sections.scores import evaluation
@@ -28,12 +29,17 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
     slug, live, pipeline = opened.slug, record.going_on, record.pipeline
     with DRAWING:
         parts = [_now(opened, record) if live else None, evaluation(Material(opened.store, record)), what_ran(record)]
-    parts += [None if live else _log(opened, record), Part("Notes", points=record.notes) if record.notes else None]
+    parts += [
+        None if live else _log(opened, record),
+        Part("Notes", points=list(map(str, record.notes))) if record.notes else None,
+    ]
     path = path_of(opened.store, run)
     has_report = record.stages or path.name in opened.store.children(path.parent)
     facts: list[tuple[str, object]] = [("pipeline", link(pipeline, address(slug, "models", pipeline)))]
     if record.spans:
         facts.append((counted(len(record.spans), "span"), window_text(record.spans)))
+    if record.verdict is not None and (judged := judged_spans(opened.store, record)):
+        facts.append(("judged on", f"eval rows of {window_text(judged)}"))
     if record.version is not None:
         version = address(slug, "models", pipeline, "versions", record.version)
         facts.append(("version", link(f"v{record.version}", version)))

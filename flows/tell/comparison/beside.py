@@ -15,7 +15,7 @@ from flows.tell.comparison.sides import Side
 from flows.tell.comparison.training_beside import training
 from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import short
-from flows.tell.paired import rows_of
+from flows.tell.paired import rows_in_words
 from flows.tell.parts import Part, Table
 from headway.messages import counted, duration, number, size, window_text
 
@@ -47,7 +47,7 @@ def _sides(a: Side, b: Side) -> Iterator[Table]:
     told = [{"what": what, **{side.label: tell(side) for side in (a, b)}} for what, tell in _TOLD.items()]
     yield Table("Both sides", [row for row in told if row[a.label] or row[b.label]])
     reasons = [
-        {"of": side.label, "judged on": rows_of(side.spans.eval), "reason": text}
+        {"of": side.label, "judged on": rows_in_words(side.spans.eval), "reason": text}
         for side in (a, b)
         for text in side.verdict.reasons
     ]

@@ -9,7 +9,7 @@ from flows.tell.comparison.outcome import apart, capital, check_of, primary_of
 from flows.tell.comparison.same_rows import SameRows
 from flows.tell.comparison.sides import Side
 from flows.tell.figures import score_charts
-from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_of
+from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
 from flows.tell.parts import Chart, Part, Table
 from flows.tell.sections.evaluation_tables import interval_text
 from headway.evaluation.verdict import Check
@@ -48,7 +48,7 @@ def _own(side: Side) -> Table:
         {"metric": name, "value": number(figure.value), "interval": interval_text(figure.interval)}
         for name, figure in side.metrics.items()
     ]
-    return Table(f"{capital(side.label)} on {rows_of(side.spans.eval)}", rows)
+    return Table(f"{capital(side.label)} on {rows_in_words(side.spans.eval)}", rows)
 
 
 # --- figures and decisions

@@ -209,10 +209,9 @@ def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
 
 
 def _decided(record: RunRecord, champion: int | None) -> Decided:
-    verdict = record.verdict
-    return Decided(
-        champion=champion, verdict=verdict and verdict.verdict, reasons=tuple(verdict.sentences if verdict else ())
-    )
+    if (verdict := record.verdict) is None:
+        return Decided(champion=champion)
+    return Decided(verdict=verdict.verdict, reasons=tuple(verdict.sentences), champion=champion)
 
 
 def _spans(parts: Mapping[str, list[list[str]]]) -> Spans:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from flows.dag.step import Output
-from flows.records import RunRecord
+from flows.records import State
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.material import Material
+from flows.tell.paired import eval_spans, judged_spans, rows_in_words
 from flows.tell.parts import Chart, Part, Table
 from flows.tell.sections.evaluation_tables import (
     importance_table,
@@ -28,10 +29,11 @@ from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.metrics import rows_of
 from headway.evaluation.verdict import BETTER, Check, Verdict
-from headway.messages import counted, listed, number, signed
+from headway.messages import counted, listed, number, signed, window_text
 from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
+from headway.registry.registry import Registry
 from headway.tasks.table import direction, task_of
 
 _MOST_BYTES = 24 << 20
@@ -43,9 +45,9 @@ def evaluation(material: Material) -> Part | None:
     """The part on the evaluation; None of a run that has none."""
     measured, verdict = material.result("measure"), material.verdict
     if not measured:
-        return _of_record(material.record)
+        return _of_record(material)
     whose = verdict.champion.name if verdict and verdict.champion else "the champion"
-    part = measured_part(measured, verdict, whose)
+    part = measured_part(measured, verdict, whose, spans=judged_spans(material.store, material.record))
     sentences = [*part.sentences, *_ranked(material.key("measure"), measured), *_tested(material)]
     charts = list(_charts(material, measured, whose))
     if not charts and ":" in measured["task"]:
@@ -56,7 +58,12 @@ def evaluation(material: Material) -> Part | None:
 
 
 def measured_part(
-    measured: Mapping[str, Any], verdict: Verdict | None = None, whose: str = "the champion", *, split: str = "eval"
+    measured: Mapping[str, Any],
+    verdict: Verdict | None = None,
+    whose: str = "the champion",
+    *,
+    split: str = "eval",
+    spans: Sequence[str] = (),
 ) -> Part:
     """The tables of an evaluation.
 
@@ -64,9 +71,11 @@ def measured_part(
         measured: the result of the measuring stage.
         verdict: the gate's, where it is known.
         whose: what `champion` in the tables is called.
+        spans: that the rows are of, where that is known.
     """
     unseen = ", which the training did not see" if split == "eval" else ""
-    sentences = [f"On {counted(measured['rows'], 'row')} of the {split} split{unseen}."]
+    of = f" of {window_text(spans)}" if spans else f" of the {split} split"
+    sentences = [f"On {counted(measured['rows'], f'{split} row' if spans else 'row')}{of}{unseen}."]
     sentences += [f"Intervals: {measured[key]}." for key in ("drawn_by", "few_rows") if measured.get(key)]
     tables = [_metrics(measured, verdict, whose), *_threshold(measured), *slices(measured, verdict, whose)]
     return Part(
@@ -76,13 +85,27 @@ def measured_part(
     )
 
 
-def _of_record(record: RunRecord) -> Part | None:
-    """The metrics that a run's record has of a model that another run evaluated."""
+def _of_record(material: Material) -> Part | None:
+    """The metrics that a run's record has: of a model that another run evaluated, or of an evaluation that is gone."""
+    record = material.record
     if not record.metrics:
         return None
     table = metric_table({"metrics": record.metrics, "baselines": record.baselines}, "Metrics")
-    sentence = "This run evaluated nothing: these are the champion's metrics, from the run that made it."
-    return Part("Evaluation", [sentence], tables=[table])
+    said = f"On {rows_in_words(judged_spans(material.store, record))}, as the run's record has it."
+    if record.state == State.ALREADY:
+        said = (
+            f"This run evaluated nothing: these are the champion's metrics, on {rows_in_words(_champions(material))}."
+        )
+    return Part("Evaluation", [said], tables=[table])
+
+
+def _champions(material: Material) -> Sequence[str]:
+    """The spans whose rows the champion that a run found was judged on."""
+    record = material.record
+    try:
+        return eval_spans(Registry(material.store, record.pipeline).version(record.version or 0))
+    except HeadwayError:  # it is damaged
+        return ()
 
 
 def _ranked(settings: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:

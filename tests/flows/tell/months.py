@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.records import read_record
-from flows.upgrades import verdict_of
 from headway.evaluation.gate import gate
 from headway.evaluation.gate_config import Candidate, Champion, GateConfig, GateRequest
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure
+from headway.evaluation.verdict import Verdict
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.registry.standing import standing_of
@@ -87,7 +87,7 @@ def _judge(store, number, span):
         label=label,
         eval=((span, "eval"),),
     )
-    verdict = verdict_of(run.step("gate", "gate", lambda out: gate(judging, out, Monitor()))[1])
+    verdict = Verdict.model_validate(run.step("gate", "gate", lambda out: gate(judging, out, Monitor()))[1])
     assert verdict.promote, verdict.sentences
     saved = store.root.parent / "saved"
     saved.mkdir(exist_ok=True)

@@ -105,17 +105,18 @@ def units_of(text, form):
     """(text, what stands over it) of all that is read at once."""
     if form == "html":
         return [(said, over) for _, said, over in _Units(text).units]
-    found = []
-    for block in text.split("\n\n"):
-        lines = block.splitlines()
-        found += [(line, [block, *lines[:1]]) for line in lines]
-    return found
+    blocks = text.split("\n\n")
+    return [(line, blocks[max(at - 1, 0) : at + 1]) for at, block in enumerate(blocks) for line in block.splitlines()]
 
 
 def check(where, text, form, spans_of):
-    """No two levels of different rows stand side by side, and each level names its span. Returns how many levels there are."""
+    """No two levels of different rows stand side by side, and each level names its span. Returns how many levels there are.
+
+    Args:
+        form: html, text, or part: a text that is about one run alone, and is read as a whole.
+    """
     levels = 0
-    about = text[: text.find("<section")] if form == "html" else ""
+    about = text[: text.find("<section")] if form == "html" else text if form == "part" else ""
     for said, over in units_of(text, form):
         found = {level: next(iter(spans_of[level])) for level in _NUMBER.findall(said) if level in spans_of}
         levels += len(found)
@@ -194,8 +195,8 @@ def test_comparisons_reports_notebooks_and_artifacts(project, registry, spans_of
         check(f"version {version}", Version(loaded, registry, version)._repr_html_(), "html", spans_of)
     for record in records(store):
         check(f"run {record.run}", Run(loaded, store, record)._repr_html_(), "html", spans_of)
-        check(f"summary of {record.run}", summary(record), "block", spans_of)
+        check(f"summary of {record.run}", summary(record), "part", spans_of)
         gate = record.step("gate")
         output = find_output(store, stage="gate", fingerprint=gate.fingerprint, title="gate")
-        check(f"artifact of {record.run}", markdown(part_of(output)), "block", spans_of)
+        check(f"artifact of {record.run}", markdown(part_of(output)), "part", spans_of)
     assert Material(store, record).verdict.spans
