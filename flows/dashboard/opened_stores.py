@@ -6,19 +6,19 @@ stores["flights"].store, stores["flights"].pipelines
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dashboard.run_index import RunIndex
 from flows.records import RunRecord, log_path, read_log
-from flows.tell.paired import Paired, judged, own_level, run_texts, spans_of
-from headway.errors import HeadwayError, StoreError
-from headway.registry.registry import Registry
+from flows.tell.paired import Paired, judged, run_texts
+from headway.errors import StoreError
+from headway.registry.registry import Registry, Version
 from headway.registry.registry import names as registry_names
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store
@@ -26,17 +26,16 @@ from headway.storage.store import Store
 _PARTS = ("stages", "runs", "models", "serving", "checkpoints", "locks")
 
 
-@dataclass(frozen=True)
-class Worth:
-    """What lists say of a version, which does not change."""
+@functools.lru_cache(maxsize=4096)
+def version_of(store: Store, model: str, number: int) -> Version:
+    """A version, read once: it does not change."""
+    return Registry(store, model).version(number)
 
-    created: str
-    run: str
-    spans: tuple[str, ...]
-    level: str
-    """The metric that decided, with the spans of its rows."""
-    paired: Paired | None
-    """Against the champion of its time, by that metric."""
+
+@functools.lru_cache(maxsize=4096)
+def pair_of(store: Store, model: str, number: int) -> Paired | None:
+    """A version against the champion of its time, by the metric that decided."""
+    return judged(store, version_of(store, model, number), whole=False)
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,9 @@ class OpenedStore:
     """Its name in addresses."""
     store: Store
     pipelines: dict[str, LoadedPipeline] = field(default_factory=dict)
-    _worths: dict[tuple[str, int], Worth] = field(default_factory=dict)
     _texts: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Both as far as they have been asked for."""
 
-    @cached_property
+    @functools.cached_property
     def index(self) -> RunIndex:
         return RunIndex(self.store)
 
@@ -59,21 +56,6 @@ class OpenedStore:
         """The registry of a model; None where the store and the named pipelines have none of this name."""
         # a name is looked for among those that are there, and never made into a path
         return Registry(self.store, model) if model in (*self.model_folders(), *self.pipelines) else None
-
-    def worth(self, registry: Registry, number: int) -> Worth | None:
-        """What lists say of a version; None where it is damaged."""
-        at = (registry.name, number)
-        if at not in self._worths:
-            try:
-                version = registry.version(number)
-            except HeadwayError:
-                return None
-            run = str(version.facts.get("run") or "")
-            known = self.index.known(run)
-            worth = own_level(version, known.verdict.primary if known and known.verdict else None)
-            pair = judged(self.store, version, whole=False)
-            self._worths[at] = Worth(version.created, run, spans_of(version), worth, pair)
-        return self._worths[at]
 
     def run_texts(self, record: RunRecord) -> tuple[str, str]:
         """What lists say of a run's metrics, kept once the run has ended: `flows.tell.paired.run_texts`."""

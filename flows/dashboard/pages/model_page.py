@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
 from flows.dashboard.layout import Page, address, link, long, paged, pager, when
 from flows.dashboard.monitor_state import CheckedSpan, checked_spans
-from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.opened_stores import OpenedStore, pair_of, version_of
 from flows.dashboard.pages.time_charts import MOST_POINTS, differences_chart, drift_chart, trend_chart
-from flows.tell.paired import eval_spans, level, metrics_of, primary_of
+from flows.tell.paired import eval_spans, level, metrics_of, own_level, primary_of, spans_of
 from flows.tell.parts import Chart, Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, number, window_text
@@ -48,8 +49,7 @@ def model_page(
     actions = []
     message, heading = "", f"{model}: no champion yet"
     if registry and version is not None:
-        worth = opened.worth(registry, version.number)
-        facts = [("metric", worth.level)] if worth and worth.level else []
+        facts = [("metric", own)] if (own := level_of(opened, version)) else []
         facts.append(("in production since", f"{when(history[-1].time)} UTC"))
         heading = f"{model}: version {version.number} is the champion"
         message = f"Version {version.number} is the champion now." if changed == version.number else ""
@@ -70,7 +70,7 @@ def model_page(
         actions=actions,
         message=message,
         parts=[
-            *([_champions(opened, model, registry, history, history_page)] if history else []),
+            *([_champions(opened, model, history, history_page)] if history else []),
             _versions(opened, registry, there, history, aliases, page)
             if registry and there
             else Part("Versions", ["No version yet: the first run that the gate lets through makes one."]),
@@ -96,6 +96,12 @@ def version_link(slug: str, model: str, version: int) -> Markup:
     return link(f"v{version}", address(slug, "models", model, "versions", version))
 
 
+def level_of(opened: OpenedStore, version: Version) -> str:
+    """The metric that decided about a version, with the spans of its rows."""
+    known = opened.index.known(version.facts.get("run"))
+    return own_level(version, known.verdict.primary if known and known.verdict else None)
+
+
 def _versions(
     opened: OpenedStore,
     registry: Registry,
@@ -113,21 +119,22 @@ def _versions(
         marks = ["champion"] if each == champion else []
         marks += ["rolled back"] if each in gone else []
         marks += [name for name, at in aliases.items() if at == each]
-        worth, to = opened.worth(registry, each), address(slug, "models", model, "versions", each, "promote")
         row: dict[str, object] = {"version": version_link(slug, model, each), "is": ", ".join(marks)}
-        if worth is None:
+        try:
+            version, pair = version_of(opened.store, model, each), pair_of(opened.store, model, each)
+        except HeadwayError:
             rows.append(row | {"is": Markup('<span class="state red">damaged</span>')})
             continue
-        run = link(worth.run, address(slug, "runs", worth.run)) if opened.index.known(worth.run) else worth.run
+        run, to = str(version.facts.get("run") or ""), address(slug, "models", model, "versions", each, "promote")
         rows.append(
             row
             | {
                 "change": link("promote…", to) if each != champion else "",
-                "made": when(worth.created),
-                "window": window_text(worth.spans),
-                "on the same rows": worth.paired.text if worth.paired else "",
-                "its own level": worth.level,
-                "run": run,
+                "made": when(version.created),
+                "window": window_text(spans_of(version)),
+                "on the same rows": pair.text if pair else "",
+                "its own level": level_of(opened, version),
+                "run": link(run, address(slug, "runs", run)) if opened.index.known(run) else run,
             }
         )
     note = pager(page, pages, slug, "models", model)
@@ -150,21 +157,21 @@ def event_rows(opened: OpenedStore, model: str, events: Sequence[Event]) -> list
     ]
 
 
-def _champions(opened: OpenedStore, model: str, registry: Registry | None, history: Sequence[Event], page: int) -> Part:
+def _champions(opened: OpenedStore, model: str, history: Sequence[Event], page: int) -> Part:
     shown, page, pages = paged(list(reversed(history)), page, _HISTORY)
     note = pager(page, pages, opened.slug, "models", model, key="history")
     table = Table("Champions, the newest first", event_rows(opened, model, shown), note=note)
-    return Part("Champions", charts=list(_steps(opened, registry, history)), tables=[table])
+    return Part("Champions", charts=list(_steps(opened, model, history)), tables=[table])
 
 
-def _steps(opened: OpenedStore, registry: Registry | None, history: Sequence[Event]) -> Iterator[Chart]:
+def _steps(opened: OpenedStore, model: str, history: Sequence[Event]) -> Iterator[Chart]:
     """How each champion differed from the one that it replaced, both on the same rows."""
     found = []
     for event in history[-MOST_POINTS:]:
-        worth = opened.worth(registry, event.version) if registry else None
-        pair = worth.paired if worth and event.kind == "promote" else None
-        if pair is not None and pair.against == event.previous and pair.checks[0].change is not None:
-            found.append(pair)
+        with contextlib.suppress(HeadwayError):  # of a version that is damaged
+            pair = pair_of(opened.store, model, event.version)
+            if pair is not None and event.kind == "promote" and pair.against == event.previous:
+                found.append(pair)
     if found:
         metric = found[-1].checks[0].metric
         yield differences_chart(tuple(pair for pair in found if pair.checks[0].metric == metric))

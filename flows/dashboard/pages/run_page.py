@@ -28,7 +28,11 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
         return None
     slug, live, pipeline = opened.slug, record.going_on, record.pipeline
     with DRAWING:
-        parts = [_now(opened, record) if live else None, evaluation(Material(opened.store, record)), what_ran(record)]
+        parts = [
+            _now(opened, record) if live else None,
+            evaluation(Material(opened.store, record), drawn=False),
+            what_ran(record),
+        ]
     parts += [
         None if live else _log(opened, record),
         Part("Notes", points=list(map(str, record.notes))) if record.notes else None,

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, when
 from flows.dashboard.monitor_state import checked_spans
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.model_page import champion_of, version_link
+from flows.dashboard.pages.model_page import champion_of, level_of, version_link
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
 from flows.records import RunRecord
@@ -138,11 +138,10 @@ def _model_row(opened: OpenedStore, model: str, runs: list[RunRecord]) -> dict[s
     registry = opened.registry(model)
     version, problem = champion_of(registry) if registry else (None, None)
     if registry and version is not None:
-        worth = opened.worth(registry, version.number)
         row |= {
             "champion": version_link(opened.slug, model, version.number),
             "since": when(registry.history()[-1].time),
-            "its own level": worth.level if worth else "",
+            "its own level": level_of(opened, version),
         }
     else:
         row |= {"champion": problem or "none yet"}

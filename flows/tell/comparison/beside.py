@@ -12,12 +12,12 @@ from flows.tell.comparison.compared import Compared, Differs
 from flows.tell.comparison.data_beside import data
 from flows.tell.comparison.metrics_beside import metrics, slices
 from flows.tell.comparison.sides import Side
-from flows.tell.comparison.training_beside import training
 from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import short
 from flows.tell.paired import rows_in_words
 from flows.tell.parts import Part, Table
-from headway.messages import counted, duration, number, size, window_text
+from flows.tell.sections.curves import Trained, trained_by, trainings
+from headway.messages import counted, duration, number, sentence, size, window_text
 
 _MOST_DIFFERENCES = 200
 
@@ -35,7 +35,7 @@ def parts_of(comparison: Compared, *, drawn: bool) -> list[Part]:
         slices(comparison),
         _differing(comparison),
         data(comparison, drawn=drawn),
-        training(a, b) if drawn else None,
+        _training(a, b) if drawn else None,
     ]
     return [part for part in found if part is not None]
 
@@ -145,3 +145,27 @@ def _cell(value: object) -> str:
     if value is None:
         return "–"
     return number(value) if isinstance(value, float) else short(value, 120)
+
+
+# --- the trainings
+
+
+def _training(a: Side, b: Side) -> Part | None:
+    """The part on the trainings, of several seeds the first; None where the store has neither any more."""
+    titles = [next(iter(trained_by(side.material)), None) for side in (a, b)]
+    found = [
+        Trained(side.label, side.material, title)
+        for side, title in zip((a, b), titles, strict=True)
+        if title is not None
+    ]
+    if not found:
+        return None
+    if len({each.material.outputs[each.title].fingerprint for each in found}) < len(found):
+        return Part("Training", ["Both have the same training: its output is one and the same."])
+    sentences = []
+    for side, title in zip((a, b), titles, strict=True):
+        if title is None:
+            sentences.append(f"The store no longer has the training of {side.label}.")
+        elif (chosen := side.material.record.training) is not None:
+            sentences.append(sentence(f"{side.label}: {counted(chosen.rows, 'train row')}, {chosen.says}"))
+    return trainings(found, sentences)

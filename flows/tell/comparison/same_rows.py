@@ -83,7 +83,7 @@ def on_the_same_rows(store: Store, a: Side, b: Side) -> Scored | None:
             continue
         check_same_rows(mine, theirs, f"{guest.title}'s", other or "")
         measured = store.find("measure", host.measured) if host.measured else None
-        judged = Judged.by(task, {} if measured is None else measured.key)
+        judged = Judged.model_validate({**(measured.key if measured else {}), "task": task})
         tables = {host.name: mine, guest.name: theirs}
         first, second = (judged.rows(tables[side.name]) for side in (a, b))
         directed = [metric for metric in judged.metrics if metric.higher_is_better is not None]

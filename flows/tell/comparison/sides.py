@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
@@ -264,7 +263,7 @@ def _intervals(side: Side) -> tuple[Mapping[str, Interval | None], str | None]:
         return {}, "its predictions are no longer in the store, so there are no intervals"
     if ":" in side.task:
         return {}, "its task is one of your own, so there are no intervals"
-    judged = Judged.by(side.task, side.material.key("measure"))
+    judged = Judged.model_validate({**side.material.key("measure"), "task": side.task})
     return intervals(judged.rows(table), judged.metrics, confidence=CONFIDENCE), None
 
 
@@ -278,19 +277,15 @@ def predictions(store: Store, evaluation: str | None) -> pa.Table | None:
     return read_predictions(path)
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Frozen):
     """How a run judges predictions: its task, and of a ranking the group, the item and how many ranks."""
+
+    model_config = ConfigDict(extra="ignore")
 
     task: str
     group: str | None = None
     item: str | None = None
     ndcg_at: int | None = None
-
-    @classmethod
-    def by(cls, task: str, settings: Settings) -> Judged:
-        """As the settings of a measuring step say."""
-        return cls(task, *(settings.get(name) for name in ("group", "item", "ndcg_at")))  # type: ignore[arg-type]
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

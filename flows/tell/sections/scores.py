@@ -41,16 +41,20 @@ _MOST_BYTES = 24 << 20
 _MOST_CLASSES, _MOST_PAIRS, _MOST_ROWS = 12, 20, 60
 
 
-def evaluation(material: Material) -> Part | None:
-    """The part on the evaluation; None of a run that has none."""
+def evaluation(material: Material, *, drawn: bool = True) -> Part | None:
+    """The part on the evaluation; None of a run that has none.
+
+    Args:
+        drawn: with figures.
+    """
     measured, verdict = material.result("measure"), material.verdict
     if not measured:
         return _of_record(material)
     whose = verdict.champion.name if verdict and verdict.champion else "the champion"
     part = measured_part(measured, verdict, whose, spans=judged_spans(material.store, material.record))
     sentences = [*part.sentences, *_ranked(material.key("measure"), measured), *_tested(material)]
-    charts = list(_charts(material, measured, whose))
-    if not charts and ":" in measured["task"]:
+    charts = list(_charts(material, measured, whose)) if drawn else []
+    if drawn and not charts and ":" in measured["task"]:
         sentences.append(
             f"There are no curves: only your code knows what a prediction of {measured['task']} means; its metrics judge it."
         )
