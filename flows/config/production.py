@@ -109,49 +109,34 @@ def check_timezone(name: str) -> str:
     raise ValueError(f"{name!r} is not a time zone; {hint}")
 
 
+Cron = Annotated[str, AfterValidator(check_cron)]
+Zone = Annotated[str, AfterValidator(check_timezone)]
+
+
 class Timing(Frozen):
     """When one flow runs."""
 
-    cron: str = Field(description="five fields: minute, hour, day of month, month, day of week")
-    timezone: str | None = Field(default=None, description="default: schedule.timezone")
+    cron: Cron = Field(description="five fields: minute, hour, day of month, month, day of week")
+    timezone: Zone | None = Field(default=None, description="default: schedule.timezone")
     parameters: dict[str, Any] = Field(default={}, description="of the flow, where they are not its defaults")
-
-    @field_validator("cron")
-    @classmethod
-    def _cron(cls, value: str) -> str:
-        return check_cron(value)
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone(cls, value: str | None) -> str | None:
-        return value if value is None else check_timezone(value)
 
 
 class ScheduleConfig(Frozen):
-    """When the flows of a pipeline run on a Prefect server; `headway deploy` puts it there."""
+    """When the flows of a pipeline run on a Prefect server, beside the times at which somebody starts them; `headway deploy` puts
+    it there."""
 
-    retrain: Timing | None = Field(
-        default=None,
-        description="when the pipeline runs; none: only when it is started",
-    )
+    retrain: Timing | None = Field(default=None, description="when the pipeline runs")
     backfill: Timing | None = Field(
-        default=None,
-        description="when past windows are trained and judged, those that its parameters name; none: only when it is "
-        "started",
+        default=None, description="when past windows are trained and judged, those that its parameters name"
     )
     watch: Timing | None = Field(
-        default=None,
-        description="when it looks for spans that have landed; a complete one starts a retrain; none: only when it is "
-        "started",
+        default=None, description="when it looks for spans that have landed; a complete one starts a retrain"
     )
-    predict: Timing | None = Field(
-        default=None, description="when the champion predicts new spans, each once; none: only when it is started"
-    )
+    predict: Timing | None = Field(default=None, description="when the champion predicts new spans, each once")
     monitor: Timing | None = Field(
-        default=None,
-        description="when the champion is checked for drift, skew and decay on new spans; none: only when it is started",
+        default=None, description="when the champion is checked for drift, skew and decay on new spans"
     )
-    timezone: str = Field(default="UTC", description="of every cron expression that names none")
+    timezone: Zone = Field(default="UTC", description="of every cron expression that names none")
 
     @model_validator(mode="before")
     @classmethod
@@ -164,11 +149,6 @@ class ScheduleConfig(Frozen):
         if "cron" in value:
             value = {"retrain": value}
         return {name: {"cron": v} if name in FLOWS and isinstance(v, str) else v for name, v in value.items()}
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone(cls, value: str) -> str:
-        return check_timezone(value)
 
     def of(self, flow: str) -> Timing | None:
         """When a flow runs, with its time zone; None: only when it is started."""
