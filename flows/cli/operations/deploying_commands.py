@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -24,28 +25,22 @@ def deploy(
     pipelines: Pipelines = ["."],  # noqa: B006
     /,
     *,
-    schedule: Annotated[
-        str | None,
-        Parameter(
-            metavar="CRON",
-            help="when to retrain, e.g. '0 5 2 * *'; none removes the schedule (default: schedule of pipeline.yaml)",
-        ),
-    ] = None,
-    timezone: Annotated[
-        str | None, Parameter(metavar="ZONE", help="the time zone of --schedule (default: UTC)")
-    ] = None,
-    pool: Annotated[
-        str, Parameter(metavar="NAME", help="the work pool; it is created if it does not exist")
-    ] = "headway",
-    gpus: Annotated[
-        Count | None,
-        Parameter(
-            help="how many trainings may run at once on the workers of queue gpu (default: unchanged, at first 1)"
-        ),
-    ] = None,
-    yaml: Annotated[bool, Parameter(help="change nothing; print the deployments as a prefect.yaml")] = False,
+    schedule: Annotated[str | None, Parameter(metavar="CRON")] = None,
+    timezone: Annotated[str | None, Parameter(metavar="ZONE")] = None,
+    pool: Annotated[str, Parameter(metavar="NAME")] = "headway",
+    gpus: Count | None = None,
+    yaml: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
+    """Put pipelines on a Prefect server.
+
+    Args:
+        schedule: when to retrain, e.g. '0 5 2 * *'; none removes the schedule (default: schedule of pipeline.yaml).
+        timezone: the time zone of --schedule (default: UTC).
+        pool: the work pool; it is created if it does not exist.
+        gpus: how many trainings may run at once on the workers of queue gpu (default: unchanged, at first 1).
+        yaml: change nothing; print the deployments as a prefect.yaml.
+    """
     from pathlib import Path
 
     from flows.config.extras import require
@@ -82,9 +77,7 @@ def deploy(
         changes = {
             each.pipeline.name: deploy_one(client, each, pool=pool, retrain=timing, gpus=gpus) for each in loaded
         }
-        lines = [f"Prefect server {url}"]
-        for name, changed in changes.items():
-            lines += [f"{name}: {'nothing to change' if not changed else ''}".rstrip(), *(f"  {c}" for c in changed)]
+        lines = _changed(url, changes, "nothing to change")
         for each in loaded:
             lines += _own_windows(each)
             if not each.pipeline.alarms.notify:
@@ -112,23 +105,29 @@ def undeploy(pipelines: Pipelines = ["."], /, *, options: JsonOption = JsonOptio
     names = [_name(pipeline) for pipeline in pipelines]
     with connected() as (client, url):
         changes = {name: undeploy_one(client, name) for name in names}
+    return answer(
+        options, {"server": url, "changes": changes}, "\n".join(_changed(url, changes, "nothing of it is there"))
+    )
+
+
+def _changed(url: str, changes: Mapping[str, Sequence[str]], nothing: str) -> list[str]:
     lines = [f"Prefect server {url}"]
     for name, changed in changes.items():
-        lines += [f"{name}: {'nothing of it is there' if not changed else ''}".rstrip(), *(f"  {c}" for c in changed)]
-    return answer(options, {"server": url, "changes": changes}, "\n".join(lines))
+        lines += [f"{name}:", *(f"  {each}" for each in changed)] if changed else [f"{name}: {nothing}"]
+    return lines
 
 
 def _own_windows(loaded: LoadedPipeline) -> list[str]:
     """A hint for each flow whose parameters name another window than commands take."""
-    own = {name: loaded.pipeline.schedule.of(name) for name in ("retrain", "backfill")}
-    named = {
-        name: timing.parameters["window"] for name, timing in own.items() if timing and "window" in timing.parameters
-    }
+    from flows.config.production import FLOWS
+
+    schedule, window = loaded.pipeline.schedule, loaded.pipeline.window
+    own = {name: timing.parameters.get("window") for name in FLOWS if (timing := schedule.of(name)) is not None}
     return [
         f"{loaded.pipeline.name}: the window {size} of schedule.{name}.parameters holds for this flow alone; "
         f"'window: {size}' in {loaded.file} holds for every command and flow"
-        for name, size in named.items()
-        if size != loaded.pipeline.window
+        for name, size in own.items()
+        if size not in (None, window)
     ]
 
 

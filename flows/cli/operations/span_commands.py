@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
-from flows.cli.options import Count, NewestOptions, Options, PipelinePath, RunOptions
+from flows.cli.options import Count, NewestOptions, Options, PipelinePath, RunOptions, Seconds
 from headway.errors import ConfigError, HeadwayError, Locked
 
 if TYPE_CHECKING:
@@ -22,17 +22,22 @@ def backfill(
     pipeline: PipelinePath = ".",
     /,
     *,
-    first: Annotated[str, Parameter(name="--from", metavar="SPAN", help="the last span of the first window")],
-    to: Annotated[str, Parameter(metavar="SPAN", help="the last span of the last window")] = "latest",
-    upto: Annotated[
-        Literal["ingest", "train", "gate"], Parameter(help="the stage after which each window ends")
-    ] = "gate",
-    promote: Annotated[bool, Parameter(help="promote what passes the gate, the oldest window first")] = False,
-    parallel: Annotated[
-        Count, Parameter(help="how many windows to run at the same time; each starts its own TensorFlow process")
-    ] = 1,
+    first: Annotated[str, Parameter(name="--from", metavar="SPAN")],
+    to: Annotated[str, Parameter(metavar="SPAN")] = "latest",
+    upto: Literal["ingest", "train", "gate"] = "gate",
+    promote: bool = False,
+    parallel: Count = 1,
     options: NewestOptions = NewestOptions(),
 ) -> int:
+    """Train and judge a model for each of several past windows.
+
+    Args:
+        first: the last span of the first window.
+        to: the last span of the last window.
+        upto: the stage after which each window ends.
+        promote: promote what passes the gate, the oldest window first.
+        parallel: how many windows to run at the same time; each starts its own TensorFlow process.
+    """
     if parallel < 1:
         raise ConfigError(f"{parallel} is not a number of 1 or more", where="--parallel", fix="--parallel 1")
     if options.until != "latest":
@@ -61,10 +66,16 @@ def watch(
     pipeline: PipelinePath = ".",
     /,
     *,
-    once: Annotated[bool, Parameter(help="look once, retrain if a new span is complete, then end")] = False,
-    every: Annotated[float, Parameter(metavar="SECONDS", help="how long to wait between two looks")] = 60.0,
+    once: bool = False,
+    every: Seconds = 60.0,
     options: NewestOptions = NewestOptions(),
 ) -> int:
+    """Wait for new data, and retrain once for each new span that is complete.
+
+    Args:
+        once: look once, retrain if a new span is complete, then end.
+        every: how long to wait between two looks.
+    """
     if options.until != "latest":
         raise ConfigError(
             "a watcher looks for new spans", where="--until", fix="leave it out; headway backfill is for old ones"
@@ -133,15 +144,16 @@ def predict_spans(
     pipeline: PipelinePath = ".",
     /,
     *,
-    model: Annotated[
-        str, Parameter(help="the version to predict with: its number, champion, previous or an alias")
-    ] = "champion",
-    since: Annotated[
-        str, Parameter(metavar="SPAN", help="leave out spans before this one (default: none is left out)")
-    ] = "",
+    model: str = "champion",
+    since: Annotated[str, Parameter(metavar="SPAN")] = "",
     options: Options = Options(),
 ) -> int:
-    """The champion over each complete span that has no predictions yet, into <predictions.output>/span=<span>/."""
+    """The champion over each complete span that has no predictions yet, into <predictions.output>/span=<span>/.
+
+    Args:
+        model: the version to predict with: its number, champion, previous or an alias.
+        since: leave out spans before this one (default: none is left out).
+    """
     from flows.production.span_predictions import predict_spans as run
 
     loaded = load_pipeline(pipeline, options)
@@ -154,12 +166,16 @@ def monitor(
     pipeline: PipelinePath = ".",
     /,
     *,
-    retrain: Annotated[bool, Parameter(help="retrain on the newest window when there is an alarm")] = False,
+    retrain: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """Hold new spans and logged requests against the champion's window, and the champion against labels that came since.
 
-    It ends with 3 when there is an alarm."""
+    It ends with 3 when there is an alarm.
+
+    Args:
+        retrain: retrain on the newest window when there is an alarm.
+    """
     from flows.execution.run import execute
     from flows.production.champion_watch import check_champion
 
