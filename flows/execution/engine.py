@@ -196,7 +196,7 @@ class Engine:
                 results = [run_stage(steps[0], request, outs[0], monitor, self.store, child, **settings)]
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
-            return [
+            manifests = [
                 staging.commit(
                     result=result,
                     counts=Counts(**result["counts"]) if result.get("counts") else None,
@@ -204,6 +204,9 @@ class Engine:
                 )
                 for staging, result, n in zip(stagings, results, rows, strict=True)
             ]
+        if stage.name == "train":  # its weights are in the store: nothing resumes from its checkpoints any more
+            self.store.discard(self.store.checkpoints / steps[0].fingerprint)
+        return manifests
 
 
 class Planner:

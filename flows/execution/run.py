@@ -15,7 +15,7 @@ from contextlib import closing, nullcontext
 from typing import Any
 
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import ALREADY, GATE, REPLAY, TRAIN, Executor, RunResult, RunSpec
+from flows.dag.run_spec import ALREADY, REPLAY, TRAIN, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.elsewhere.client import Elsewhere
 from flows.execution.engine import Engine, Planner
@@ -28,7 +28,6 @@ from flows.progress.reporter import Reporter
 from flows.records import ColumnRow, Judged, Measured, Ran, RunRecord, State, read_record
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
-from headway.monitor import Monitor
 from headway.redaction import redact, redacted
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
@@ -124,7 +123,7 @@ class _Run:
                 engine = Engine(
                     self.run_spec.store,
                     child=child,
-                    monitor_for=self._monitor,
+                    monitor_for=self.report.monitor,
                     on_output=self._output,
                     stage=self.report.stage,
                     runtime={REPLAY.name: {"process": replay}},
@@ -155,10 +154,6 @@ class _Run:
             self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
         if self.run_spec.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
-
-    def _monitor(self, title: str) -> Monitor:
-        """Return the monitor of a step; the gate's reports no progress, so that its reasons are printed once, last."""
-        return Monitor(self.report.stop) if title == GATE.name else self.report.monitor(title)
 
     def _begin(self, child: Child, replay: ReplayProcess, elsewhere: Elsewhere) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
@@ -191,9 +186,6 @@ class _Run:
         self.note(stages=(*self.record.stages, ran))
         for event in events_of_output(output, self.record):
             self.report.happened(event)
-        if output.stage == "train" and not output.hit:
-            # its weights are in the store: nothing resumes from here any more
-            self.run_spec.store.discard(self.run_spec.store.checkpoints / output.fingerprint)
         if self.looked:  # so that a run which is killed later shows how far it came
             self.note(seen=now())
             self.record.save(self.run_spec.store)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.production import StageLimit
-from flows.dag.run_spec import TRAIN
 from flows.execution.elsewhere.exchange import Exchange
 from flows.execution.elsewhere.order import steps_of
 from flows.execution.engine import Engine
@@ -157,8 +156,6 @@ class _Work:
         for step in missing:
             (manifest,) = engine.make([step], monitor)
             self._report.note(f"{step.title}: {duration(manifest.seconds)}")
-            if stage == TRAIN:  # its weights are in the store: nothing resumes from here any more
-                self._store.discard(self._store.checkpoints / step.fingerprint)
 
 
 class _Relay(Monitor):

@@ -18,13 +18,12 @@ from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import GATE, REPLAY, TRAIN, RunResult, RunSpec
+from flows.dag.run_spec import REPLAY, TRAIN, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child, ChildError
 from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError
-from headway.monitor import Monitor
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
 from tfcore.export.replay_process import ReplayProcess
@@ -59,15 +58,10 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
     ):
         told: set[str] = set()
 
-        def monitor(title: str) -> Monitor:
-            return Monitor(report.stop) if title == GATE.name else report.monitor(title)
-
         def made(output: Output) -> None:
             if output.fingerprint not in told:  # what variants share is told once
                 report.output(output)
             told.add(output.fingerprint)
-            if output.stage == TRAIN.name and not output.hit:
-                store.discard(store.checkpoints / output.fingerprint)  # nothing resumes from there any more
 
         def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
             report.check()
@@ -76,7 +70,7 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
             engine = Engine(
                 store,
                 child=child,
-                monitor_for=monitor,
+                monitor_for=report.monitor,
                 on_output=made,
                 stage=report.stage,
                 runtime=runtime,

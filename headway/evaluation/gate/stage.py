@@ -55,8 +55,6 @@ def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """The stage: decide, and write out/verdict.json. Returns the verdict as JSON."""
     verdict = decide(request, monitor)
     (out / "verdict.json").write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    for sentence in verdict.sentences:
-        monitor.log(sentence)
     return verdict.model_dump(mode="json")
 
 

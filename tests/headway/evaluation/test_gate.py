@@ -311,12 +311,9 @@ def test_an_auc_of_almost_one_class_is_not_compared(files, tmp_path):
 
 
 def test_the_stage_writes_its_verdict(files, tmp_path):
-    lines = []
-    monitor = Monitor()
-    monitor.log = lines.append
-    verdict = gate(request(files), tmp_path, monitor)
+    verdict = gate(request(files), tmp_path, Monitor())
     assert json.loads((tmp_path / "verdict.json").read_text()) == verdict
-    assert lines == Verdict.model_validate(verdict).sentences
+    assert Verdict.model_validate(verdict).sentences
     assert GateRequest.model_validate(request(files).model_dump(mode="json")) == request(files)
 
 
