@@ -1,4 +1,4 @@
-"""What `headway monitor` found and `headway watch` knows of a pipeline, from the store's folders monitor/ and watch/.
+"""What `headway monitor` found and `headway watch` knows of a pipeline, for pages.
 
 found = checked_spans(store, "flights")
 found.rows[-1].span, found.rows[-1].alarms, found.problem
@@ -6,49 +6,13 @@ found.rows[-1].span, found.rows[-1].alarms, found.problem
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, field_validator
+from pydantic import ValidationError
 
+from flows.production.state_files import CheckedSpan, MonitorState, WatchState
 from flows.records import problem_of
 from headway.storage.store import Store
-
-
-class CheckedSpan(BaseModel):
-    """A span as it was held against one champion."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    champion: int = 0
-    span: str = ""
-    rows: int | None = None
-    drift: list[str] = []
-    distances: dict[str, float] = {}
-    scored: int | None = None
-    """Rows with a label."""
-    metrics: dict[str, float] = {}
-    decay: list[str] = []
-    checked: str = ""
-
-    @field_validator("metrics", mode="before")
-    @classmethod
-    def _numbers(cls, value: object) -> object:
-        return {k: v for k, v in value.items() if isinstance(v, int | float)} if isinstance(value, dict) else value
-
-    @property
-    def alarms(self) -> list[str]:
-        return [*self.drift, *self.decay]
-
-
-class _Kept(BaseModel):
-    """What monitor keeps of a champion, and of those before it."""
-
-    champion: int | None = None
-    spans: dict[str, CheckedSpan] = {}
-    earlier: list[_Kept] = []
 
 
 @dataclass(frozen=True)
@@ -61,43 +25,27 @@ class Checked:
 
 def checked_spans(store: Store, pipeline: str) -> Checked:
     """Everything that monitor found of a pipeline's champions."""
-    value = _json(store, store.root / "monitor" / f"{pipeline}.json")
-    if isinstance(value, str):
-        return Checked(problem=f"monitor/{pipeline}.json {value}; headway monitor makes it anew")
     try:
-        kept = _Kept.model_validate(value or {})
-    except ValidationError as error:
-        return Checked(problem=f"monitor/{pipeline}.json is not what monitor writes: {problem_of(error)}")
-    return Checked(
-        [
-            found.model_copy(update={"champion": past.champion, "span": span})
-            for past in (*kept.earlier, kept)
-            if past.champion is not None
-            for span, found in sorted(past.spans.items())
-        ]
-    )
+        return Checked(MonitorState.load(store, pipeline).checked)
+    except (OSError, ValueError) as error:
+        return Checked(problem=_problem(f"monitor/{pipeline}.json", "monitor", error))
 
 
 def waiting_spans(store: Store, pipeline: str) -> list[str]:
     """Sentences on what `headway watch` waits for or has started."""
-    value = _json(store, store.root / "watch" / f"{pipeline}.json")
-    if isinstance(value, str):
-        return [f"watch/{pipeline}.json {value}"]
-    pending, seen, handled = ((value or {}).get(name) for name in ("pending", "seen", "handled"))
-    said = [f"headway watch has handled everything up to {handled}."] if isinstance(handled, str) else []
-    if isinstance(pending, dict):
-        said.append(f"It has started a retrain up to {pending.get('until')}, attempt {pending.get('attempt')}.")
-    if isinstance(seen, dict) and seen:
-        said.append(f"It waits for {', '.join(map(str, seen))} to be complete.")
+    try:
+        state = WatchState.load(store, pipeline)
+    except (OSError, ValueError) as error:
+        return [_problem(f"watch/{pipeline}.json", "watch", error)]
+    said = [f"headway watch has handled everything up to {state.handled}."] if state.handled else []
+    if state.pending is not None:
+        said.append(f"It has started a retrain up to {state.pending.until}, attempt {state.pending.attempt}.")
+    if state.seen:
+        said.append(f"It waits for {', '.join(state.seen)} to be complete.")
     return said
 
 
-def _json(store: Store, path: Path) -> Mapping[str, JsonValue] | str | None:
-    """A JSON object; None where there is no such file; a text says what is wrong with it."""
-    try:
-        value = json.loads(store.read(path))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return "is damaged"
-    return value if isinstance(value, dict) else "is damaged"
+def _problem(file: str, command: str, error: Exception) -> str:
+    if not isinstance(error, ValidationError) or not error.errors()[0]["loc"]:  # it is no JSON object
+        return f"{file} is damaged; headway {command} makes it anew"
+    return f"{file} is not what {command} writes: {problem_of(error)}"
