@@ -307,7 +307,7 @@ class Pipeline:
 
     def _repr_html_(self) -> str:
         champion, runs = self.champion, self.runs(5)
-        rows = [{"run": run.name, "state": run.headline, "window": run.window} for run in runs]
+        rows = [{"run": run.name, "state": run.ending.label, "window": run.window} for run in runs]
         about = f"champion: {escape(repr(champion)) if champion else 'none yet'}"
         return f"<b>{escape(self.name)}</b> <code>{escape(self._place())}</code><br>{about}" + (
             html_table(rows) if rows else ""

@@ -61,7 +61,9 @@ def number(value: float | None) -> str:
     if value is None:
         return "undefined"
     size = abs(value)
-    if size and (size < 1e-4 or size >= 1e9):
+    if size < 1e-9:
+        return "0"
+    if size < 1e-4 or size >= 1e9:
         return f"{value:.3g}"
     if size >= 100:
         return f"{value:,.2f}".removesuffix(".00")
@@ -71,7 +73,7 @@ def number(value: float | None) -> str:
 
 def signed(value: float | None) -> str:
     """The text of `number`, always with its sign."""
-    return number(value) if value is None or value <= 0 else f"+{number(value)}"
+    return number(value) if value is None or value < 1e-9 else f"+{number(value)}"
 
 
 def between(interval: Sequence[float] | None, confidence: float | None = None) -> str:

@@ -13,8 +13,8 @@ from flows.records import RunRecord, State
 from flows.tell.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
-from headway.evaluation.verdict import Check, Verdict, bound
-from headway.messages import between, number, sentence, signed, window_text
+from headway.evaluation.verdict import Check, MetricValue, Verdict, bound
+from headway.messages import between, counted, number, sentence, signed, window_text
 
 Tone = Literal["green", "amber", "red", "plain"]
 _ENDS: dict[str, tuple[str, Tone, str]] = {
@@ -82,6 +82,8 @@ class Ending(Frozen):
     notes: tuple[str, ...] = ()
     """Its remarks that decided nothing."""
     checks: tuple[Check, ...] = ()
+    values: tuple[MetricValue, ...] = ()
+    """The metric that decides, of every model on the same rows."""
     error: str = ""
     """The whole error of a run that failed."""
 
@@ -94,6 +96,21 @@ class Ending(Frozen):
     def coloured(self) -> str:
         """The label, with the colour for who sees none."""
         return self.label if self.tone == "plain" else f"{self.label} ({self.tone})"
+
+    @property
+    def measured(self) -> str:
+        """The values in words, with the rows that they are of; empty: there are none."""
+        if not self.values:
+            return ""
+        first = self.values[0]
+        of = f" of {window_text(first.spans)}" if first.spans else ""
+        rows = "" if first.rows is None else f" on {counted(first.rows, 'eval row')}{of}"
+        return f"{first.metric}{rows}: " + ", ".join(f"{value.of} {number(value.value)}" for value in self.values)
+
+    @property
+    def said(self) -> list[str]:
+        """Reasons, values and notes, in the order in which they are told."""
+        return [*self.reasons, *([self.measured] if self.values else []), *self.notes]
 
     @property
     def line(self) -> str:
@@ -130,6 +147,7 @@ def ending_of(record: RunRecord) -> Ending:
         reasons=tuple(map(str, reasons)),
         notes=tuple(_notes(verdict)) if verdict else (),
         checks=verdict.checks if verdict else (),
+        values=tuple(verdict.values(verdict.primary)) if verdict else (),
         error=error,
     )
 
@@ -146,7 +164,7 @@ def _first_line(error: str) -> str:
 
 def _notes(verdict: Verdict) -> Iterator[str]:
     """The remarks that are no concern, and the checks that no remark is about."""
-    yield from (str(note) for note in verdict.notes if not note.concern)
+    yield from (str(note) for note in (*verdict.notes, *verdict.alarms) if not note.concern)
     said = {remark.check for remark in (*verdict.reasons, *verdict.notes, *verdict.alarms)}
     for check in verdict.checks:
         if check.key not in said:
@@ -161,7 +179,7 @@ def ending_part(ending: Ending) -> Part:
         f"Verdict: {ending.coloured}",
         [ending.headline],
         findings=[Finding("warning", concern) for concern in ending.concerns],
-        points=[*ending.reasons, *ending.notes],
+        points=ending.said,
         tables=[checks_table(ending.checks)] if ending.checks else [],
         texts=[("Error", ending.error)] if ending.error else [],
     )

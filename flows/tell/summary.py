@@ -33,7 +33,7 @@ def summary(
     facts += [("warning", concern) for concern in ending.concerns]
     if record.warnings:
         facts.append(("", "what to do about the data: headway validate, or the report"))
-    facts += [("why", reason) for reason in (*ending.reasons, *ending.notes)]
+    facts += [("why", reason) for reason in ending.said]
     if metrics := metrics_line(record.metrics, record.baselines):
         spans = record.verdict.spans if record.verdict else ()
         facts.append(("metrics", metrics + (f"; on the eval rows of {window_text(spans)}" if spans else "")))

@@ -113,7 +113,7 @@ def told(check: Check) -> tuple[str, str]:
     moved = f"from {number(check.before)} ({check.against}) to {number(check.value)}"
     match check.outcome:
         case "better":
-            summary = f"{metric} is better: it {verb} {moved}"
+            summary = f"{metric} {verb} {moved}, which is better"
         case "within the limit":
             summary = f"{metric} is within {limit}: {moved}"
         case "cannot tell":

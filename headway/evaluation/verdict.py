@@ -10,6 +10,7 @@ check that is new needs a name and an outcome: whoever shows a verdict shows eve
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from pydantic import Field, computed_field
@@ -226,6 +227,9 @@ class Verdict(Result):
 
     def __str__(self) -> str:
         return self.verdict
+
+    def _repr_html_(self) -> str:
+        return f"<b>{escape(self.verdict)}</b><ul>{''.join(f'<li>{escape(text)}</li>' for text in self.sentences)}</ul>"
 
     @property
     def sentences(self) -> list[str]:

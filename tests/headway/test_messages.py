@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.messages import agree, counted, did_you_mean, percent, some
+from headway.messages import agree, between, chance, counted, did_you_mean, number, percent, signed, some
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12345, "12,345 rows")])
@@ -30,3 +30,14 @@ def test_the_nearest_known_name_is_suggested_and_else_what_the_caller_says():
 def test_a_share_is_not_rounded_to_nothing_or_to_all():
     shares = [0, 0.0004, 0.002, 0.5, 0.996, 1]
     assert [percent(part) for part in shares] == ["0%", "0.04%", "0.2%", "50%", "99.6%", "100%"]
+
+
+def test_an_interval_says_its_confidence_and_nothing_of_its_numbers_is_taken_for_it():
+    assert between((-10.95, 0.2), 0.95) == "95% interval -10.95 to +0.2"
+    assert between((0.95, 2.0), 0.975) == "97.5% interval +0.95 to +2"
+    assert between((-0.003, 0.001)) == "interval -0.003 to +0.001" and between(None, 0.9) == "no interval"
+
+
+def test_a_p_value_and_what_is_as_good_as_nothing():
+    assert [chance(p) for p in (1e-9, 0.0009, 0.0123, None)] == ["p < 0.001", "p < 0.001", "p 0.012", "p undefined"]
+    assert [number(1e-12), signed(-1e-12), signed(1e-12), signed(2e-5)] == ["0", "0", "0", "+2e-05"]

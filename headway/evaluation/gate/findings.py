@@ -77,4 +77,6 @@ class Findings:
             return "forced", True, tuple(reason.model_copy(update={"overruled": True}) for reason in blocks)
         if blocks:
             return blocks[0].verdict, False, tuple(blocks)
+        said = {reason.check for reason in self.favour if reason.check}
+        self.notes = [note for note in self.notes if note.check not in said]
         return (self.favour[0].verdict if self.favour else "promote"), True, tuple(self.favour)

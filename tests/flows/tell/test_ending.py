@@ -1,0 +1,181 @@
+"""How a run ended is the same wherever it is told: terminal, Markdown, report, dashboard, notebook, events and log."""
+
+import html
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.dashboard.layout import render
+from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.pages.run_page import run_page
+from flows.observability.events import events_of_record
+from flows.observability.json_log import JsonLog
+from flows.observability.json_stream import JsonStream
+from flows.records import RunRecord, read_record
+from flows.tell.ending import ending_of, ending_part
+from flows.tell.markdown import markdown
+from flows.tell.material import Material
+from flows.tell.past_run import Run
+from flows.tell.report_page import page
+from flows.tell.summary import summary
+from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.verdict import Check
+from headway.messages import number, signed
+from headway.storage.store import Store
+from headway.tasks.base import LabelFacts
+
+ROWS = 4000
+ENDS = {
+    "promoted": ("promoted", "green"),
+    "amber": ("promoted, with warnings", "amber"),
+    "kept": ("kept the champion", "plain"),
+    "rejected": ("rejected", "red"),
+    "failed": ("failed", "red"),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """A record for each end, with verdicts of the gate itself."""
+    folder, r = tmp_path_factory.mktemp("predictions"), np.random.default_rng(0)
+    z = r.normal(size=ROWS)
+    label = (r.random(ROWS) < 1 / (1 + np.exp(-2 * z))).astype(int)
+
+    def predicted(noise):
+        path = folder / f"{noise}.parquet"
+        score = 1 / (1 + np.exp(-2 * z - noise * np.random.default_rng(1).normal(size=ROWS)))
+        pq.write_table(pa.table({"label": label, "prediction": score, "city": np.arange(ROWS) % 3}), path)
+        return path
+
+    def record(state, ours=1.0, theirs=2.0, *, linear=None, later="2024-02", **more):
+        verdict = decide(
+            GateRequest(
+                task="binary",
+                config=GateConfig(thresholds={"auc": {"min": 0.6}}),
+                candidate=Candidate(model="new", predictions=predicted(ours), train=((later, "all"),)),
+                champion=Champion(version=3, model="old", predictions=predicted(theirs), train=(("2024-01", "all"),)),
+                label=LabelFacts(counts=(1, 1)),
+                baselines={} if linear is None else {"linear": predicted(linear)},
+                eval=(("2024-03", "eval"),),
+                slices=("city",),
+            )
+        )
+        known = {"run": f"run-{state.replace(' ', '-')}", "pipeline": "homes", "started": "2026-11-20T10:00:00.000Z"}
+        known |= {"metrics": verdict.metrics.candidate, "baselines": verdict.metrics.baselines, "seconds": 3.0}
+        if state == "failed":
+            return RunRecord(**known, state=state, error="the loss is not a finite number:\n  - step 7\n    fix: x")
+        assert verdict.verdict == ("promote" if state == "promoted" else state), verdict.sentences
+        version = 4 if verdict.promote else None
+        return RunRecord(**known, state=state, verdict=verdict.brief, version=version, **more)
+
+    return {
+        "promoted": record("promoted"),
+        "amber": record("promoted", linear=0.1, warnings=("few rows of city 2",)),
+        "kept": record("keep champion", 1.0, 1.0, later="2024-01"),
+        "rejected": record("reject", 3.0, 0.5),
+        "failed": record("failed"),
+    }
+
+
+def plain(text):
+    """A page as its reader sees it, in one line."""
+    return " ".join(
+        html.unescape(re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL)).split()
+    )
+
+
+def told(record, folder):
+    """{renderer: what it says}"""
+    store = Store(folder)
+    store.create()
+    record.save(store)
+    return {
+        "terminal": " ".join(summary(record).split()),
+        "markdown": " ".join(markdown(ending_part(ending_of(record))).replace("\\|", "|").split()),
+        "report": plain(page(Material(store, record))),
+        "dashboard": plain(render(run_page(OpenedStore("homes", store), record.run), {})),
+        "notebook": plain(Run(None, store, record)._repr_html_()),
+    }
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_run_is_told_the_same_everywhere(records, tmp_path, end):
+    record, (label, tone) = records[end], ENDS[end]
+    ending = ending_of(record)
+    assert (ending.label, ending.tone) == (label, tone)
+    for renderer, text in told(record, tmp_path).items():
+        for said in (ending.headline, ending.coloured, *ending.concerns, *ending.said):
+            assert " ".join(said.split()) in text, (renderer, said)
+        for check in ending.checks:
+            numbers = [number(check.value), *([signed(check.change)] if check.before is not None else [])]
+            assert all(shown in text for shown in numbers), (renderer, check)
+    for event in events_of_record(record):
+        assert event.facts["headline"] == ending.headline and event.facts["tone"] == tone
+        assert event.facts["concerns"] == list(ending.concerns)
+    lines = []
+    JsonLog(JsonStream(lines.append)).run_ended(record, None)
+    fields = json.loads(lines[0])["fields"]
+    assert (fields["headline"], fields["tone"]) == (ending.headline, tone)
+    assert ending_of(read_record(json.loads(json.dumps(record.as_json())))) == ending
+
+
+def test_a_concern_stands_beside_the_headline(records):
+    ending = ending_of(records["amber"])
+    assert ending.headline.startswith("Version 4 is promoted: auc rose from")
+    linear, few = ending.concerns
+    assert linear.startswith("the linear baseline beats the candidate: auc is ") and few == "few rows of city 2"
+    assert ending.line.startswith(f"{ending.headline} Warning: The linear baseline beats")
+    assert not any(linear in said for said in ending.said), "it is said once"
+
+
+def test_a_headline_is_the_summary_of_the_gravest_reason_without_its_interval(records):
+    record = records["rejected"]
+    reason = record.verdict.reasons[0]
+    headline = ending_of(record).headline
+    assert headline == f"The candidate is rejected: {reason.summary}." and "beyond the limit of" in headline
+    assert "interval" not in headline and "95% interval" in reason.detail
+    assert ending_of(records["failed"]).headline == "The run failed: the loss is not a finite number."
+    assert "step 7" in ending_of(records["failed"]).error
+
+
+def test_a_check_that_nobody_knows_is_shown_by_all(records, tmp_path):
+    invented = Check(
+        name="fairness of cities",
+        metric="auc",
+        slice="city",
+        slice_value="2",
+        value=0.4321,
+        allowed=0.0123,
+        outcome="too far apart",
+        passed=False,
+    )
+    record = records["promoted"]
+    verdict = record.verdict.model_copy(update={"checks": (*record.verdict.checks, invented)})
+    for renderer, text in told(record.model_copy(update={"verdict": verdict.brief}), tmp_path).items():
+        for shown in ("fairness of cities", "city=2", "0.4321", "0.0123", "too far apart"):
+            assert shown in text, (renderer, shown)
+
+
+def test_the_values_name_their_rows(records):
+    record = records["promoted"]
+    assert re.fullmatch(
+        r"auc on 4,000 eval rows of 2024-03: candidate 0\.\d+, version 3 0\.\d+, constant 0\.5",
+        ending_of(record).measured,
+    )
+
+
+def test_a_reason_of_an_earlier_headway_is_a_sentence():
+    old = {"verdict": "reject", "promote": False, "reasons": ["auc fell: -0.1", "every threshold is met"]}
+    record = read_record({"run": "r", "pipeline": "p", "started": "", "state": "reject", "verdict": old})
+    ending = ending_of(record)
+    assert ending.headline == "The candidate is rejected: auc fell: -0.1." and ending.said == ["every threshold is met"]
+    forced = old | {"verdict": "forced", "promote": True}
+    record = read_record(
+        {"run": "r", "pipeline": "p", "started": "", "state": "promoted", "version": 2, "verdict": forced}
+    )
+    assert ending_of(record).headline == "Version 2 is promoted: auc fell: -0.1."
