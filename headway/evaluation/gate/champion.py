@@ -233,7 +233,7 @@ class AgainstChampion:
         if self.config.uncomparable == "hold":
             self.findings.block(verdict, summary, detail, BY_FORCE, check=check)
         else:
-            self.findings.support(verdict, "the thresholds alone decide", check=check)
+            self.findings.support(verdict, "the thresholds alone decide")
             self.findings.note(summary, detail, check=check, concern=True)
 
     def _uncomparable(self, champion: Champion, role: str = "the champion") -> tuple[str, str, str] | None:
