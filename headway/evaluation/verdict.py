@@ -228,6 +228,9 @@ class Verdict(Result):
     def __str__(self) -> str:
         return self.verdict
 
+    def __repr__(self) -> str:
+        return f"<Verdict {self.verdict}: {'; '.join(self.sentences)}>"
+
     def _repr_html_(self) -> str:
         return f"<b>{escape(self.verdict)}</b><ul>{''.join(f'<li>{escape(text)}</li>' for text in self.sentences)}</ul>"
 
