@@ -185,8 +185,10 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
 
     # --- what goes wrong
 
-    def shown_names(request: Request) -> dict[str, str]:
-        return names if access.is_session(request.headers) else {}
+    def problem(request: Request, title: str, error: str, status: int) -> Response:
+        ending = Ending(word="error", tone="red", headline=title, error=error)
+        page = Page(title, title, ending=ending, every=0)
+        return HTMLResponse(render(page, names if access.is_session(request.headers) else {}), status)
 
     @app.exception_handler(_SignIn)
     def to_sign_in(request: Request, error: Exception) -> Response:
@@ -194,27 +196,22 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
 
     @app.exception_handler(HeadwayError)
     def known(request: Request, error: Exception) -> Response:
-        page = _problem_page("It cannot be shown", str(error), 409)
-        return HTMLResponse(render(page, shown_names(request)), page.status)
+        return problem(request, "It cannot be shown", str(error), 409)
 
     @app.exception_handler(_NotThere)
     @app.exception_handler(RequestValidationError)
     def not_there(request: Request, error: Exception) -> Response:
-        page = _problem_page("There is no such page", "The store has nothing of this name, or no longer.", 404)
-        return HTMLResponse(render(page, shown_names(request)), page.status)
+        return problem(request, "There is no such page", "The store has nothing of this name, or no longer.", 404)
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
-        status = error.status_code
-        title = "There is no such page" if status == 404 else "This cannot be done"
-        page = _problem_page(title, str(error.detail), status)
-        return HTMLResponse(render(page, shown_names(request)), status)
+        title = "There is no such page" if error.status_code == 404 else "This cannot be done"
+        return problem(request, title, str(error.detail), error.status_code)
 
     @app.exception_handler(OSError)
     def unread(request: Request, error: OSError) -> Response:
         said = f"{error.filename}: {error.strerror}" if error.filename else str(error) or type(error).__name__
-        page = _problem_page("A file of the store cannot be read", said, 500)
-        return HTMLResponse(render(page, shown_names(request)), page.status)
+        return problem(request, "A file of the store cannot be read", said, 500)
 
     @app.middleware("http")
     async def whole(request: Request, call_next: Any) -> Response:
@@ -223,8 +220,7 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
             return await call_next(request)
         except Exception as error:
             note(redact("".join(traceback.format_exception(error))))
-            page = _problem_page("A bug in Headway", f"{type(error).__name__}; the terminal has the rest.", 500)
-            return HTMLResponse(render(page, shown_names(request)), page.status)
+            return problem(request, "A bug in Headway", f"{type(error).__name__}; the terminal has the rest.", 500)
 
     app.add_middleware(Guard)  # the last is the outermost: the page of a bug gets the headers too
     return app
@@ -254,11 +250,6 @@ def _report(opened: OpenedStore, run: str) -> str:
         return opened.store.read(path).decode("utf-8", "replace")
     with DRAWING:
         return drawn_report(Material(opened.store, record))
-
-
-def _problem_page(title: str, error: str, status: int) -> Page:
-    ending = Ending(word="error", tone="red", headline=title, error=error)
-    return Page(title, title, ending=ending, every=0, status=status)
 
 
 def _sign_in_page(*, wrong: bool = False) -> Page:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from flows.cli.commands import answer, store_of
 from flows.cli.options import Options, PipelinePath
@@ -30,19 +28,19 @@ def arranged_run(run: str, pipeline: str) -> tuple[str, str]:
 
 
 def why(
-    stage: Annotated[
-        str | None, Parameter(help="a stage, such as train, or a step, such as 'ingest 2013-01' (default: all)")
-    ] = None,
+    stage: str | None = None,
     pipeline: PipelinePath = ".",
     /,
     *,
-    run: Annotated[
-        str | None,
-        Parameter(help="the run's name or the beginning of it (default: the latest, or the latest with STAGE)"),
-    ] = None,
+    run: str | None = None,
     options: Options = Options(),
 ) -> int:
-    """Why steps of a run ran or were reused; the pipeline may come first or last."""
+    """Why steps of a run ran or were reused; the pipeline may come first or last.
+
+    Args:
+        stage: a stage, such as train, or a step, such as 'ingest 2013-01' (default: all).
+        run: the run's name or the beginning of it (default: the latest, or the latest with STAGE).
+    """
     from flows.records import LATEST, find, find_with_step
     from flows.tell.rerun_reasons import steps_explained
 
@@ -109,14 +107,12 @@ def _read(step: Read) -> str:
     return f"{step.title} ({'reused' if step.cached else f'ran: {step.reason}'})"
 
 
-def logs(
-    run: Annotated[str, Parameter(help="the run's name or the beginning of it")] = "latest",
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    options: Options = Options(),
-) -> int:
-    """What a run reported while it ran; the pipeline may come first or last."""
+def logs(run: str = "latest", pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    """What a run reported while it ran; the pipeline may come first or last.
+
+    Args:
+        run: the run's name or the beginning of it.
+    """
     from flows.records import find, log_path, read_log
 
     run, pipeline = arranged_run(run, pipeline)

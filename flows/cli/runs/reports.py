@@ -14,17 +14,23 @@ from flows.records import LATEST, State, find
 
 
 def report(
-    run: Annotated[str, Parameter(help="the run's name or the beginning of it")] = LATEST,
+    run: str = LATEST,
     pipeline: PipelinePath = ".",
     /,
     *,
-    again: Annotated[bool, Parameter(help="draw it again, from what the store has now")] = False,
+    again: bool = False,
     output: Annotated[Path | None, Parameter(metavar="FILE", help="also write it to this file")] = None,
-    open: Annotated[bool, Parameter(help="open it in the browser")] = False,
+    open: bool = False,
     options: Options = Options(),
 ) -> int:
     """Where the report of a run is: one page with figures. A run that has none yet gets one; the pipeline may come first or
-    last."""
+    last.
+
+    Args:
+        run: the run's name or the beginning of it.
+        again: draw it again, from what the store has now.
+        open: open it in the browser.
+    """
     from flows.cli.pages import handed_out
     from flows.tell.report_page import path_of, write
 

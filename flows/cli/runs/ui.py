@@ -28,10 +28,7 @@ HOST, PORT = "127.0.0.1", 8765
 
 
 def ui(
-    *pipelines: Annotated[
-        str,
-        Parameter(help="pipeline.yaml files, or their folders (default: this folder)"),
-    ],
+    *pipelines: str,
     store: Annotated[
         tuple[str, ...],
         Parameter(
@@ -44,10 +41,15 @@ def ui(
             help=f"the port; 0 takes any that is free (default: {PORT}, or any that is free)", show_default=False
         ),
     ] = None,
-    open: Annotated[bool, Parameter(help="open the browser")] = False,
+    open: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
-    """Show stores until Ctrl-C; on 127.0.0.1 alone. The address holds a token that only whoever sees it here knows."""
+    """Show stores until Ctrl-C; on 127.0.0.1 alone. The address holds a token that only whoever sees it here knows.
+
+    Args:
+        pipelines: pipeline.yaml files, or their folders (default: this folder).
+        open: open the browser.
+    """
     require("ui", where="headway ui")
     named = list(pipelines)
     if not named and not store:

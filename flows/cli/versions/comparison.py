@@ -27,11 +27,15 @@ def compare(
     /,
     *,
     output: Annotated[Path | None, Parameter(metavar="FILE", help="also write the page to a file of your own")] = None,
-    open: Annotated[bool, Parameter(help="show the page in the browser")] = False,
+    open: bool = False,
     options: Options = Options(),
 ) -> int:
     """Two versions of a model, or two runs: metrics with 95% intervals, the difference on the same rows where both scored
-    them, config, code, columns, data windows, size, what the gate said; and a page with their figures over one another."""
+    them, config, code, columns, data windows, size, what the gate said; and a page with their figures over one another.
+
+    Args:
+        open: show the page in the browser.
+    """
     from flows.cli.pages import handed_out
     from flows.tell.comparison.compared import compare as compared
     from flows.tell.comparison.comparison_page import write

@@ -125,14 +125,17 @@ def promote(
         str | None,
         Parameter(metavar="NAME", help="point this alias at the version (shadow, stable, ...); the champion stays"),
     ] = None,
-    remove: Annotated[bool, Parameter(help="remove --alias NAME")] = False,
+    remove: bool = False,
     reason: Reason = ASKED,
-    force: Annotated[
-        bool, Parameter(help="even if the version was rolled back, or the champion changed meanwhile")
-    ] = False,
+    force: bool = False,
     options: CandidateOptions = CandidateOptions(),
 ) -> int:
-    """Promote a version by name; without one the last run's candidate, whatever its verdict."""
+    """Promote a version by name; without one the last run's candidate, whatever its verdict.
+
+    Args:
+        remove: remove --alias NAME.
+        force: even if the version was rolled back, or the champion changed meanwhile.
+    """
     from flows.execution.promotions import last_candidate, promote_version, remove_alias
 
     if alias is not None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from flows.cli.commands import answer
 from flows.cli.options import Count, Options, PipelinePath
@@ -18,17 +16,21 @@ _NOT_KEPT = "not known: the version is older than this record"
 
 
 def lineage(
-    version: Annotated[str, Parameter(help="the version: its number, champion, previous or an alias")] = "champion",
+    version: str = "champion",
     pipeline: PipelinePath = ".",
     /,
     *,
-    verify: Annotated[
-        bool, Parameter(help="read every raw file and compare its checksum; exit code 3 if one has changed")
-    ] = False,
-    spans: Annotated[Count, Parameter(help="how many spans to show")] = 12,
+    verify: bool = False,
+    spans: Count = 12,
     options: Options = Options(),
 ) -> int:
-    """A version's run, code, config, spans, shards and raw files; with --verify it ends with 3 when one has changed."""
+    """A version's run, code, config, spans, shards and raw files; with --verify it ends with 3 when one has changed.
+
+    Args:
+        version: the version: its number, champion, previous or an alias.
+        verify: read every raw file and compare its checksum; exit code 3 if one has changed.
+        spans: how many spans to show.
+    """
     from headway.registry.lineage import look, read
 
     (version,), pipeline = arranged([version], pipeline)
