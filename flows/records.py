@@ -13,10 +13,10 @@ from __future__ import annotations
 import datetime
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
@@ -232,9 +232,6 @@ _LEFT_OUT = (
 """Fields that stand in the file where they have a value."""
 
 
-Record = TypeVar("Record", bound=RunRecord)
-
-
 def read_record(value: object) -> RunRecord:
     """A record from its JSON, of this version or one before.
 
@@ -271,11 +268,16 @@ def record_of(store: Store, run: str | None) -> RunRecord | None:
 
 def runs_of(store: Store) -> list[RunRecord]:
     """All runs, newest first, each with its true state."""
+    return all_settled(store, records(store))
+
+
+def all_settled(store: Store, runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Records, those marked as running with their true state."""
     owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
-    return [settled(run, owner(run.pipeline), clock()) if run.going_on else run for run in records(store)]
+    return [settled(run, owner(run.pipeline), clock()) if run.going_on else run for run in runs]
 
 
-def settled(run: Record, owner: Mapping[str, Any] | None, time: float) -> Record:
+def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> RunRecord:
     """Correct the record of a run marked as running: add its time so far, or mark it killed if its process is gone.
 
     Args:

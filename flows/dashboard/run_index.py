@@ -7,14 +7,13 @@ index.problems()              # what lies in runs/ and is not a run's record
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from flows.records import RunRecord, problem_of, read_record, settled
+from flows.records import RunRecord, all_settled, problem_of, read_record
 from headway.storage.object_store import each
 from headway.storage.store import Store
 
@@ -49,13 +48,7 @@ class RunIndex:
             self._ended |= {name: record for name, record in found.items() if not record.going_on}
             self._problems = problems
             known = self._ended | found
-            owner = functools.cache(lambda pipeline: self.store.lock(f"run-{pipeline}").owner())
-            clock = functools.cache(self.store.clock)
-            return [
-                settled(known[name], owner(known[name].pipeline), clock()) if known[name].going_on else known[name]
-                for name in reversed(files)
-                if name in known
-            ]
+            return all_settled(self.store, [known[name] for name in reversed(files) if name in known])
 
     def known(self, run: object) -> RunRecord | None:
         """A run that has ended, as the last `runs` read it."""
@@ -72,11 +65,7 @@ class RunIndex:
         if name not in self.store.children(self.store.runs_folder) or name.startswith("."):
             return None
         record = self._read(name)
-        if isinstance(record, str):
-            return None
-        if record.going_on:
-            record = settled(record, self.store.lock(f"run-{record.pipeline}").owner(), self.store.clock())
-        return record
+        return None if isinstance(record, str) else all_settled(self.store, [record])[0]
 
     def _read(self, name: str) -> RunRecord | str:
         """A record, or what is wrong with it."""

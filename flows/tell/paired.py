@@ -22,7 +22,7 @@ from flows.tell.material import Material
 from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.evaluation.verdict import CHAMPION, Check
-from headway.messages import metrics_line, number, signed, window_text
+from headway.messages import between, metrics_line, number, signed, window_text
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
 from headway.tasks.table import direction
@@ -115,7 +115,9 @@ class Paired:
             "worse": f"{one} is worse than {other}",
             UNCLEAR: f"there is no clear difference between {one} and {other}",
         }.get(outcome_of(first), f"{one} differs from {other}, by how much beyond chance is not known")
-        return f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {change_text(first)}."
+        change = "" if first.change is None else signed(first.change)
+        interval = f" ({between(first.interval, first.confidence)})" if first.interval else ""
+        return f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {change}{interval}."
 
     @property
     def table(self) -> Table:
@@ -160,6 +162,7 @@ def judged(store: Store, version: Version, *, whole: bool = True) -> Paired | No
         metric=metric,
         change=standing.get("difference"),
         interval=interval,
+        confidence=standing.get("confidence"),
         better=standing.get("better"),
         outcome="",
     )

@@ -22,9 +22,9 @@ from headway.registry.registry import Event
 
 
 def standing_of(verdict: Verdict) -> dict[str, Any] | None:
-    """How the candidate of a verdict stands to the champion: {metric, better, against: its version, difference, interval}, and by
-    every metric to the reference: {version, candidate, champion: {metric: [difference, standard error]}}; None when they were
-    not compared."""
+    """How the candidate of a verdict stands to the champion: {metric, better, against: its version, difference, interval,
+    confidence}, and by every metric to the reference: {version, candidate, champion: {metric: [difference, standard error]}};
+    None when they were not compared."""
     compared = verdict.of(CHAMPION, verdict.primary)
     if verdict.champion is None or compared is None or compared.interval is None:
         return None
@@ -33,6 +33,7 @@ def standing_of(verdict: Verdict) -> dict[str, Any] | None:
         "against": verdict.champion.version,
         "difference": compared.change,
         "interval": list(compared.interval),
+        "confidence": compared.confidence,
         "better": verdict.better,
         "reference": _beside_reference(verdict, verdict.champion),
     }

@@ -85,7 +85,9 @@ def differences_chart(found: tuple[Paired, ...]) -> Chart:
     said = f"{title}: " + "; ".join(f"version {pair.version}: {pair.text}" for pair in found[-3:])
     with DRAWING:
         svg = figure(draw, name="champions", label=said)
-    note = "Each pair on the eval rows of the newer one's run; the lines are 95% intervals."
+    confidences = {check.confidence for check in checks if check.interval is not None}
+    share = f"{100 * known:.4g}% " if len(confidences) == 1 and (known := confidences.pop()) else ""
+    note = f"Each pair on the eval rows of the newer one's run; the lines are {share}intervals."
     return Chart(title, svg, note=note)
 
 

@@ -43,36 +43,34 @@ class Comparison:
         both scored; without such rows each value of its own evaluation, with the spans of its rows."""
         a, b = self._sides
         if (same := self._compared.same) is not None:
-            return Table(
-                [
-                    {"metric": name, a.title: each.a, b.title: each.b, "difference": each.difference}
-                    | _ends(each.interval)
-                    for name, each in same.metrics.items()
-                ],
-                self.summary,
-            )
-        rows = [
-            {
-                "metric": name,
-                "of": side.title,
-                "eval spans": window_text(side.spans.eval),
-                "value": figure.value,
-                **_ends(figure.interval),
-            }
+            rows = [
+                {
+                    "metric": name,
+                    a.title: each.a,
+                    b.title: each.b,
+                    "difference": each.difference,
+                    **_ends(each.interval),
+                }
+                for name, each in same.metrics.items()
+            ]
+            return Table(rows, self.summary)
+        own = [
+            {"metric": name, "of": side.title, "eval spans": window_text(side.spans.eval), "value": figure.value}
+            | _ends(figure.interval)
             for side in self._sides
             for name, figure in side.metrics.items()
         ]
-        return Table(rows, self.summary)
+        return Table(own, self.summary)
 
     @property
     def slices(self) -> Table:
         """A row per slice and metric on the rows that both scored; empty without such rows."""
-        a, b = self._sides
+        a, b = (side.title for side in self._sides)
+        found = self._compared.same.slices if self._compared.same else ()
         rows = [
-            {"slice": each.slice, "value": each.value, "rows": each.rows, "metric": each.metric}
-            | {a.title: each.a.value, b.title: each.b.value, "difference": each.difference}
-            | _ends(each.interval)
-            for each in (self._compared.same.slices if self._compared.same else ())
+            each.model_dump(include={"slice", "value", "rows", "metric", "difference"})
+            | {a: each.a.value, b: each.b.value, **_ends(each.interval)}
+            for each in found
         ]
         return Table(rows, "slices")
 
@@ -109,6 +107,6 @@ class Comparison:
         return fragment(self._compared.ending, [part for part in parts if part.title == "Metrics"])
 
 
-def _ends(interval: tuple[float, float] | None) -> dict[str, float | None]:
+def _ends(interval: tuple[float, float] | None) -> dict[str, str | float | None]:
     low, high = interval or (None, None)
     return {"low": low, "high": high}

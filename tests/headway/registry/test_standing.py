@@ -92,7 +92,14 @@ def test_a_verdict_says_how_its_candidate_stands_to_the_champion_and_to_the_refe
     verdict = Verdict(
         verdict="promote", promote=True, primary="auc", better="higher", champion=Model(version=4), checks=(compared,)
     )
-    found = {"metric": "auc", "better": "higher", "against": 4, "difference": -0.001, "interval": [-0.002, 0.0]}
+    found = {
+        "metric": "auc",
+        "better": "higher",
+        "against": 4,
+        "difference": -0.001,
+        "interval": [-0.002, 0.0],
+        "confidence": None,
+    }
     alone = {"version": 4, "candidate": {"auc": (-0.001, 0.0005)}, "champion": {}}
     assert standing_of(verdict) == found | {"reference": alone}
     early = compared.model_copy(update={"name": EARLY_CHAMPION, "before": 0.81, "change": -0.011, "error": 0.001})
