@@ -25,7 +25,7 @@ from flows.observability.reporting import Progress, reporting
 from flows.records import LATEST, RunRecord, find, runs_of
 from flows.tell.comparison.shown import Comparison
 from flows.tell.past_run import Run, Version
-from flows.tell.result_table import Table, html_table
+from flows.tell.tables import Table
 from headway.errors import StoreError
 from headway.registry.registry import Registry
 
@@ -86,7 +86,7 @@ class Pipeline:
         rows = [{"step": step.step, "runs": not step.cached, "why": step.reason} for step in found.steps]
         later = f"; then, depending on the verdict: {', '.join(found.later)}" if found.later else ""
         about = f" ({found.window_says})" if found.window_says else ""
-        return Table(rows, f"{self.name}: {window_text(found.spans)}{about}{later}")
+        return Table(f"{self.name}: {window_text(found.spans)}{about}{later}", rows)
 
     def run(
         self,
@@ -150,7 +150,7 @@ class Pipeline:
             }
             for row in found.windows
         ]
-        return Table(rows, f"{self.name}: {primary} of each window on the span after it")
+        return Table(f"{self.name}: {primary} of each window on the span after it", rows)
 
     def ablate(
         self,
@@ -167,7 +167,7 @@ class Pipeline:
             found = ablate(self._spec(window, until, None), self._with, report, groups=names)
         kept = {"without", "value", "difference", "interval", "outcome", "error"}
         rows = [row.model_dump(mode="json", include=kept) for row in found.rows]
-        return Table(rows, f"{self.name}: {found.primary} on {found.eval_rows or 0:,} eval rows without a column")
+        return Table(f"{self.name}: {found.primary} on {found.eval_rows or 0:,} eval rows without a column", rows)
 
     def tune(
         self,
@@ -300,17 +300,17 @@ class Pipeline:
 
         found = collected(self._existing_store(), keep, keep_versions, dry_run=not yes)
         rows = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in found.removed]
-        return Table(rows, f"{size(found.bytes)} {'deleted' if yes else 'could be deleted'}")
+        return Table(f"{size(found.bytes)} {'deleted' if yes else 'could be deleted'}", rows)
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name}: {self._place()}>"
 
     def _repr_html_(self) -> str:
         champion, runs = self.champion, self.runs(5)
-        rows = [{"run": run.name, "state": run.ending.label, "window": run.window} for run in runs]
+        table = Table("", [{"run": run.name, "state": run.ending.label, "window": run.window} for run in runs])
         about = f"champion: {escape(repr(champion)) if champion else 'none yet'}"
         return f"<b>{escape(self.name)}</b> <code>{escape(self._place())}</code><br>{about}" + (
-            html_table(rows) if rows else ""
+            table._repr_html_() if table else ""
         )
 
     def _place(self) -> str:

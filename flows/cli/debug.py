@@ -158,7 +158,7 @@ class _Stored:
 
 def report_text(result: Mapping[str, Any]) -> str:
     """The report for a terminal: problems first, then tables."""
-    from flows.tell.text import text_table
+    from flows.tell.cells import text_table
 
     compiled = result["compiled"]
     seconds = compiled["seconds"]
@@ -262,7 +262,7 @@ def _graph(graph: Mapping[str, Any]) -> str:
 
 
 def _copies(graph: Mapping[str, Any]) -> str:
-    from flows.tell.text import text_table
+    from flows.tell.cells import text_table
 
     rows = [
         {"op": copy["op"], "nodes": copy["count"], "why": copy["why"]}

@@ -26,7 +26,7 @@ def knobs(
     options: Options = Options(),
 ) -> int:
     """Show the knobs of the pipeline's training, or write values to the control file that a running training reads."""
-    from flows.tell.text import text_table
+    from flows.tell.cells import text_table
     from tfcore.train.settings.control_file import ControlFile
     from tfcore.train.settings.knob_values import MEANINGS, check
 
@@ -54,7 +54,12 @@ def knobs(
         else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
     )
     table = [
-        {"knob": r["knob"], "pipeline": _short(r["pipeline"]), "by hand": r["by_hand"], "is": r["meaning"]}
+        {
+            "knob": r["knob"],
+            "pipeline": _short(r["pipeline"]),
+            "by hand": r["by_hand"] and str(r["by_hand"]),
+            "is": r["meaning"],
+        }
         for r in rows
     ]
     return answer(options, {"file": str(file.path), "knobs": rows}, f"{text_table(table)}\n{last}")

@@ -172,11 +172,20 @@ class EvaluateSteps(TrainSteps):
 
         self._call(IMPORTANCE, "importance", key, request)
 
-    def _measure(self, title: str, scored: Output, beside: Mapping[str, Output], given: float | None = None) -> Output:
+    def _measure(
+        self,
+        title: str,
+        scored: Output,
+        beside: Mapping[str, Output],
+        *,
+        split: str = "eval",
+        given: float | None = None,
+    ) -> Output:
         """Measure predictions.
 
         Args:
             beside: the predictions of other models on the same rows, by name.
+            split: whose rows these are.
             given: the threshold, where other rows chose it.
         """
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
@@ -213,6 +222,7 @@ class EvaluateSteps(TrainSteps):
                 | {
                     "task": parameters["label"]["task"],
                     "predictions": scored.path / scored.get()["predictions"],
+                    "spans": [span for span, _ in self.parts[split]],
                     "baselines": others,
                     "label": label_facts(parameters, self.statistics.get()),
                     "labels": further_labels(parameters, self.statistics.get()),

@@ -132,7 +132,7 @@ class GateSteps(ExportSteps):
             return
         threshold = ((self.measured.result or {}).get("threshold") or {}).get("value")
         predicted = self._evaluate_trained("evaluate test", self.training_of, "test")
-        tested = self._measure("measure test", predicted, {}, threshold)
+        tested = self._measure("measure test", predicted, {}, split="test", given=threshold)
         if tested.result is None or self.run_result.verdict is None:
             return  # a plan
         self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}

@@ -17,8 +17,8 @@ from markupsafe import Markup
 
 from flows.records import RunRecord
 from flows.tell.ending import Ending, ending_of
-from flows.tell.html import environment, style
 from flows.tell.parts import Finding, Part
+from flows.tell.templating import environment, style
 from headway.redaction import redact
 
 HERE = Path(__file__).parent

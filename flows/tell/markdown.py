@@ -6,11 +6,12 @@ markdown(Part("Metrics", tables=[Table("metrics", rows)]))
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from markupsafe import Markup
 
-from flows.tell.parts import Part, Table
+from flows.tell.cells import cell
+from flows.tell.parts import Part
+from flows.tell.tables import Table
 
 
 def markdown(part: Part) -> str:
@@ -32,11 +33,11 @@ def _blocks(part: Part) -> Iterator[str]:
 
 
 def _table(table: Table) -> str:
-    names = [n for n in table.columns if not any(isinstance(row.get(n), Markup) for row in table.rows)]
+    names = [n for n in table.shown if not any(isinstance(row.get(n), Markup) for row in table.rows)]
     rows = [names, ["---"] * len(names), *([row.get(name, "") for name in names] for row in table.rows)]
     return "".join("| " + " | ".join(map(_in_a_row, row)) + " |\n" for row in rows) if names else ""
 
 
-def _in_a_row(cell: Any) -> str:
+def _in_a_row(value: object) -> str:
     """A cell's text as Markdown keeps it in its column and on its line."""
-    return " ".join(str("" if cell is None else cell).replace("|", "\\|").splitlines())
+    return " ".join(cell(value).replace("|", "\\|").splitlines())

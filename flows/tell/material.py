@@ -1,8 +1,9 @@
 """What a report is made from: a run's record, and the outputs of its steps as far as the store still has them.
 
 material = Material(store, record)
-material.result("measure")["metrics"]["auc"]        # {} where there is none
-material.file("train", "history.json")              # its path on this machine, or None
+material.read("train", Trained)                      # what a step answered, with fields; None where there is none
+material.measured.of("auc").interval                 # the same of steps that several sections read
+material.file("train", "history.json")               # its path on this machine, or None
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.dag.step import Output
+from pydantic import ValidationError
+
+from flows.dag.step import Answer, Output
 from flows.records import RunRecord
 from headway.errors import HeadwayError
+from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
+from headway.statistics.summary import WindowStatistics
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
+from headway.validation.anomaly import Validated
+from tfcore.evaluation.results import Importance
 
 
 class Material:
@@ -43,6 +50,35 @@ class Material:
             title: Output(title, m.stage, m.fingerprint, self.store.output(m.stage, m.fingerprint), m.result, hit=True)
             for title, m in self.manifests.items()
         }
+
+    def read(self, title: str, model: type[Answer]) -> Answer | None:
+        """What a step answered; None where it did not run, or its output is gone or damaged."""
+        try:
+            return None if (output := self.outputs.get(title)) is None else output.read(model)
+        except ValidationError:
+            return None
+
+    @functools.cached_property
+    def measured(self) -> Measured | None:
+        """The evaluation of the candidate."""
+        found = self.read("measure", Measured)
+        if found is None or found.spans:
+            return found
+        parts = self.key("splits").get("inputs", {}).get("parts", {}).get("eval", [])
+        return found.model_copy(update={"spans": tuple(dict.fromkeys(span for span, _ in parts))})
+
+    @functools.cached_property
+    def statistics(self) -> WindowStatistics:
+        """The statistics of the window."""
+        return self.read("statistics", WindowStatistics) or WindowStatistics()
+
+    @functools.cached_property
+    def validated(self) -> Validated | None:
+        return self.read("validate", Validated)
+
+    @functools.cached_property
+    def importance(self) -> Importance | None:
+        return self.read("importance", Importance)
 
     def result(self, title: str) -> dict[str, Any]:
         """What a step answered; {} where it did not run, or its output is gone."""

@@ -13,13 +13,12 @@ from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
 from flows.tell.paired import eval_spans, own_levels, rows_in_words
 from flows.tell.parts import Part
-from flows.tell.parts import Table as PartTable
 from flows.tell.rerun_reasons import steps_explained
-from flows.tell.result_table import Table, html_table
 from flows.tell.summary import summary, window
+from flows.tell.tables import Table
 from headway.errors import StoreError
 from headway.evaluation.verdict import Verdict
-from headway.messages import number, sentence
+from headway.messages import sentence
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.storage.store import Store
@@ -87,7 +86,7 @@ class Run:
         """
         found = self._output("statistics")
         rows = [{"split": split} | column for split, columns in found["columns"].items() for column in columns]
-        return Table([row | {"top": [str(value) for value, _ in row.get("top", [])]} for row in rows], "statistics")
+        return Table("statistics", [row | {"top": [str(value) for value, _ in row.get("top", [])]} for row in rows])
 
     @property
     def evaluation(self) -> Table:
@@ -106,7 +105,7 @@ class Run:
                 low, high = intervals.get(name) or (None, None)
                 beside = {who: metrics.get(name) for who, metrics in others.items()}
                 rows.append({"metric": name, "value": value, "low": low, "high": high} | beside)
-        return Table(rows, f"metrics on {found['rows']:,} eval rows" if "rows" in found else "metrics on the eval rows")
+        return Table(f"metrics on {found['rows']:,} eval rows" if "rows" in found else "metrics on the eval rows", rows)
 
     @property
     def model(self) -> Version:
@@ -142,7 +141,7 @@ class Run:
         """A row per step: whether it ran or was reused, why, how long it took, and where its output lies."""
         names = {"title", "stage", "cached", "seconds", "reason", "output", "fingerprint"}
         rows = [step.model_dump(include=names) for step in steps_explained(self._store, self._record)]
-        return Table(rows, f"run {self.name}: {self.headline}")
+        return Table(f"run {self.name}: {self.headline}", rows)
 
     def output(self, stage: str) -> Path:
         """The folder of a stage's output, such as "train".
@@ -176,8 +175,8 @@ class Run:
         return summary(self._record)
 
     def _repr_html_(self) -> str:
-        ending, rows = self.ending, [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
-        tables = [*([PartTable("Metrics", rows)] if rows else [])]
+        ending, rows = self.ending, [{"metric": name, "value": value} for name, value in self.metrics.items()]
+        tables = [Table("Metrics", rows)] if rows else []
         tables += [checks_table(ending.checks)] if ending.checks else []
         about = f"{self._record.pipeline}: {self.window}; {self.seconds:.1f} s; run {self.name}"
         on = judged_on(self._record.verdict) if self._record.verdict else []
@@ -234,7 +233,8 @@ class Version:
         """
         from flows.scoring.predict_rows import predict_rows
 
-        return Table(predict_rows(self._loaded, rows, model=str(self.number), monitor=Monitor()), str(self))
+        predicted = predict_rows(self._loaded, rows, model=str(self.number), monitor=Monitor())
+        return Table.of_arrow(str(self), predicted)
 
     def __repr__(self) -> str:
         names = "".join(f", {name}" for name in self.names)
@@ -244,7 +244,7 @@ class Version:
         return f"version {self.number} of {self._loaded.pipeline.name}"
 
     def _repr_html_(self) -> str:
-        rows = [{"metric": name, "value": number(value)} for name, value in self.metrics.items()]
+        table = Table("", [{"metric": name, "value": value} for name, value in self.metrics.items()])
         on = f"<p>{escape(sentence(f'on {rows_in_words(eval_spans(self._version))}'))}</p>"
         head = f"<b>{escape(str(self))}</b> {escape(', '.join(self.names))}<br><code>{escape(str(self.saved_model))}</code>"
-        return head + on + html_table(rows)
+        return head + on + table._repr_html_()

@@ -13,14 +13,14 @@ from typing import Any
 from markupsafe import escape
 
 from flows.records import RunRecord
+from flows.tell.cells import between
 from flows.tell.ending import checks_table, ending_of
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
-from flows.tell.paired import judged_spans
 from flows.tell.parts import Part
 from flows.tell.sections.curves import training
-from flows.tell.sections.evaluation_tables import interval_text
+from flows.tell.sections.evaluation_tables import rows_of
 from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
@@ -113,20 +113,16 @@ def page(material: Material) -> str:
 
 def _facts(material: Material) -> list[tuple[str, str]]:
     """What a reader wants to know first."""
-    record = material.record
+    record, measured = material.record, material.measured
+    primary = str(record.verdict and record.verdict.primary)
     spans = record.spans or list(material.ingested())
     facts = []
-    primary = record.verdict and record.verdict.primary
-    value = record.metrics.get(str(primary))
-    if value is not None:
-        interval = (material.result("measure").get("intervals") or {}).get(primary)
-        between = f" ({interval_text(interval)})" if interval else ""
-        judged = judged_spans(material.store, record)
-        facts.append((f"{primary} on {window_text(judged)}" if judged else str(primary), number(value) + between))
-    rows = material.result("statistics").get("rows") or {}
-    facts += [(f"{split} rows", f"{count:,}") for split, count in rows.items()]
+    if (value := record.metrics.get(primary)) is not None:
+        interval = measured.of(primary).interval if measured is not None else None
+        name = primary if measured is None else f"{primary}, {rows_of(measured.rows, measured.spans)}"
+        facts.append((name, number(value) + (f" ({between(interval)})" if interval else "")))
+    facts += [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
     if spans:
         facts.append((counted(len(spans), "span"), window_text(spans)))
-    facts.append(("took", duration(record.seconds)))
-    facts.append(("began", record.started[:16].replace("T", " ") + " UTC"))
-    return facts
+    began = record.started[:16].replace("T", " ") + " UTC"
+    return [*facts, ("took", duration(record.seconds)), ("began", began)]

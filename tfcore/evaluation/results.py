@@ -6,8 +6,6 @@ Importance.model_validate(result).columns[0].permuted
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from headway.config import Result
 from headway.evaluation.results.measured import Interval, Metrics
 
@@ -18,8 +16,6 @@ class Evaluated(Metrics):
     rows: int = 0
     predictions: str | None = None
     """A file of the output."""
-    baselines: dict[str, str] = Field(default={})
-    """Files of the output, by model."""
     incompatible: str | None = None
     """Why a SavedModel cannot score these rows."""
 

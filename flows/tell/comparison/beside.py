@@ -16,7 +16,7 @@ from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import short
 from flows.tell.paired import rows_in_words
 from flows.tell.parts import Part, Table
-from flows.tell.sections.curves import Trained, trained_by, trainings
+from flows.tell.sections.curves import Training, trained_by, trainings
 from headway.messages import counted, duration, number, sentence, size, window_text
 
 _MOST_DIFFERENCES = 200
@@ -154,7 +154,7 @@ def _training(a: Side, b: Side) -> Part | None:
     """The part on the trainings, of several seeds the first; None where the store has neither any more."""
     titles = [next(iter(trained_by(side.material)), None) for side in (a, b)]
     found = [
-        Trained(side.label, side.material, title)
+        Training(side.label, side.material, title)
         for side, title in zip((a, b), titles, strict=True)
         if title is not None
     ]

@@ -9,7 +9,8 @@ from flows.tell.comparison.sides import Side
 from flows.tell.figures.column_charts import distance, histograms
 from flows.tell.figures.drawing import short
 from flows.tell.parts import Part, Table
-from flows.tell.sections.window_data import MOST_DRAWN, by_weight, train_statistics, usual_values
+from flows.tell.sections.column_rows import usual_values
+from flows.tell.sections.window_data import MOST_DRAWN, by_weight, train_statistics
 from headway.messages import some
 from headway.schema.columns import LABEL
 from headway.validation.drift import drift_distance
@@ -41,10 +42,7 @@ def data(comparison: Compared, *, drawn: bool) -> Part:
 
 def _columns(a: Side, b: Side) -> Iterator[Table]:
     """The columns that both have, those first that are furthest apart."""
-    sides = [
-        {row["column"]: row for row in (side.material.result("statistics").get("columns") or {}).get("train", [])}
-        for side in (a, b)
-    ]
+    sides = [side.material.statistics.of("train") for side in (a, b)]
     names = [name for name in sides[0] if name in sides[1]]
     if not names:
         return
@@ -59,9 +57,9 @@ def _columns(a: Side, b: Side) -> Iterator[Table]:
         row = {"column": "the label" if name == LABEL else short(name, 60), "distribution": picture}
         row["drift"] = drift[name]
         for side, summaries in zip((a, b), sides, strict=True):
-            missing, of = summaries[name]["missing"], max(summaries[name]["rows"], 1)
-            row[f"usual values, {side.label}"] = usual_values(summaries[name])
-            row[f"missing, {side.label}"] = f"{missing / of:.1%}" if missing else ""
+            of = summaries[name]
+            row[f"usual values, {side.label}"] = usual_values(of)
+            row[f"missing, {side.label}"] = f"{of.missing_share:.1%}" if of.missing else ""
         rows.append(row)
     note = f"Bars: the train rows of {a.label}; line: those of {b.label}. Drift: Jensen-Shannon divergence in bits, of text "
     note += "the greatest change of a value's share; the largest first."

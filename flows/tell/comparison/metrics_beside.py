@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flows.tell.cells import between
 from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.outcome import apart, capital, check_of, primary_of
 from flows.tell.comparison.same_rows import SameRows
@@ -11,7 +12,6 @@ from flows.tell.comparison.sides import Side
 from flows.tell.figures import score_charts
 from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
 from flows.tell.parts import Chart, Part, Table
-from flows.tell.sections.evaluation_tables import interval_text
 from headway.evaluation.verdict import Check
 from headway.messages import counted, number, sentence, window_text
 from headway.metrics.base import Better, Rows
@@ -45,7 +45,7 @@ def metrics(comparison: Compared, *, drawn: bool) -> Part | None:
 def _own(side: Side) -> Table:
     """The metrics of one side's own evaluation."""
     rows = [
-        {"metric": name, "value": number(figure.value), "interval": interval_text(figure.interval)}
+        {"metric": name, "value": number(figure.value), "interval": between(figure.interval)}
         for name, figure in side.metrics.items()
     ]
     return Table(f"{capital(side.label)} on {rows_in_words(side.spans.eval)}", rows)

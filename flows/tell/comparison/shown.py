@@ -11,7 +11,7 @@ from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.outcome import apart, primary_of
 from flows.tell.html import fragment
 from flows.tell.paired import outcome_of
-from flows.tell.result_table import Table
+from flows.tell.tables import Table
 from flows.tell.text import text
 from headway.messages import window_text
 
@@ -53,14 +53,14 @@ class Comparison:
                 }
                 for name, each in same.metrics.items()
             ]
-            return Table(rows, self.summary)
+            return Table(self.summary, rows)
         own = [
             {"metric": name, "of": side.title, "eval spans": window_text(side.spans.eval), "value": figure.value}
             | _ends(figure.interval)
             for side in self._sides
             for name, figure in side.metrics.items()
         ]
-        return Table(own, self.summary)
+        return Table(self.summary, own)
 
     @property
     def slices(self) -> Table:
@@ -72,14 +72,14 @@ class Comparison:
             | {a: each.a.value, b: each.b.value, **_ends(each.interval)}
             for each in found
         ]
-        return Table(rows, "slices")
+        return Table("slices", rows)
 
     @property
     def settings(self) -> Table:
         """A row per key of the config that differs, with both values."""
         a, b = (side.title for side in self._sides)
         return Table(
-            [{"key": each.key, a: each.a, b: each.b} for each in self._compared.config], "settings that differ"
+            "settings that differ", [{"key": each.key, a: each.a, b: each.b} for each in self._compared.config]
         )
 
     @property

@@ -2,7 +2,7 @@
 
 side = named_side(registry, "champion")          # or a run's name, or the beginning of it
 side.metrics["auc"].interval
-side.material.result("measure")                  # what its steps answered, as far as the store still has it
+side.material.measured                           # what its steps answered, as far as the store still has it
 """
 
 from __future__ import annotations
@@ -108,10 +108,8 @@ class Side(Frozen):
     @property
     def columns(self) -> Columns | None:
         """Those of its train rows, without the label; None where their statistics are gone."""
-        summaries = (self.material.result("statistics").get("columns") or {}).get("train")
-        return (
-            {row["column"]: {"type": row["type"]} for row in summaries if row["column"] != LABEL} if summaries else None
-        )
+        summaries = self.material.statistics.of("train")
+        return {name: {"type": of.type} for name, of in summaries.items() if name != LABEL} if summaries else None
 
 
 def named_side(registry: Registry, name: str, letter: str = "") -> Side:
@@ -196,7 +194,7 @@ def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
             verdict=_decided(record, record.champion.version if record.champion else None),
             evaluated={title: each for title, each in stages.items() if title.startswith("evaluate")},
             measured=stages.get("measure"),
-            task=material.result("measure").get("task"),
+            task=material.measured.task if material.measured is not None else None,
             material=material,
             config=_whole(record.config or material.key("train").get("config")),
             code=record.code,
@@ -245,12 +243,13 @@ def _measured(side: Side, metrics: Mapping[str, object]) -> Side:
         for name, count in ((output.result or {}).get("counts") or {}).items():
             counts[name] = counts.get(name, 0) + count
     values = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    measured = side.material.result("measure")
-    known, problem = measured.get("intervals") or {}, None
-    if values and measured.get("confidence") != CONFIDENCE:
+    measured = side.material.measured
+    known: Mapping[str, Interval | None] = measured.intervals if measured is not None else {}
+    problem = None
+    if values and (measured is None or measured.confidence != CONFIDENCE):
         known, problem = _intervals(side)
     figures = {name: Figure(value=value, interval=known.get(name)) for name, value in values.items()}
-    rows = side.material.result("statistics").get("rows") or {}
+    rows = side.material.statistics.rows
     return side.model_copy(update={"rows": rows, "counts": counts, "metrics": figures, "problem": problem})
 
 

@@ -6,15 +6,24 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flows.tell.figures.drawing import FIRST, GOOD, MUTED, SECOND, Plot, figure, thinned
 from flows.tell.material import Material
-from flows.tell.parts import Chart, Part, Table
+from flows.tell.parts import Chart, Part
+from flows.tell.tables import Table
 from headway.messages import counted, duration, number
+from tfcore.train.trained import Trained
 
 _COLOURS = (("first", FIRST), ("second", SECOND), ("good", GOOD))
+Point = dict[str, float | None]
+"""The step, and what was recorded at it: loss, holdout_loss, learning_rate."""
 Line = list[tuple[int, float]]
+"""(step, value)"""
+_BARS = "▁▂▃▄▅▆▇█"
+_POINTS = 20
+"""Of a training, in a table."""
 _FACTS = {
     "steps": "steps",
     "epochs": "epochs",
@@ -32,7 +41,7 @@ _FACTS = {
 
 
 @dataclass(frozen=True)
-class Trained:
+class Training:
     """A training to tell of: one of a run's, or of a side of a comparison."""
 
     name: str
@@ -40,19 +49,18 @@ class Trained:
     title: str
     """The step's."""
 
-    @property
-    def result(self) -> Mapping[str, Any]:
-        return self.material.result(self.title)
+    @functools.cached_property
+    def result(self) -> Trained:
+        return self.material.read(self.title, Trained) or Trained()
 
     @functools.cached_property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Point]:
         """The points of its curves; none where they are gone."""
         path = self.material.file(self.title, "history.json")
-        return [] if path is None else thinned(json.loads(path.read_text(encoding="utf-8"))["history"])
+        return [] if path is None else thinned(recorded(path))
 
     def line(self, name: str) -> Line:
-        """(step, value) of each point that has one."""
-        return [(point["step"], point[name]) for point in self.history if isinstance(point.get(name), int | float)]
+        return series(self.history, name)
 
 
 def trained_by(material: Material) -> list[str]:
@@ -62,33 +70,71 @@ def trained_by(material: Material) -> list[str]:
 
 def training(material: Material) -> Part | None:
     """The part on the training; None of a run that did not come to it."""
-    found = [Trained(title, material, title) for title in trained_by(material)]
+    found = [Training(title, material, title) for title in trained_by(material)]
     if not found:
         return None
     chosen = material.record.training
     sentences = [f"{counted(chosen.rows, 'train row')}: {chosen.says}."] if chosen is not None else []
-    sentences += [each.result["warm_start"]["says"] for each in found if each.result.get("warm_start")]
-    sentences.append(f"The steps took {' and '.join(duration(each.result.get('seconds', 0.0)) for each in found)}.")
+    sentences += [each.result.warm_start.says for each in found if each.result.warm_start is not None]
+    sentences.append(f"The steps took {' and '.join(duration(each.result.seconds) for each in found)}.")
     return trainings(found, sentences)
 
 
-def trainings(found: Sequence[Trained], sentences: Sequence[str]) -> Part:
+def trainings(found: Sequence[Training], sentences: Sequence[str]) -> Part:
     """Trainings with their curves over one another, and what came out of each."""
     rows = [{"training": each.name, **_facts(each.result)} for each in found]
     charts = list(_charts(found[: len(_COLOURS)]))
     return Part("Training", sentences, charts, [Table("What came out", rows)])
 
 
-def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(trained: Trained) -> dict[str, str | int | float]:
     """What came out of a training, by name."""
-    return {name: _text(result.get(key)) for key, name in _FACTS.items() if result.get(key) not in (None, 0)}
+    return {said: value for name, said in _FACTS.items() if (value := getattr(trained, name)) not in (None, 0)}
 
 
-def _text(value: Any) -> str:
-    return number(value) if isinstance(value, int | float) else str(value)
+def curves_part(title: str, path: Path, trained: Trained) -> Part | None:
+    """The curves of a training as a row of bars each, and as a table of about twenty steps; None without its history.
+
+    Args:
+        path: of its output.
+    """
+    points = recorded(path / "history.json")
+    if not points:
+        return None
+    lines = {name: series(points, name) for name in ("loss", "holdout_loss", "learning_rate")}
+    names = {name: name.replace("_", " ") for name, line in lines.items() if line}
+    best = f", best on the holdout at step {trained.best_step:,}" if trained.best_step is not None else ""
+    steps = f"steps {points[0]['step']:,} to {points[-1]['step']:,}"
+    drawn = [{"curve": said, steps: f"`{_bars(lines[name])}`"} for name, said in names.items() if "loss" in name]
+    rows = [
+        {"step": point["step"]} | {said: point.get(name) for name, said in names.items()}
+        for point in thinned(points, _POINTS)
+    ]
+    said = f"{counted(trained.steps, 'step')}{best}"
+    return Part(title.capitalize(), [said], tables=[Table("curves", drawn), Table("steps", rows)])
 
 
-def _charts(found: Sequence[Trained]) -> Iterator[Chart]:
+def _bars(line: Line, most: int = 40) -> str:
+    """Values as bars of text, the largest the highest."""
+    values = [value for _, value in thinned(line, most)]
+    scale = (len(_BARS) - 1) / ((max(values) - min(values)) or 1.0)
+    return "".join(_BARS[round((value - min(values)) * scale)] for value in values)
+
+
+def recorded(path: Path) -> list[Point]:
+    """The points of a training's file; none where it is not on this machine."""
+    try:
+        return list(json.loads(path.read_text(encoding="utf-8"))["history"])
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def series(points: Sequence[Point], name: str) -> Line:
+    """(step, value) of each point that has one."""
+    return [(int(p["step"] or 0), value) for p in points if isinstance(value := p.get(name), int | float)]
+
+
+def _charts(found: Sequence[Training]) -> Iterator[Chart]:
     """The curves, each training in its colour."""
     styles = [
         # the first is seen below a second that is the same
@@ -100,7 +146,7 @@ def _charts(found: Sequence[Trained]) -> Iterator[Chart]:
     held = [(each.line("holdout_loss"), {**style, "linestyle": (0, (3, 2))}) for each, style in styles]
     rates = [(each.line("learning_rate"), style) for each, style in styles]
     has_holdout = any(line for line, _ in held)
-    best = found[0].result.get("best_step") if len(found) == 1 and has_holdout else None
+    best = found[0].result.best_step if len(found) == 1 and has_holdout else None
     if any(line for line, _ in losses):
         note = "Solid: the train rows. Dashed: the holdout." if has_holdout else ""
         best_key = [("muted", f"best step, {best:,}")] if best is not None else []

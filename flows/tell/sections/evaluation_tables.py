@@ -1,60 +1,89 @@
-"""Tables of metrics: with their intervals, at the threshold, and how much columns matter."""
+"""Tables of metrics: with their intervals, beside other models, at the threshold; and how much columns matter."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from flows.tell.parts import Table
+from flows.tell.cells import Row, between
+from flows.tell.figures.drawing import FIRST, short
+from flows.tell.figures.strips import Strips
+from flows.tell.tables import Table
+from headway.evaluation.results.measured import Metrics, MetricValue, Threshold, Values
 from headway.evaluation.results.threshold import AS_CONFIGURED
-from headway.messages import counted, number
+from headway.messages import counted, number, window_text
+from tfcore.evaluation.results import Importance
 
-Rows = list[dict[str, Any]]
-
-
-def metric_table(result: Mapping[str, Any], title: str = "metrics") -> Table:
-    """A row per metric that is one number."""
-    return Table(title, metric_rows(result))
+_MOST_ROWS = 60
 
 
-def threshold_table(threshold: Mapping[str, Any]) -> Table:
+def rows_of(rows: int, spans: Sequence[str], split: str = "eval") -> str:
+    """Which rows metrics are of, as far as it is known."""
+    return f"{counted(rows, f'{split} row')}{f' of {window_text(spans)}' if spans else ''}"
+
+
+def values_of(metrics: Values) -> list[MetricValue]:
+    """Metrics of which no intervals are kept."""
+    return Metrics(metrics=metrics).values
+
+
+def metric_table(
+    values: Sequence[MetricValue],
+    others: Mapping[str, Values] | None = None,
+    *,
+    title: str = "Metrics",
+    value: str = "value",
+    interval: str = "interval",
+    more: Mapping[str, Row] | None = None,
+    note: str = "",
+) -> Table:
+    """A row per metric: its value, its interval, and what other models have on the same rows.
+
+    Args:
+        others: metrics by model.
+        value, interval: the names of their columns.
+        more: further cells of a metric, before those of other models.
+    """
+    known, cells = others or {}, more or {}
+    # each row has the further cells of all, so that the columns of other models come last
+    names = dict.fromkeys(name for row in cells.values() for name in row)
+    rows = [
+        {"metric": of.name, value: number(of.value), interval: between(of.interval)}
+        | {name: cells.get(of.name, {}).get(name) for name in names}
+        | {other: number(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
+        for of in values
+    ]
+    return Table(title, rows, note)
+
+
+def threshold_table(found: Threshold) -> Table:
     """The metrics at the threshold."""
-    chosen = f"{number(threshold['value'])}, chosen on {threshold['chosen_on']}"
-    none = threshold["value"] is None
-    rule = threshold["rule"] if threshold["rule"] == AS_CONFIGURED else f"for {threshold['rule']}"
-    return Table(f"Threshold {rule}: {threshold['chosen_on'] if none else chosen}", metric_rows(threshold))
+    chosen = found.chosen_on if found.value is None else f"{number(found.value)}, chosen on {found.chosen_on}"
+    rule = found.rule if found.rule == AS_CONFIGURED else f"for {found.rule}"
+    return metric_table(found.values, title=f"Threshold {rule}: {chosen}")
 
 
-def importance_table(result: Mapping[str, Any]) -> Table:
-    """How much each column matters, the most important first."""
-    title = f"How much worse {result['metric']} ({number(result['value'])}) is without a column, "
-    title += f"on {counted(result['rows'], 'row')}"
-    if any(each["interval"] is not None for each in result["columns"]):  # a metric of the user's own has none
+def importance_table(found: Importance, where: str = "") -> Table:
+    """How much each column matters, the most important first.
+
+    Args:
+        where: whose rows these are, after their number.
+    """
+    title = f"How much worse {found.metric} ({number(found.value)}) is without a column, on {counted(found.rows, 'row')}{where}"
+    if any(each.interval is not None for each in found.columns):  # a metric of the user's own has none
         title += ", with 95% intervals"
+    shown = found.columns[:_MOST_ROWS]
+    highest = max([1e-12, *(each.interval[1] if each.interval else each.permuted or 0.0 for each in shown)])
+    strips = Strips(len(shown), limits=(0, highest), height=14)
+    for row, each in enumerate(shown):
+        strips.box(row, 0, max(each.permuted or 0.0, 0.0), FIRST)
     rows = [
         {
-            "column": each["column"],
-            "permuted": number(each["permuted"]),
-            "interval": interval_text(each["interval"]),
-            "missing": number(each["missing"]) if each["missing"] is not None else "",
+            "column": short(each.column, 60),
+            "harm": picture,
+            "permuted": number(each.permuted),
+            "interval": between(each.interval),
+            "missing": each.missing,
         }
-        for each in result["columns"]
+        for each, picture in zip(shown, strips.svgs(), strict=True)
     ]
     return Table(title, rows)
-
-
-def metric_rows(result: Mapping[str, Any]) -> Rows:
-    """Return a row per metric: its value, its interval, and what other models have on the same rows."""
-    others, intervals, champion = result.get("baselines") or {}, result.get("intervals") or {}, result.get("champion")
-    return [
-        {"metric": name, "value": number(value), "interval": interval_text(intervals.get(name))}
-        | {other: number(values.get(name)) for other, values in others.items()}
-        | ({"champion_interval": interval_text(champion["intervals"].get(name))} if champion else {})
-        for name, value in (result.get("metrics") or {}).items()
-        if value is None or isinstance(value, int | float)
-    ]
-
-
-def interval_text(interval: Any) -> str:
-    """Return an interval in words, or an empty text where there is none."""
-    return "" if interval is None else f"{number(interval[0])} to {number(interval[1])}"

@@ -2,69 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
+from flows.tell.cells import Row
 from flows.tell.figures.column_charts import distance, histograms
 from flows.tell.figures.drawing import short
 from flows.tell.material import Material
-from flows.tell.parts import Finding, Part, Table
-from flows.tell.sections.column_rows import column_rows, figure
+from flows.tell.parts import Finding, Part
+from flows.tell.sections.column_rows import column_rows, usual_values
+from flows.tell.tables import Table
 from headway.errors import HeadwayError
-from headway.messages import counted, number, sentence, some, window_text
-from headway.schema.calendar_days import moment
+from headway.messages import counted, sentence, some, window_text
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
+from headway.validation.anomaly import SplitProof, Validated
 
 MOST_DRAWN, _MOST_LISTED, _MOST_SPANS, _MOST_REJECTED = 50, 2000, 40, 12
+_COUNTS = ("read", "written", "filtered", "quarantined")
 
 
 def data(material: Material) -> Part | None:
     """The part on the data; None of a run that ingested nothing."""
-    spans = material.ingested()
-    if not spans:
+    counts = _counts(material)
+    if not counts:
         return None
-    validated = material.result("validate")
-    sentences = [_flow(material, spans)]
-    proof = list(validated.get("proof") or material.result("splits").get("says") or [])
-    tables = [Table("Spans", _spans(material), folded=len(spans) > 6)] if len(spans) > 1 else []
-    if validated.get("splits"):
-        tables.append(Table("Splits", validated["splits"], note=sentence("; ".join(proof))))
-    elif proof:
+    validated = material.validated or Validated()
+    proven = material.read("splits", SplitProof)
+    proof = validated.proof or (proven.says if proven is not None else ())
+    sentences = [_flow(counts)]
+    if proof and not validated.splits:
         sentences.append(sentence("; ".join(proof)))
-    if validated and not validated["anomalies"]:
+    if material.validated is not None and not validated.anomalies:
         sentences.append("Validation found nothing wrong.")
-    tables += [*_columns(material), *_rejected(material)]
+    spans = [{"span": span, **of} for span, of in counts.items()]
+    tables = [Table("Spans", spans[-_MOST_SPANS:], folded=len(spans) > 6)] if len(spans) > 1 else []
+    tables += [*splits_table(validated), *_columns(material), *_rejected(material)]
     return Part("Data", sentences, tables=tables, findings=findings_of(validated))
 
 
-def findings_of(validated: Mapping[str, Any]) -> list[Finding]:
+def findings_of(validated: Validated) -> list[Finding]:
     """What validation found, errors first."""
-    return [Finding(a["severity"], a["message"], a["fix"] or "") for a in validated.get("anomalies", [])]
+    return [Finding(a.severity, a.message, a.fix or "") for a in validated.anomalies]
 
 
-def _flow(material: Material, spans: Mapping[str, Any]) -> str:
-    totals = dict.fromkeys(("read", "written", "filtered", "quarantined"), 0)
-    for output in spans.values():
-        counts = (output.result or {}).get("counts") or {}
-        totals = {name: total + counts.get(name, 0) for name, total in totals.items()}
-    window = window_text(list(spans))
-    text = f"{counted(totals['read'], 'row')} read from {counted(len(spans), 'span')} ({window}): {totals['written']:,} kept"
+def splits_table(validated: Validated) -> list[Table]:
+    """The splits and their labels, and what is proven of them; none where there is nothing to say."""
+    note = sentence("; ".join(validated.proof))
+    return [Table("Splits and their labels", validated.splits, note)] if validated.splits else []
+
+
+def _counts(material: Material) -> dict[str, dict[str, int]]:
+    """Rows by span: read, written, filtered, quarantined."""
+    found = {span: (output.result or {}).get("counts") or {} for span, output in material.ingested().items()}
+    return {span: {name: counts[name] for name in _COUNTS if name in counts} for span, counts in found.items()}
+
+
+def _flow(counts: dict[str, dict[str, int]]) -> str:
+    totals = {name: sum(of.get(name, 0) for of in counts.values()) for name in _COUNTS}
+    window = window_text(list(counts))
+    text = f"{counted(totals['read'], 'row')} read from {counted(len(counts), 'span')} ({window}): {totals['written']:,} kept"
     text += f", {totals['filtered']:,} filtered out" if totals["filtered"] else ""
     return text + f", {totals['quarantined']:,} rejected."
-
-
-def _spans(material: Material) -> list[dict[str, Any]]:
-    rows = []
-    for span, output in list(material.ingested().items())[-_MOST_SPANS:]:
-        counts = (output.result or {}).get("counts") or {}
-        named = ("read", "written", "filtered", "quarantined")
-        rows.append({"span": span, **{name: f"{counts[name]:,}" for name in named if name in counts}})
-    return rows
 
 
 # --- columns
@@ -72,8 +75,7 @@ def _spans(material: Material) -> list[dict[str, Any]]:
 
 def _columns(material: Material) -> Iterator[Table]:
     """The columns that matter most with their histograms, then the rest as figures."""
-    statistics = material.result("statistics")
-    summaries = {row["column"]: row for row in (statistics.get("columns") or {}).get("train", [])}
+    summaries = material.statistics.of("train")
     if not summaries:
         return
     order, by = by_weight(material, list(summaries))
@@ -82,73 +84,44 @@ def _columns(material: Material) -> Iterator[Table]:
     champion, theirs = _champion(material, drawn)
     pairs = [(ours[name], theirs.get(name)) for name in drawn if name in ours]
     pictures = dict(zip([pair[0].name for pair in pairs], histograms(pairs, name="columns"), strict=True))
-    strengths = material.result("validate").get("strengths") or {}
-    texts = {row["column"]: row for row in column_rows(statistics)}
-    rows = [
-        {
+    strengths = material.validated.strengths if material.validated is not None else {}
+
+    def row(name: str) -> Row:
+        (told,) = column_rows([summaries[name]])
+        return {
             "column": "the label" if name == LABEL else short(name, 60),
-            "type": texts[name]["type"],
-            "distribution": pictures.get(name, ""),
-            "missing": texts[name]["missing"],
-            "distinct": texts[name]["distinct"],
+            "type": told["type"],
+            "distribution": pictures.get(name),
+            **{key: told[key] for key in ("missing", "distinct")},
             "usual values": usual_values(summaries[name]),
-            "tells the label": number(strengths[name]) if name in strengths else "",
+            "tells the label": strengths.get(name) if name in drawn else None,
             "drift": distance(ours[name], theirs.get(name)) if name in ours else "",
         }
-        for name in drawn
-    ]
+
     note = "Bars: the train rows of this run"
-    note += (
-        f"; line: those of {champion}. Drift: Jensen-Shannon divergence in bits, of text the greatest change of a "
-        if theirs
-        else ""
-    )
-    note += "value's share. " if theirs else ". "
-    note += "The outermost bars of numbers hold all values beyond the first and the last hundredth."
+    if theirs:
+        note += (
+            f"; line: those of {champion}. Drift: Jensen-Shannon divergence in bits, of text the greatest change of a "
+        )
+        note += "value's share"
+    note += ". The outermost bars of numbers hold all values beyond the first and the last hundredth."
     if rest:
         note += f" Drawn are the {len(drawn)} columns {by}; the other {len(rest):,} are in the table below."
-    yield Table("Columns of the train rows", rows, note)
+    yield Table("Columns of the train rows", [row(name) for name in drawn], note)
     if rest:
-        listed = [
-            {
-                "column": short(name, 60),
-                **{key: texts[name][key] for key in ("type", "missing", "distinct")},
-                "usual values": usual_values(summaries[name]),
-            }
-            for name in rest[:_MOST_LISTED]
-        ]
         more = f"{len(rest) - _MOST_LISTED:,} more: headway stats" if len(rest) > _MOST_LISTED else ""
-        yield Table(f"The other {len(rest):,} columns", listed, more, folded=True)
+        yield Table(f"The other {len(rest):,} columns", [row(name) for name in rest[:_MOST_LISTED]], more, folded=True)
 
 
 def by_weight(material: Material, names: list[str]) -> tuple[list[str], str]:
     """The columns, those that matter most first, and by what they are ordered."""
-    weights = {each["column"]: each["permuted"] for each in material.result("importance").get("columns", [])}
+    importance = material.importance
+    weights = {each.column: each.permuted or 0.0 for each in importance.columns} if importance is not None else {}
     by = "that matter most to the model"
     if not weights:
-        weights, by = material.result("validate").get("strengths") or {}, "that alone tell most of the label"
-    order = sorted(names, key=lambda name: (name != LABEL, -(weights.get(name) or 0.0)))
-    return order, by
-
-
-def usual_values(summary: Mapping[str, Any]) -> str:
-    """The values that a column usually has, in a few words."""
-    if summary["type"] == "bytes" or (summary.get("top") and summary["distinct"] <= 5):
-        top = summary.get("top") or []
-        if any(isinstance(value, str) and not value.isprintable() for value, _ in top[:3]):  # images and the like
-            return f"{summary.get('shortest'):,} to {summary.get('longest'):,} bytes"
-        rows = max(summary["rows"] - summary["missing"], 1)
-        unit = summary.get("temporal")
-        texts = [(moment(value, unit) if unit else value, _share(count / rows)) for value, count in top[:3]]
-        return ", ".join(f"{short(value, 24)} {share}" for value, share in texts)
-    if summary.get("median") is None:
-        return ""
-    p25, median, p75 = (figure(summary, name) for name in ("p25", "median", "p75"))
-    return f"{median}, half of them {p25} to {p75}" if p25 != p75 else f"{median}"
-
-
-def _share(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.005 else "under 1%"
+        weights = material.validated.strengths if material.validated is not None else {}
+        by = "that alone tell most of the label"
+    return sorted(names, key=lambda name: (name != LABEL, -weights.get(name, 0.0))), by
 
 
 def train_statistics(material: Material, title: str, names: Sequence[str]) -> dict[str, ColumnStatistics]:
@@ -157,7 +130,7 @@ def train_statistics(material: Material, title: str, names: Sequence[str]) -> di
     return {} if folder is None else _loaded(folder, names)
 
 
-def _loaded(folder: Any, names: Sequence[str]) -> dict[str, ColumnStatistics]:
+def _loaded(folder: Path, names: Sequence[str]) -> dict[str, ColumnStatistics]:
     try:
         return SplitStatistics.load(folder, only=set(names)).columns
     except HeadwayError:
@@ -182,10 +155,11 @@ def _champion(material: Material, names: Sequence[str]) -> tuple[str, dict[str, 
 def _rejected(material: Material) -> Iterator[Table]:
     tables: list[pa.Table] = []
     total = 0
-    for span, output in material.ingested().items():
-        count = ((output.result or {}).get("counts") or {}).get("quarantined", 0)
+    for span, counts in _counts(material).items():
+        count = counts.get("quarantined", 0)
         total += count
-        path = material.file(output.title, quarantine.FILE_NAME) if count and len(tables) < _MOST_REJECTED else None
+        title = material.ingested()[span].title
+        path = material.file(title, quarantine.FILE_NAME) if count and len(tables) < _MOST_REJECTED else None
         if path is not None:
             table = quarantine.read(path.parent).slice(0, _MOST_REJECTED)
             tables.append(table.add_column(0, "span", pa.array([span] * len(table), pa.string())))
@@ -194,8 +168,6 @@ def _rejected(material: Material) -> Iterator[Table]:
     rows = pa.concat_tables(tables).slice(0, _MOST_REJECTED).to_pylist()
     shown = [{name: short(value, 80) if value is not None else "" for name, value in row.items()} for row in rows]
     files = some(sorted({row["file"] for row in shown}), 3)
-    note = (
-        f"The first {len(shown)} of {total:,}, in {files}; headway quarantine shows more." if total > len(shown) else ""
-    )
+    more = f"The first {len(shown)} of {total:,}, in {files}; headway quarantine shows more."
     title = counted(total, "rejected row")
-    yield Table(title[:1].upper() + title[1:], shown, note, folded=len(shown) > 6)
+    yield Table(title[:1].upper() + title[1:], shown, more if total > len(shown) else "", folded=len(shown) > 6)

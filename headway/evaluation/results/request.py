@@ -41,6 +41,7 @@ class MeasureRequest(Frozen):
     metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     threshold: ThresholdRule | None = Field(default=None, description="how a binary model's threshold is chosen")
     given_threshold: float | None = Field(default=None, description="the threshold, where other rows chose it")
+    spans: tuple[str, ...] = Field(default=(), description="whose rows these are")
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals")
     seed: int = 0
 

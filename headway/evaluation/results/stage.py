@@ -45,12 +45,7 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
     """Measure the predictions, and write out/metrics.json.
 
     Returns:
-        rows, weight, metrics (by name), intervals (by name, [low, high] or None), confidence, drawn_by (a sentence, where
-        rows are drawn by more than one), few_rows (a sentence, where a few rows carry the variance), compared (the metrics that
-        the gate compares by default), baselines (metrics by model), champion (the intervals of its metrics; None without one),
-        by_slice (by column and value: rows, metrics, intervals, and under champion its metrics and intervals), threshold (rule,
-        value, chosen_on, metrics, intervals; None without a rule), tables (by name, a list per column), titles (of the tables),
-        worst_slices (see `headway.evaluation.results.worst_slices`).
+        A `headway.evaluation.results.measured.Measured` as JSON, with the metrics of a slice beside its rows.
 
     Raises:
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
@@ -111,6 +106,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
     return {
         "task": task.name,
         "rows": len(rows),
+        "spans": list(request.spans),
         "weight": rows.total,
         "metrics": measured(metrics, rows),
         "intervals": _intervals(request, rows, metrics),

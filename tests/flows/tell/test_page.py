@@ -16,9 +16,10 @@ from flows.tell.ending import ending_of
 from flows.tell.figures import drawing
 from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
+from flows.tell.sections.column_rows import usual_values
 from flows.tell.sections.scores import _differences
-from flows.tell.sections.window_data import usual_values
 from headway.evaluation.verdict import Check
+from headway.statistics.summary import ColumnSummary
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
 
 pytestmark = pytest.mark.slow  # matplotlib draws
@@ -177,9 +178,21 @@ def test_a_difference_of_ones_own_metric_is_drawn_better_to_the_right():
 
 
 def test_values_that_are_no_text_are_told_by_their_size():
-    column = {"type": "bytes", "rows": 400, "missing": 0, "distinct": 400, "shortest": 97, "longest": 4000}
-    assert usual_values(column | {"top": [["\\x89PNG\r\n\x1a", 1]]}) == "97 to 4,000 bytes"
-    assert usual_values(column | {"top": [["cat", 200], ["dog", 1]]}) == "cat 50%, dog under 1%"
+    column = {
+        "column": "x",
+        "type": "bytes",
+        "rows": 400,
+        "missing": 0,
+        "distinct": 400,
+        "shortest": 97,
+        "longest": 4000,
+    }
+
+    def told(*top):
+        return usual_values(ColumnSummary.model_validate(column | {"top": top}))
+
+    assert told(["\\x89PNG\r\n\x1a", 1]) == "97 to 4,000 bytes"
+    assert told(["cat", 200], ["dog", 1]) == "cat 50%, dog under 1%"
 
 
 def test_figures_of_an_earlier_report_that_show_the_same_are_not_drawn_again(tmp_path, monkeypatch):

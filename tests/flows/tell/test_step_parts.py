@@ -8,6 +8,7 @@ from flows.tell.markdown import markdown
 from flows.tell.sections.column_rows import column_rows
 from flows.tell.step_parts import key_of, part_of, report_part
 from flows.tell.text import text
+from headway.statistics.summary import ColumnSummary
 
 STATISTICS = {
     "rows": {"train": 1200, "eval": 300},
@@ -61,8 +62,12 @@ def _output(stage, result, title=None):
     return Output(title or stage, stage, "f" * 32, Path("store"), result, hit=False)
 
 
+def _rows(*columns):
+    return column_rows(map(ColumnSummary.model_validate, columns))
+
+
 def test_a_row_for_each_column_of_train():
-    number, text = column_rows(STATISTICS)
+    number, text = _rows(*STATISTICS["columns"]["train"])
     assert (number["column"], number["missing"], number["mean"], number["max"]) == (
         "dist",
         "1.00%",
@@ -77,7 +82,7 @@ def test_a_row_for_each_column_of_train():
 
 def test_a_frequent_float_has_no_more_digits_than_float32_holds():
     column = STATISTICS["columns"]["train"][0] | {"top": [[2.3929998874664307, 4], [1.5, 2]]}
-    (row,) = column_rows({"columns": {"train": [column]}})
+    (row,) = _rows(column)
     assert row["most frequent"] == "2.393 (4), 1.5 (2)"
 
 
@@ -99,7 +104,7 @@ def test_figures_of_dates_and_times_are_dates_and_times():
         "max": later,
         "top": [[later, 2]],
     }
-    day, time = column_rows({"columns": {"train": [day, time]}})
+    day, time = _rows(day, time)
     assert [day[name] for name in ("type", "mean", "std", "min", "p25", "max")] == [
         *("date", "2013-01-01", "2 days", "2013-01-01", "2013-01-01", "2013-01-05")
     ]
@@ -115,21 +120,21 @@ def test_figures_of_dates_and_times_are_dates_and_times():
         "min": at // 1_000_000,
         "top": [],
     }
-    (seconds,) = column_rows({"columns": {"train": [seconds]}})
+    (seconds,) = _rows(seconds)
     assert [seconds[name] for name in ("mean", "std", "min")] == ["2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00"]
 
 
 def test_numbers_that_are_none_are_counted_where_there_are_some():
     column = STATISTICS["columns"]["train"][0]
-    some, no = column_rows({"columns": {"train": [column | {"nan": 1400, "infinite": 3}, column | {"nan": 0}]}})
-    assert (some["nan"], some["infinite"]) == ("1,400", "3") and (no["nan"], no["infinite"]) == ("", "")
+    some, no = _rows(column | {"nan": 1400, "infinite": 3}, column | {"nan": 0})
+    assert (some["nan"], some["infinite"]) == (1400, 3) and (no["nan"], no["infinite"]) == (None, None)
 
 
 def test_an_estimate_says_its_error():
     column = STATISTICS["columns"]["train"][0] | {"distinct": 70_123, "distinct_error": 0.0313, "rank_error": 0.004}
-    [row] = column_rows({"columns": {"train": [column]}})
+    [row] = _rows(column)
     assert (row["distinct"], row["quantiles"]) == ("70,123 ±3%", "rank ±0.4%")
-    [exact] = column_rows({"columns": {"train": [STATISTICS["columns"]["train"][0]]}})
+    [exact] = _rows(STATISTICS["columns"]["train"][0])
     assert exact["distinct"] == STATISTICS["columns"]["train"][0]["distinct"] and exact["quantiles"] == ""
 
 
@@ -162,7 +167,7 @@ def test_the_statistics_are_a_table_for_each_split_that_has_columns():
 
 def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     part = part_of(_output("measure", EVALUATION))
-    assert part.sentences[0] == "On 1,975 rows of the eval split, which the training did not see."
+    assert part.sentences[0] == "On 1,975 eval rows, which the training did not see."
     assert part.sentences[1] == "Intervals: rows of one house are drawn together."
     assert [table.title for table in part.tables] == [
         "Metrics",
@@ -175,6 +180,8 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     slices = text(part).split("Slices, the most harmful first")[1]
     assert "origin: JFK" in slices and "0.3" in slices
     fixed = {"rule": "as configured", "value": 0.3, "chosen_on": "no rows: the config names it"}
+    spans = {"spans": ["2026-01", "2026-02"]}
+    assert "On 1,975 eval rows of 2026-01 to 2026-02, which" in text(part_of(_output("measure", EVALUATION | spans)))
     titles = [table.title for table in part_of(_output("measure", EVALUATION | {"threshold": fixed})).tables]
     assert "Threshold as configured: 0.3, chosen on no rows: the config names it" in titles
     assert part_of(_output("measure", EVALUATION, "measure test")).title == "Evaluation on the test split"
@@ -193,7 +200,8 @@ def test_columns_that_matter_stand_in_their_order():
     result = {"metric": "auc", "value": 0.9, "rows": 900, "columns": columns}
     (table,) = part_of(_output("importance", result)).tables
     assert table.title.endswith("on 900 rows, with 95% intervals")
-    assert table.rows == [{"column": "x", "permuted": "0.3", "interval": "0.2 to 0.4", "missing": ""}]
+    row = {name: value for name, value in table[0].items() if name != "harm"}
+    assert row == {"column": "x", "permuted": "0.3", "interval": "0.2 to 0.4", "missing": None}
     own = result | {"columns": [columns[0] | {"interval": None}]}
     assert part_of(_output("importance", own)).tables[0].title.endswith("900 rows")
 

@@ -9,6 +9,7 @@ import pytest
 
 from headway.errors import DataError
 from headway.evaluation.clusters import ClusterSources
+from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import METRICS, measure
 from headway.monitor import Monitor
@@ -69,6 +70,11 @@ def test_the_result_is_json_and_has_every_part(measured):
     assert result["tables"]["confusion"]["label"] == ["no", "no", "yes", "yes"]
     at = result["threshold"]
     assert 0 < at["value"] < 1 and at["intervals"]["recall"][0] < 0.8 < at["intervals"]["recall"][1]
+    read = Measured.model_validate(result)
+    assert read.of("auc").value == result["metrics"]["auc"] and read.of("auc").interval == result["intervals"]["auc"]
+    slice_, told = read.by_slice["carrier"]["AA"], result["by_slice"]["carrier"]["AA"]
+    assert (slice_.rows, slice_.of("loss").value) == (told["rows"], told["loss"]) and "rows" not in slice_.metrics
+    assert slice_.champion is None and read.worst_slices.tried == result["worst_slices"]["tried"]
     recall = result["tables"]["per_class"]["recall"][1]
     assert recall == pytest.approx(at["metrics"]["recall"]), "the tables are at the threshold"
 
@@ -79,6 +85,8 @@ def test_the_champion_is_measured_on_every_slice_as_the_candidate_is(measured):
         measured(slices=("carrier",), baselines={"champion": path}),
         measured(slices=("carrier",), predictions=path),
     )
+    slice_ = Measured.model_validate(found).by_slice["carrier"]["AA"]
+    assert slice_.champion.of("auc").interval == found["by_slice"]["carrier"]["AA"]["champion"]["intervals"]["auc"]
     assert found["champion"]["intervals"] == alone["intervals"] and found["compared"] == ["auc", "loss", "bias"]
     assert {value: facts["champion"] for value, facts in found["by_slice"]["carrier"].items()} == {
         value: {name: figure for name, figure in facts.items() if name != "rows"}

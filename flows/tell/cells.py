@@ -1,0 +1,93 @@
+"""Cells and rows as text.
+
+cell(0.712345), between((0.7, 0.72))                       # "0.7123", "0.7 to 0.72"
+print(text_table([{"column": "carrier", "rows": 1200}]))
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from headway.messages import number
+
+Row = Mapping[str, Any]
+"""By column: text, a number, a list of them, None, or Markup of ours."""
+_NUMBER = re.compile(r"[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bits)?|")
+_WIDEST = 48
+_ESCAPED = {
+    code: chr(code).encode("unicode_escape").decode()
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""A row is a line, and no value of the data commands the terminal or turns the order of its characters round."""
+
+
+def cell(value: object) -> str:
+    """The text of a cell, in every renderer."""
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return ", ".join(f"[{cell(each)}]" if isinstance(each, list | tuple) else cell(each) for each in value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+def between(interval: Sequence[float] | None) -> str:
+    """The text of an interval; empty where there is none."""
+    return "" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+
+
+def is_number(value: object) -> bool:
+    """Whether a cell stands to the right, among others of its column that do."""
+    return not isinstance(value, Markup) and _NUMBER.fullmatch(cell(value)) is not None
+
+
+def filled(rows: Sequence[Row]) -> list[str]:
+    """The columns that have a cell with something in it, in the order in which they first occur."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
+
+
+def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int | None = None) -> str:
+    """Format rows as an aligned table: columns in the order in which they first occur, numbers to the right. Empty
+    columns are left out, and long cells are cut except in the columns named in `whole`.
+
+    Args:
+        width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
+            begin with the first column again.
+    """
+    if not rows:
+        return ""
+    names = filled(rows)
+    room = shutil.get_terminal_size().columns if width is None else width
+    columns = [_column(name, rows, room, cut=name not in whole) for name in names]
+    blocks: list[list[list[str]]] = []
+    for column in columns:
+        wide = blocks and sum(len(cells[0]) + 2 for cells in [*blocks[-1], column]) > room
+        if not blocks or (wide and blocks[-1] != columns[:1]):
+            blocks.append(columns[:1] if blocks else [])
+        blocks[-1].append(column)
+    return "\n\n".join(
+        "\n".join("  " + "  ".join(line).rstrip() for line in zip(*block, strict=True)) for block in blocks
+    )
+
+
+def _column(name: str, rows: Sequence[Row], room: int, *, cut: bool) -> list[str]:
+    """A column's name and cells, all of one width."""
+    cells = [
+        name.translate(_ESCAPED),
+        *(_cell(row.get(name), min(_WIDEST, max(room // 2, 16)) if cut else None) for row in rows),
+    ]
+    width = max(map(len, cells))
+    right = all(is_number(row.get(name)) for row in rows)
+    return [text.rjust(width) if right else text.ljust(width) for text in cells]
+
+
+def _cell(value: object, most: int | None) -> str:
+    text = cell(value).translate(_ESCAPED)
+    return text if most is None or len(text) <= most else text[: most - 3] + "..."

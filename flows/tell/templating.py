@@ -1,0 +1,37 @@
+"""Jinja2 with the templates of the report, which other pages share: base.html, the macros of parts.html, the style sheet."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from flows.tell.cells import cell
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@functools.cache
+def environment(*folders: Path) -> jinja2.Environment:
+    """The templates in `folders` and the report's; everything is escaped, a name that is missing is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, _TEMPLATES]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {"anchor": _anchor, "cell": lambda value: value if isinstance(value, Markup) else cell(value)}
+    return made
+
+
+def style() -> str:
+    """The report's style sheet."""
+    return (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+
+
+def _anchor(title: str) -> str:
+    """The name of a part within the page."""
+    return title.lower().replace(" ", "-")
