@@ -80,13 +80,8 @@ class Material:
     def importance(self) -> Importance | None:
         return self.read("importance", Importance)
 
-    def result(self, title: str) -> dict[str, Any]:
-        """What a step answered; {} where it did not run, or its output is gone."""
-        output = self.outputs.get(title)
-        return output.get() if output is not None else {}
-
     def key(self, title: str) -> dict[str, Any]:
-        """What went into a step; {} as above."""
+        """What went into a step; {} where there is none."""
         manifest = self.manifests.get(title)
         return dict(manifest.key) if manifest is not None else {}
 

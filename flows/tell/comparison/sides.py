@@ -246,7 +246,7 @@ def _measured(side: Side, metrics: Mapping[str, object]) -> Side:
     measured = side.material.measured
     known: Mapping[str, Interval | None] = measured.intervals if measured is not None else {}
     problem = None
-    if values and (measured is None or measured.confidence != CONFIDENCE):
+    if values and (not known or measured is None or measured.confidence != CONFIDENCE):
         known, problem = _intervals(side)
     figures = {name: Figure(value=value, interval=known.get(name)) for name, value in values.items()}
     rows = side.material.statistics.rows
