@@ -94,10 +94,7 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
         "config": loaded.pipeline.model_dump(mode="json"),
         "schema": {"file": schema.name, "sha256": _sha256(schema)} if schema.is_file() else None,
         "champion": run_result.champion or None,
-        "verdict": {
-            "verdict": verdict and verdict.verdict,
-            "reasons": verdict.sentences if verdict else [],
-        },
+        "verdict": {"verdict": verdict and verdict.verdict, "reasons": verdict.sentences if verdict else []},
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
         "spans": _spans(run_spec, run_result),
         "stages": [
