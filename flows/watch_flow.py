@@ -41,11 +41,9 @@ def watch(pipeline: PipelinePath) -> State[None]:
         def ask(id: str | None) -> Outcome:
             return "unknown" if id is None else outcome_of(id)
 
-        found = look(run_spec, start=start, ask=ask, note=report.note)
+        found = look(run_spec, report, start=start, ask=ask)
         for line in found.waits:
             report.note(line)
-        for event in found.events():
-            report.happened(event)
         words = {"started": f"new {found.until}", "running": "retrain goes on"}
         return Ending(found.sentence, words.get(found.state, found.state))
 

@@ -21,13 +21,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import computed_field
 
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output
 from flows.execution.run import execute
 from flows.progress.reporter import Event, Reporter
 from flows.records import Metrics, RunRecord, State
+from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some
 from headway.monitor import Monitor
@@ -39,10 +40,8 @@ Upto = Literal["ingest", "train", "gate"]
 Wrap = Callable[[Executor, Reporter], Executor]
 
 
-class BackfilledWindow(BaseModel):
+class BackfilledWindow(Frozen):
     """A window of a backfill, named by its last span."""
-
-    model_config = ConfigDict(frozen=True)
 
     until: str
     state: str
@@ -68,10 +67,8 @@ class BackfilledWindow(BaseModel):
         return cells | {"value": "" if value is None else f"{value:.4g}", "took": took, "why": why}
 
 
-class Backfilled(BaseModel):
+class Backfilled(Frozen):
     """What a backfill came to."""
-
-    model_config = ConfigDict(frozen=True)
 
     pipeline: str
     first: str

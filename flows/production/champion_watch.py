@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import Field, computed_field
 
 from flows.dag.references import further_labels, label_facts
 from flows.dag.run_spec import STATISTICS, TRANSFORM, Executor, RunSpec
@@ -31,6 +31,7 @@ from flows.production.state_files import CheckedSpan, MonitorState
 from flows.progress.reporter import Event, Reporter
 from flows.records import RunRecord, record_of
 from flows.scoring.request_skew import request_skew
+from headway.config import Frozen
 from headway.errors import ConfigError, DataError, StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
@@ -57,17 +58,15 @@ _MOST_KEPT, _MOST_DISTANCES = 20, 12
 """Champions whose findings are kept after they went; columns of a span whose distances are."""
 
 
-class Monitored(BaseModel):
+class Monitored(Frozen):
     """What was found of the champion now; what was told before is left out."""
-
-    model_config = ConfigDict(frozen=True)
 
     pipeline: str
     champion: int
     spans: tuple[CheckedSpan, ...] = ()
     skew: tuple[str, ...] | None = None
     """What requests differ in; None: they were not compared."""
-    waiting: dict[str, str] = {}
+    waiting: dict[str, str] = Field(default={})
     """By span: what it waits for."""
     notes: tuple[str, ...] = ()
     run: RunRecord | None = None
@@ -94,6 +93,7 @@ class Monitored(BaseModel):
         return lines if self.alarms or self.spans else [*lines, "  nothing new to check"]
 
     def events(self) -> Iterator[Event]:
+        """What other programs may act on."""
         decay = [f"{each.span}: {text}" for each in self.spans for text in each.decay]
         drift = [f"{each.span}: {text}" for each in self.spans for text in each.drift] + list(self.skew or ())
         for name, alarms in (("headway.champion.decayed", decay), ("headway.drift.found", drift)):

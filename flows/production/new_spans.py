@@ -3,7 +3,7 @@
     found = landed(config, watch, seen={}, now=time.time())
     found.complete, found.waiting            # ["2013-05"], {"2013-06": "its files changed 40 s ago"}
 
-    look(run_spec, start=..., ask=..., note=print).state            # "started"
+    look(run_spec, report, start=..., ask=...).state                # "started"
 
 A span is complete once its done file is there, or, without one, once its files have not changed for a while. What has been
 started is written to the store (watch/<pipeline>.json) under a lock before it starts, so that of two watchers one acts, and
@@ -16,18 +16,19 @@ lock that it holds in the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from flows.config.production import WatchConfig
 from flows.dag.run_spec import RunSpec
 from flows.execution.run import run_name
 from flows.production.state_files import Pending, SeenFiles, WatchState
-from flows.progress.reporter import Event
+from flows.progress.reporter import Event, Reporter
 from flows.records import RunRecord, State, records, runs_of
+from headway.config import Frozen
 from headway.errors import ConfigError, DataError, Locked
 from headway.messages import duration, now
 from headway.sources.config import SourceConfig
@@ -65,10 +66,8 @@ class Landed:
     """By span that waits."""
 
 
-class Looked(BaseModel):
+class Looked(Frozen):
     """What a look for new spans came to."""
-
-    model_config = ConfigDict(frozen=True)
 
     pipeline: str
     state: Literal["nothing new", "started", "running", "busy"]
@@ -80,7 +79,7 @@ class Looked(BaseModel):
     since: str | None = None
     complete: tuple[str, ...] = ()
     """The new spans that are."""
-    waiting: dict[str, str] = {}
+    waiting: dict[str, str] = Field(default={})
     """By span: what it waits for."""
     message: str | None = None
     run: RunRecord | None = None
@@ -101,10 +100,6 @@ class Looked(BaseModel):
     @property
     def waits(self) -> list[str]:
         return [f"{span} waits: {why}" for span, why in self.waiting.items()]
-
-    def events(self) -> Iterator[Event]:
-        for span in self.complete:
-            yield Event("headway.span.complete", self.pipeline, f"span {span} is complete", {"span": span})
 
 
 def landed(
@@ -162,7 +157,7 @@ def trained_up_to(run_spec: RunSpec) -> str:
     return max(ends, default="")
 
 
-def look(run_spec: RunSpec, *, start: Start, ask: Ask, note: Callable[[str], None] = lambda line: None) -> Looked:
+def look(run_spec: RunSpec, report: Reporter, *, start: Start, ask: Ask) -> Looked:
     """Look once, and start a retrain if a new span is complete.
 
     Args:
@@ -190,14 +185,17 @@ def look(run_spec: RunSpec, *, start: Start, ask: Ask, note: Callable[[str], Non
     except Locked as error:
         return Looked(pipeline=name, state="busy", message=error.problem)
     try:
-        return _Look(run_spec, start, ask, note).result()
+        found = _Look(run_spec, report, start, ask).result()
     finally:
         lock.release()
+    for span in found.complete:
+        report.happened(Event("headway.span.complete", name, f"span {span} is complete", {"span": span}))
+    return found
 
 
 class _Look:
-    def __init__(self, run_spec: RunSpec, start: Start, ask: Ask, note: Callable[[str], None]):
-        self._spec, self._start, self._ask, self._note = run_spec, start, ask, note
+    def __init__(self, run_spec: RunSpec, report: Reporter, start: Start, ask: Ask):
+        self._spec, self._note, self._start, self._ask = run_spec, report.note, start, ask
         self._name = run_spec.loaded.pipeline.name
         self._state = WatchState.of(run_spec.store, self._name)
 

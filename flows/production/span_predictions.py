@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from beam_jobs.predict.stage import MANIFEST
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import WatchConfig
 from flows.production.new_spans import landed
 from flows.progress.reporter import Event, Reporter
 from flows.scoring.predict import predict
+from headway.config import Frozen
 from headway.errors import HeadwayError
 from headway.messages import agree, counted
 from headway.sources.config import SourceConfig
@@ -31,10 +30,8 @@ from headway.storage.atomic_io import sync_path, writing
 from headway.storage.object_store import Bucket
 
 
-class PredictedSpan(BaseModel):
+class PredictedSpan(Frozen):
     """The predictions of a span, which were made now."""
-
-    model_config = ConfigDict(frozen=True)
 
     span: str
     state: Literal["predicted"] = "predicted"
@@ -49,10 +46,8 @@ class PredictedSpan(BaseModel):
         return f"{self.span}: {self.rows:,} rows by version {self.version}, in {self.output}{rejected}"
 
 
-class Predicted(BaseModel):
+class Predicted(Frozen):
     """What predicting the spans that have landed came to."""
-
-    model_config = ConfigDict(frozen=True)
 
     pipeline: str
     spans: tuple[PredictedSpan, ...]

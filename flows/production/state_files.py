@@ -15,9 +15,13 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from headway.storage.store import Store
 
 
-class _StateFile(BaseModel):
+class _Kept(BaseModel):
+    """Part of a file; what a later Headway adds to one is passed over."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+
+class _StateFile(_Kept):
     folder: ClassVar[str]
 
     @classmethod
@@ -48,10 +52,8 @@ class _StateFile(BaseModel):
         store.replace(self.path(store, pipeline), self.model_dump_json(indent=1, exclude_none=True) + "\n")
 
 
-class CheckedSpan(BaseModel):
+class CheckedSpan(_Kept):
     """A span as it was held against one champion."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     span: str = ""
     champion: int = 0
@@ -113,10 +115,8 @@ class MonitorState(_Findings):
         return MonitorState(champion=champion, spans=spans, earlier=tuple(earlier))
 
 
-class Pending(BaseModel):
+class Pending(_Kept):
     """A retrain that a watcher has started."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     until: str
     attempt: int = 1
@@ -127,10 +127,8 @@ class Pending(BaseModel):
     """The same by the store's clock."""
 
 
-class SeenFiles(BaseModel):
+class SeenFiles(_Kept):
     """The files of a span that waits, and since when they have looked like that."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     files: list[tuple[str, int, float]]
     """(path, bytes, time of its last change) of each."""

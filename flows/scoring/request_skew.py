@@ -76,8 +76,7 @@ def request_skew(
         except ConfigError as error:
             if error.where != "--columns":  # which nobody typed
                 raise
-            problem = error.problem.replace("there is no column", "the data have no column")
-            raise ConfigError(problem, where="--key", fix=error.fix) from None
+            raise ConfigError(error.problem, where="--key", fix=error.fix) from None
         files = [Path(scratch) / "scored" / part["file"] for part in result["parts"]]
         replayed = _replayed(files, logged, keys, columns, output)
     found = joined_skew(logged.table, replayed, keys=keys, columns=columns, limit=limit)

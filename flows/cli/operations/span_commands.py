@@ -115,9 +115,7 @@ def _look(run_spec: RunSpec, report: Reporter, wait: float) -> Looked:
         report.note(f"new: {until}; retraining")
         records.append(execute(replace(run_spec, until=until), report, wait_seconds=wait))
 
-    found = look(run_spec, start=start, ask=_ask, note=report.note)
-    for event in found.events():
-        report.happened(event)
+    found = look(run_spec, report, start=start, ask=_ask)
     return found.model_copy(update={"run": records[0] if records else None})
 
 

@@ -13,6 +13,7 @@ from flows.dag.run_spec import RunSpec
 from flows.execution.run import run_name
 from flows.production.new_spans import MOST_ATTEMPTS, SILENT_SECONDS, landed, look
 from flows.production.state_files import WatchState
+from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError, Locked
 
 
@@ -44,7 +45,7 @@ class Retrains:
         return "unknown" if id is None else self.stands
 
     def look(self, spec):
-        return look(spec, start=self.start, ask=self.ask)
+        return look(spec, Reporter(), start=self.start, ask=self.ask)
 
 
 def test_a_span_is_complete_once_its_files_are_quiet(months):

@@ -55,7 +55,7 @@ def test_a_log_is_joined_with_the_data_and_what_differs_is_named(served, typed, 
     other.write_text('{"instances": [{"hour": 3}], "keys": ["UA-1"]}')
     assert "logged id='UA-1', in the data id=100" in typed(*asked, "--requests", other, check=3).stderr
     said = typed(*asked[:-1], "ID", "--requests", other, check=2).stderr
-    assert "--key: the data have no column 'ID'" in said
+    assert "--key: there is no column 'ID'" in said
     scored = tmp_path / "scored"
     typed("predict", served, "--input", served / "data.parquet", "--output", scored, "--json", check=0)
     predictions = pq.read_table(next(scored.glob("part-*.parquet")))["prediction"].to_pylist()
