@@ -56,7 +56,7 @@ class _SaidOnce(logging.Filter):
 
     def __init__(self, *states: str):
         super().__init__()
-        self._lines = tuple(f"Finished in state {state}(" for state in states)
+        self._lines = (*(f"Finished in state {state}(" for state in states), "Task run failed with state: ")
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

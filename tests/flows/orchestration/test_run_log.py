@@ -95,6 +95,9 @@ def test_what_a_flow_says_of_its_end_is_not_said_again_by_prefect(caplog):
             flow.error("the eval split is empty")
             flow.info("Finished in state Failed('the eval split is empty')")
             task.error("Finished in state Failed('the eval split is empty')")
+            task.error(
+                "Task run failed with state: Failed(message='the eval split is empty', type=FAILED, result=None)"
+            )
             task.info("Finished in state Completed()")
             flow.info("Beginning flow run")
     finally:
