@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
@@ -124,20 +124,25 @@ def when(text: object) -> str:
     return str(text or "")[:16].replace("T", " ")
 
 
-def paged(rows: Sequence[Any], page: int, size: int = PAGE_ROWS) -> tuple[Sequence[Any], int, int]:
-    """(the rows of a page, its number, how many pages there are); a page that is not there is the nearest that is."""
+Row = TypeVar("Row")
+
+
+def paged(
+    rows: Sequence[Row], page: int, *names: object, key: str = "page", size: int = PAGE_ROWS, **query: object
+) -> tuple[Sequence[Row], Markup | str]:
+    """(the rows of a page, links to those before and after); a page that is not there is the nearest that is.
+
+    Args:
+        names, query: of the list's address.
+        key: the page's in the query.
+    """
     pages = max(1, -(-len(rows) // size))
     page = min(max(page, 1), pages)
-    return rows[(page - 1) * size : page * size], page, pages
-
-
-def pager(page: int, pages: int, *names: object, key: str = "page", **query: object) -> Markup | str:
-    """Links to the page before and after; empty of one page."""
+    shown = rows[(page - 1) * size : page * size]
     if pages == 1:
-        return ""
-    parts = [Markup("<span>page {} of {}</span>").format(page, pages)]
-    if page > 1:
-        parts.insert(0, link("newer", address(*names, **query, **{key: page - 1})))
-    if page < pages:
-        parts.append(link("older", address(*names, **query, **{key: page + 1})))
-    return Markup('<span class="pager">{}</span>').format(Markup(" ").join(parts))
+        return shown, ""
+    newer, older = (
+        link(to, address(*names, **query, **{key: at})) for to, at in (("newer", page - 1), ("older", page + 1))
+    )
+    links = [newer] * (page > 1) + [Markup("<span>page {} of {}</span>").format(page, pages)] + [older] * (page < pages)
+    return shown, Markup('<span class="pager">{}</span>').format(Markup(" ").join(links))

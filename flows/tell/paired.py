@@ -1,6 +1,6 @@
 """Two models on the same rows: the table of their metrics, and how a version stands to the champion that it met.
 
-    found = paired(registry, version, champion)    # None: no run scored the same rows with both
+    found = paired(registry, version, champion)    # None: no gate compared the two
     found.sentence, found.table
 
 A metric of one version and of another on rows of its own do not compare: wherever such a level stands, `level` names the spans
@@ -21,7 +21,7 @@ from flows.tell.figures.strips import Strips
 from flows.tell.material import Material
 from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
-from headway.evaluation.verdict import CHAMPION, Check
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
 from headway.messages import between, metrics_line, number, signed, window_text
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
@@ -139,24 +139,25 @@ def _turned(check: Check) -> Check:
 
 
 def paired(registry: Registry, version: Version, against: Version) -> Paired | None:
-    """Two versions on rows that one's run scored with both; None where no run did."""
-    for made, other in ((version, against), (against, version)):
-        found = judged(registry.store, made)
-        if found is not None and found.against == other.number:
-            return found if made is version else found.turned
-    return None
+    """Two versions on rows that one's run scored with both; None where no gate compared them."""
+    if (found := judged(registry.store, version, against.number)) is not None:
+        return found
+    other = judged(registry.store, against, version.number)
+    return None if other is None else other.turned
 
 
-def judged(store: Store, version: Version, *, whole: bool = True) -> Paired | None:
-    """A version against the champion of its time, on the eval rows of the run that made it; None: it met none.
+def judged(store: Store, version: Version, against: int | None = None, *, whole: bool = True) -> Paired | None:
+    """A version against another on the eval rows of the run that made it; None: its gate did not compare the two.
 
     Args:
+        against: the champion of its time, or the early one that its gate looked at; None: the champion.
         whole: by every metric, while the store has the verdict; else by the one that decided, which the version itself keeps.
     """
     standing = version.facts.get("standing")
     if not isinstance(standing, dict):
         return None
-    metric, against, interval = str(standing["metric"]), int(standing["against"]), standing.get("interval")
+    metric, champion, interval = str(standing["metric"]), int(standing["against"]), standing.get("interval")
+    against = champion if against is None else against
     kept = Check(
         name=CHAMPION,
         metric=metric,
@@ -166,24 +167,35 @@ def judged(store: Store, version: Version, *, whole: bool = True) -> Paired | No
         better=standing.get("better"),
         outcome="",
     )
-    checks: list[Check] = []
-    if whole or interval is None:
-        record = record_of(store, version.facts.get("run"))
-        try:
-            verdict = Material(store, record).verdict if record is not None else None
-        except HeadwayError:  # its output is damaged
-            verdict = record.verdict if record is not None else None
-        checks = verdict.compared() if verdict is not None else []
-    found = tuple(sorted(checks, key=lambda check: check.metric != metric)) or (kept,)
-    return Paired(version.number, against, eval_spans(version), found if whole else found[:1])
+    checks = _checks(store, version, against) if whole or interval is None or against != champion else []
+    found = sorted(checks, key=lambda check: check.metric != metric) or ([kept] if against == champion else [])
+    spans = eval_spans(version)
+    return Paired(version.number, against, spans, tuple(found if whole else found[:1])) if found else None
+
+
+def _checks(store: Store, version: Version, against: int) -> list[Check]:
+    """What the gate found of a version beside another, over all rows, while the store has its verdict."""
+    record = record_of(store, version.facts.get("run"))
+    try:
+        verdict = Material(store, record).verdict if record is not None else None
+    except HeadwayError:  # its output is damaged
+        verdict = record.verdict if record is not None else None
+    if verdict is None:
+        return []
+    if verdict.champion is not None and verdict.champion.version == against:
+        return verdict.compared()
+    early = verdict.reference is not None and verdict.reference.version == against
+    return verdict.compared(EARLY_CHAMPION) if early else []
 
 
 def against_part(registry: Registry, version: Version, other: Version) -> Part:
     """A version against another: on the same rows, else each one by itself."""
     if (found := paired(registry, version, other)) is not None:
         return Part("On the same rows", [found.sentence], tables=[found.table])
-    said = f"No run scored the same rows with version {version.number} and version {other.number}, so which one is better is not "
-    said += "known. Each one's metrics are of rows of its own, and do not compare:"
+    said = (
+        f"No gate compared version {version.number} with version {other.number}, so which one is better is not known; "
+    )
+    said += "headway compare tells whether both scored the same rows. Metrics of different rows do not compare:"
     return Part("On rows of their own", [said], tables=[own_table(version), own_table(other)])
 
 

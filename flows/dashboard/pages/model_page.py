@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import Page, address, link, long, paged, pager, when
+from flows.dashboard.layout import Page, address, link, long, paged, when
 from flows.dashboard.monitor_state import CheckedSpan, checked_spans
 from flows.dashboard.opened_stores import OpenedStore, pair_of, version_of
 from flows.dashboard.pages.time_charts import MOST_POINTS, differences_chart, drift_chart, trend_chart
@@ -111,7 +111,7 @@ def _versions(
     page: int,
 ) -> Part:
     slug, model = opened.slug, registry.name
-    shown, page, pages = paged(list(reversed(there)), page)
+    shown, note = paged(list(reversed(there)), page, slug, "models", model)
     champion = history[-1].version if history else None
     gone = registry.rolled_back() if history else {}
     rows: list[dict[str, object]] = []
@@ -137,7 +137,6 @@ def _versions(
                 "run": link(run, address(slug, "runs", run)) if opened.index.known(run) else run,
             }
         )
-    note = pager(page, pages, slug, "models", model)
     return Part("Versions", tables=[Table("Versions", rows, note=note)])
 
 
@@ -158,8 +157,8 @@ def event_rows(opened: OpenedStore, model: str, events: Sequence[Event]) -> list
 
 
 def _champions(opened: OpenedStore, model: str, history: Sequence[Event], page: int) -> Part:
-    shown, page, pages = paged(list(reversed(history)), page, _HISTORY)
-    note = pager(page, pages, opened.slug, "models", model, key="history")
+    newest = list(reversed(history))
+    shown, note = paged(newest, page, opened.slug, "models", model, key="history", size=_HISTORY)
     table = Table("Champions, the newest first", event_rows(opened, model, shown), note=note)
     return Part("Champions", charts=list(_steps(opened, model, history)), tables=[table])
 

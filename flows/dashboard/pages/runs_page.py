@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, pager, state_cell, when
+from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, state_cell, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link
 from flows.records import RunRecord
@@ -22,11 +22,10 @@ def runs_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: 
     pipelines = sorted({run.pipeline for run in everything})
     states = sorted({str(run.state) for run in everything})
     runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", run.state)]
-    shown, page, pages = paged(runs, page)
+    shown, note = paged(runs, page, slug, "runs", pipeline=pipeline, state=state)
     rows = [run_row(opened, run, several=len(pipelines) > 1) for run in shown]
     choices = [_choices("state", slug, states, state, pipeline=pipeline)] if len(states) > 1 or state else []
     choices += [_choices("pipeline", slug, pipelines, pipeline, state=state)] if len(pipelines) > 1 else []
-    note = pager(page, pages, slug, "runs", pipeline=pipeline, state=state)
     said = counted(len(runs), "run") + (f" of {len(everything):,}" if len(runs) < len(everything) else "")
     table = [Table("Runs", rows, note=note)] if rows else []
     sentences = choices if rows else [*choices, "There is none."]

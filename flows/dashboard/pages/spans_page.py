@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, pager, when
+from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, when
 from flows.dashboard.monitor_state import checked_spans, waiting_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of
@@ -32,11 +32,11 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
             uses[span] = uses.get(span, 0) + 1
     checked = {row.span: row for row in checked_spans(opened.store, pipeline).rows} if pipeline else {}
     spans = sorted({*newest, *checked}, reverse=True)
-    shown, page, pages = paged(spans, page)
+    shown, note = paged(spans, page, slug, "spans", pipeline=pipeline)
     trained = _trained_on(opened, pipeline)
     rows = []
     for span in shown:
-        row: dict[str, object] = dict.fromkeys(_COLUMNS, "") | {"span": span}
+        row: dict[str, object] = {**dict.fromkeys(_COLUMNS, ""), "span": span}
         if span in newest:
             fingerprint, last = newest[span]
             row |= _counts(opened, fingerprint)
@@ -57,7 +57,6 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
     said += waiting_spans(opened.store, pipeline) if pipeline else []
     if not rows:
         said.append("No span was ingested yet.")
-    note = pager(page, pages, slug, "spans", pipeline=pipeline)
     tables = [Table(f"Spans of {pipeline}", rows, note=note)] if rows else []
     every = LIVE_SECONDS if any(run.state == "running" for run in runs) else IDLE_SECONDS
     heading = counted(len(spans), "span") + (f" of {pipeline}" if pipeline else "")

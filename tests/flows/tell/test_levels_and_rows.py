@@ -10,15 +10,17 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.dag.step import find_output
-from flows.records import records
+from flows.records import record_of, records
 from flows.tell.comparison.compared import compare
 from flows.tell.comparison.comparison_page import page
 from flows.tell.comparison.shown import Comparison
 from flows.tell.markdown import markdown
 from flows.tell.material import Material
+from flows.tell.paired import paired
 from flows.tell.past_run import Run, Version
 from flows.tell.step_parts import part_of
 from flows.tell.summary import summary
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Model
 from headway.messages import number
 from headway.registry.registry import Registry
 from tests.flows.dashboard.conftest import show  # noqa: F401
@@ -152,6 +154,20 @@ def test_a_rollback_shows_which_one_is_better_on_the_same_rows(project, registry
     assert number(two.facts["metrics"]["auc"]) not in html, "it is of other rows"
     html = show([project]).get(f"{MODEL}/versions/1/promote").text
     assert "which one is better is not known" in html and "Version 1 on the eval rows of 2013-10" in html
+
+
+def test_an_early_champion_that_the_gate_looked_at_was_scored_on_the_same_rows_too(tmp_path):
+    registry = Registry(months(tmp_path), "flights")
+    one, three = registry.version(1), registry.version(3)
+    assert paired(registry, one, three) is None
+    record = record_of(registry.store, three.facts["run"])
+    registry.store.discard(registry.store.output("gate", record.step("gate").fingerprint))
+    early = record.verdict.of(CHAMPION, "auc").model_copy(update={"name": EARLY_CHAMPION, "change": -0.02})
+    checks = (*record.verdict.checks, early)
+    verdict = record.verdict.model_copy(update={"reference": Model(version=1), "checks": checks})
+    record.model_copy(update={"verdict": verdict}).save(registry.store)
+    found = paired(registry, one, three)
+    assert (found.version, found.against, found.spans, found.checks[0].change) == (1, 3, ("2014-01",), 0.02)
 
 
 def test_the_model_page_draws_differences_and_no_line_through_levels(project, show):  # noqa: F811
