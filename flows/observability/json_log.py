@@ -8,7 +8,7 @@ docs/observability.md lists the events and their fields.
 from __future__ import annotations
 
 import contextlib
-import threading
+import copy
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -37,22 +37,15 @@ class JsonLog(Reporter):
 
     Args:
         quiet: only warnings and errors.
-        pipeline, run: of the run that is reported.
     """
 
     seconds, at_once = 5.0, True
 
-    def __init__(
-        self,
-        stream: JsonStream,
-        *,
-        quiet: bool = False,
-        pipeline: str | None = None,
-        run: str | None = None,
-        stop: threading.Event | None = None,
-    ):
-        super().__init__(stop=stop)
-        self._stream, self._quiet, self._pipeline, self._run = stream, quiet, pipeline, run
+    def __init__(self, stream: JsonStream, *, quiet: bool = False):
+        super().__init__()
+        self._stream, self._quiet = stream, quiet
+        self._pipeline: str | None = None
+        self._run: str | None = None
         self._stages: dict[str, str] = {}
         """The stage of each step that runs, by its title."""
 
@@ -66,7 +59,8 @@ class JsonLog(Reporter):
             self._stream.write(event, message, level=level, fields=told, **about)
 
     def run(self, record: RunRecord) -> Reporter:
-        bound = JsonLog(self._stream, quiet=self._quiet, pipeline=record.pipeline, run=record.run, stop=self.stop)
+        bound = copy.copy(self)
+        bound._pipeline, bound._run, bound._stages = record.pipeline, record.run, {}
         facts = record.model_dump(include={"file", "window", "until", "seed", "force", "last"})
         git = record.code and record.code.git
         bound._write("run.started", f"{record.pipeline}: run {record.run}", **facts, commit=git and git.commit)

@@ -9,6 +9,7 @@ so that the TensorFlow process and the user's code go on in the same trace. docs
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import threading
 import time
@@ -32,59 +33,46 @@ from headway.registry.registry import Registry
 _COUNTED = ("written", "quarantined", "filtered")
 
 
-class Instruments:
-    """The measurements, by OpenTelemetry's names and units."""
-
-    def __init__(self, providers: Providers):
-        meter = providers.meter
-        self.rows = meter.create_counter(
-            "headway.ingest.rows", "{row}", "rows of ingested spans, by what became of them"
-        )
-        self.stage = meter.create_histogram("headway.stage.duration", "s", "how long a step took")
-        self.run = meter.create_histogram("headway.run.duration", "s", "how long a run took, by how it ended")
-        self.verdicts = meter.create_counter("headway.verdicts", "{verdict}", "the gate's verdicts")
-        self.events = meter.create_counter("headway.events", "{event}", "Headway's events, by name")
-        self.age = meter.create_gauge(
-            "headway.champion.age", "s", "time since the champion was promoted, at a run's end"
-        )
-
-
 class Telemetry(Reporter):
     """Makes spans and measurements."""
 
-    def __init__(
-        self,
-        providers: Providers,
-        *,
-        stop: threading.Event | None = None,
-        instruments: Instruments | None = None,
-        run: tuple[str, str, Span] | None = None,
-    ):
-        super().__init__(stop=stop)
-        self._providers, self._tracer = providers, providers.tracer
-        self._instruments = instruments or Instruments(providers)
-        self._span = None if run is None else run[2]
-        self._names = {} if run is None else {"headway.pipeline": run[0], "headway.run": run[1]}
+    def __init__(self, providers: Providers):
+        super().__init__()
+        self._tracer, meter = providers.tracer, providers.meter
+        self._rows = meter.create_counter(
+            "headway.ingest.rows", "{row}", "rows of ingested spans, by what became of them"
+        )
+        self._stage = meter.create_histogram("headway.stage.duration", "s", "how long a step took")
+        self._run = meter.create_histogram("headway.run.duration", "s", "how long a run took, by how it ended")
+        self._verdicts = meter.create_counter("headway.verdicts", "{verdict}", "the gate's verdicts")
+        self._events = meter.create_counter("headway.events", "{event}", "Headway's events, by name")
+        self._age = meter.create_gauge(
+            "headway.champion.age", "s", "time since the champion was promoted, at a run's end"
+        )
+        self._span: Span | None = None
+        """The run's."""
+        self._names: dict[str, str] = {}
+        """What every span of the run has."""
         self._lock = threading.Lock()
         self._open: dict[str, Span] = {}
         """The spans of the steps that run, by title; steps that run as one have their first one's by their common title, too."""
 
     def run(self, record: RunRecord) -> Reporter:
         facts = {f"headway.{name}": getattr(record, name) for name in ("window", "until", "seed", "force", "last")}
-        names = {"headway.pipeline": record.pipeline, "headway.run": record.run}
-        attributes = _attributes(names | facts)
-        span = self._tracer.start_span(f"run {record.pipeline}", _parent(), attributes=attributes)
-        bound = (record.pipeline, record.run, span)
-        return Telemetry(self._providers, stop=self.stop, instruments=self._instruments, run=bound)
+        bound = copy.copy(self)
+        bound._names, bound._open = {"headway.pipeline": record.pipeline, "headway.run": record.run}, {}
+        attributes = _attributes(bound._names | facts)
+        bound._span = self._tracer.start_span(f"run {record.pipeline}", _parent(), attributes=attributes)
+        return bound
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         span, verdict, spans = self._span, record.verdict and record.verdict.verdict, record.spans
         pipeline = {"headway.pipeline": record.pipeline}
         if verdict:
-            self._instruments.verdicts.add(1, pipeline | {"headway.verdict": verdict})
-        self._instruments.run.record(record.seconds, pipeline | {"headway.state": str(record.state)})
+            self._verdicts.add(1, pipeline | {"headway.verdict": verdict})
+        self._run.record(record.seconds, pipeline | {"headway.state": str(record.state)})
         if (age := _age(registry)) is not None:
-            self._instruments.age.set(age, pipeline)
+            self._age.set(age, pipeline)
         if span is None:
             return
         facts = ending_of(record).model_dump(mode="json", include=TOLD)
@@ -135,16 +123,14 @@ class Telemetry(Reporter):
             span.end()
         pipeline = {name: value for name, value in self._names.items() if name == "headway.pipeline"}
         seconds = 0.0 if output.hit else output.seconds
-        self._instruments.stage.record(
-            seconds, pipeline | {"headway.stage": output.stage, "headway.reused": output.hit}
-        )
+        self._stage.record(seconds, pipeline | {"headway.stage": output.stage, "headway.reused": output.hit})
         counts = (output.result or {}).get("counts")
         if output.stage == "ingest" and counts and not output.hit:
             for outcome in _COUNTED:
-                self._instruments.rows.add(counts[outcome], pipeline | {"headway.outcome": outcome})
+                self._rows.add(counts[outcome], pipeline | {"headway.outcome": outcome})
 
     def happened(self, event: Event) -> None:
-        self._instruments.events.add(1, {"headway.event": event.name})
+        self._events.add(1, {"headway.event": event.name})
         span = trace.get_current_span() if self._span is None else self._span
         told = {name: value for name, value in event.facts.items() if isinstance(value, str | int | float | bool)}
         about = {"message": event.message, "pipeline": event.pipeline, "run": event.run}
