@@ -64,7 +64,8 @@ def debug(
         scratch = folder / "made"
         try:
             step = training_step(run_spec, child, report, scratch)
-            request = TrainRequest.model_validate(step.request())
+            request = step.request()
+            assert isinstance(request, TrainRequest)
             remote = run_spec.store.localize(request.model_dump(mode="json"), later=True)
             checkpoints = _copied(request.checkpoints, scratch) if resumed else None
             debugged = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)

@@ -6,7 +6,8 @@ is made only if it runs.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
 
 from beam_jobs.ingest.range_worker import NOTES
 from beam_jobs.ingest.request import IngestRequest
@@ -17,6 +18,7 @@ from flows.dag.references import check_metrics, possible_tasks
 from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Executor, RunResult, RunSpec
 from flows.dag.step import Output, Stage, Step
 from flows.upgrades import upgraded_result
+from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.columns import FURTHER, named_for
@@ -30,10 +32,12 @@ from headway.validation.anomaly import Validated
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
 from headway.validation.torn_units import SampledRows, sample_of
+from tfcore.data.examples import Examples
 from tfcore.heads.weighted_labels import LabelShards
+from tfcore.preprocess.request import AnalyseRequest
 from tfcore.runtime.tf_import import startup
 from tfcore.transform.config import DerivedParameters
-from tfcore.transform.parameters import TransformRequest
+from tfcore.transform.parameters import TransformParameters, TransformRequest
 
 
 class DataSteps:
@@ -67,15 +71,16 @@ class DataSteps:
         self.inferring = self.columns.inferred
         self.run_result = RunResult(spans=self.window, notes=list(self.columns.notes))
         self.requests: dict[str, IngestRequest] = {}
-        self.reference: dict[str, Any] | None = None
+        self.reference: dict[str, str | None] | None = None
+        """What the data are held against for drift: the name of a model, and the statistics of its train split."""
         self.training, self.model = self.pipeline.training, self.pipeline.model
 
     @staticmethod
-    def _step(stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Step:
-        return Step(stage, title, {"stage": stage.name, "version": stage.version, **key}, request, runtime)
+    def _step(stage: Stage, title: str, key: Mapping[str, object], request: Callable[[], Frozen]) -> Step:
+        return Step(stage, title, {"stage": stage.name, "version": stage.version, **key}, request)
 
-    def _call(self, stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Output:
-        return self._run(self._step(stage, title, key, request, **runtime))
+    def _call(self, stage: Stage, title: str, key: Mapping[str, object], request: Callable[[], Frozen]) -> Output:
+        return self._run(self._step(stage, title, key, request))
 
     def _run(self, step: Step) -> Output:
         output = self.executor.call_many([step])[0]
@@ -108,8 +113,8 @@ class DataSteps:
         """Return (ingest output of the span, split of the span) for each part of a window's split."""
         return [(self.ingested[span], part) for span, part in self.parts[split]]
 
-    def _examples(self, split: str) -> list[dict[str, Any]]:
-        return [{"path": str(out.path), "split": part, "result": out.get()} for out, part in self._of(split)]
+    def _examples(self, split: str) -> tuple[Examples, ...]:
+        return tuple(Examples(path=out.path, split=part, result=out.get()) for out, part in self._of(split))
 
     def _examples_key(self, split: str) -> list[list[str]]:
         return [[out.fingerprint, part] for out, part in self._of(split)]
@@ -220,7 +225,7 @@ class DataSteps:
             {split: [(out.path, out.get(), part) for out, part in self._of(split)] for split in self.parts}
         )
 
-    def _reference(self) -> dict[str, Any] | None:
+    def _reference(self) -> dict[str, str | None] | None:
         """Return the reference for drift: the statistics of the champion's train split.
 
         The window that made the champion is held against what it was held against then, so that nothing runs anew.
@@ -241,7 +246,7 @@ class DataSteps:
             return None
         trained_on = self.reference["statistics"]
         return ChampionFacts(
-            name=self.reference["name"],
+            name=str(self.reference["name"]),
             statistics=self.run_spec.store.output(STATISTICS.name, trained_on) if trained_on else None,
         )
 
@@ -257,6 +262,11 @@ class DataSteps:
             lines = "\n".join(f"  - {a.message}" + (f"\n    fix: {a.fix}" if a.fix else "") for a in wrong)
             raise DataError(f"{problem}:\n{lines}", where=validated.title)
 
+    @functools.cached_property
+    def fitted(self) -> TransformParameters:
+        """The fitted transform; only for code that runs after its step did."""
+        return TransformParameters.model_validate(self.transform.get()["parameters"])
+
     def _analyse(self) -> Output | None:
         """Run the user's preprocess function on the train split; None without a preprocess function."""
         config, file = self.pipeline.preprocess, self.run_spec.loaded.preprocess_file
@@ -268,12 +278,8 @@ class DataSteps:
             "inputs": {"examples": self._examples_key("train")},
         }
 
-        def request() -> dict[str, Any]:
-            return {
-                "examples": self._examples("train"),
-                "file": file,
-                "function": config.function,
-            }
+        def request() -> AnalyseRequest:
+            return AnalyseRequest(examples=self._examples("train"), file=file, function=config.function)
 
         return self._call(ANALYSE, "analyse", key, request)
 
@@ -284,16 +290,17 @@ class DataSteps:
         columns = tuple(c for c in self.columns.read if c.name in self.columns.stored and c.name not in without)
         transforms = {name: transform for name, transform in transforms.items() if name not in without}
         task_file = self.run_spec.loaded.task_file
-        key: dict[str, Any] = {
+        inputs: dict[str, object] = {"statistics": self.statistics.fingerprint}
+        key: dict[str, object] = {
             "config": {name: t.model_dump(mode="json") for name, t in transforms.items()},
             "columns": [column.model_dump(mode="json") for column in columns],
             "task": self.pipeline.task,
             **({"task_file": user_files.digest(task_file)} if task_file else {}),
-            "inputs": {"statistics": self.statistics.fingerprint},
+            "inputs": inputs,
         }
         weighted = named_for(columns, "weight") is not None
         if weighted:
-            key["inputs"] |= {"weighted": self._examples_key("train")}
+            inputs["weighted"] = self._examples_key("train")
         labels = {name: config.task for name, config in self.pipeline.labels.items()}
         if labels:
             key["labels"] = [*labels.items()]
@@ -303,23 +310,29 @@ class DataSteps:
             key["counted"] = counted
         derived = self.pipeline.preprocess
         if derived is not None and analysed is not None:
-            key["inputs"] |= {"analysed": analysed.fingerprint}
+            inputs["analysed"] = analysed.fingerprint
             key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            fields: dict[str, Any] = {"bins": bins, "counted": counted, "labels": labels}
-            if derived is not None and analysed is not None:
-                result = analysed.get()
-                parameters = {"function": derived.function, "reads": result["reads"], "columns": result["columns"]}
-                fields |= {
-                    "derived": DerivedParameters.model_validate(parameters),
-                    "derived_statistics": analysed.path / "train",
-                    "derived_transforms": derived.columns,
-                }
-            if weighted:
-                fields["weighted"] = LabelShards.of((out.path, out.get(), part) for out, part in self._of("train"))
-            statistics, task = self.statistics.path / "train", self.pipeline.task
-            return TransformRequest(columns=columns, transforms=transforms, statistics=statistics, task=task, **fields)
+            asked = TransformRequest(
+                columns=columns,
+                transforms=transforms,
+                statistics=self.statistics.path / "train",
+                task=self.pipeline.task,
+                bins=bins,
+                counted=counted,
+                labels=labels,
+                weighted=LabelShards.of((out.path, out.get(), part) for out, part in self._of("train"))
+                if weighted
+                else None,
+            )
+            if derived is None or analysed is None:
+                return asked
+            parameters = DerivedParameters.model_validate(
+                {"function": derived.function} | {name: analysed.get()[name] for name in ("reads", "columns")}
+            )
+            own = {"derived_statistics": analysed.path / "train", "derived_transforms": derived.columns}
+            return asked.model_copy(update={"derived": parameters} | own)
 
         self.transform = self._call(TRANSFORM, "transform", key, request)
         if self.inferring and (result := self.transform.result) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from flows.dag.references import further_labels, label_facts
 from flows.dag.run_spec import EVALUATE, IMPORTANCE, MEASURE
@@ -17,7 +16,9 @@ from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
 from headway.registry.registry import Version
 from headway.schema.notes import Note
+from headway.statistics.summary import WindowStatistics
 from headway.tasks.table import direction, task_of
+from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest, SavedModel, TrainedModel
 
 MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
 """The share of distinct eval rows up to which equal ones are drawn together, and the most eval rows, whose columns predictions
@@ -84,9 +85,11 @@ class EvaluateSteps(TrainSteps):
         repeated = repeating(self.statistics.result["columns"].get("train", []))
         keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]
         parts = self.parts["eval"]
+        equal, distinct = self._equal_rows()
         return ClusterSources(
             unit=unit,
-            **self._equal_rows(),
+            equal=equal,
+            distinct=distinct,
             columns=tuple(sorted(keys)[:MOST_KEYS]),
             time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
             by_day=bool(times) and times[0].role == "time",
@@ -96,53 +99,60 @@ class EvaluateSteps(TrainSteps):
             ),
         )
 
-    def _equal_rows(self) -> dict[str, Any]:
-        """Where equal rows are told by: the columns that a split without a key hashes, where more than a tenth of the eval rows
-        repeat others in them."""
+    def _equal_rows(self) -> tuple[tuple[str, ...], int]:
+        """The columns that tell equal rows, and how many rows are distinct in all that a split without a key hashes, where these
+        are more; none unless more than a tenth of the eval rows repeat others."""
         found = (self.proven.result or {}).get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or self.columns.by_place:
-            return {}
+            return (), 0
         read = [c for c in self.columns.read if not c.shape and c.name in self.columns.stored and c.name not in OWN]
         hashed, single = [column.name for column in self.columns.hashed], {c.name for c in read}
         stored = tuple(name for name in hashed if name in single)
-        return {"equal": stored, "distinct": distinct if len(stored) < len(hashed) else 0}
+        return stored, distinct if len(stored) < len(hashed) else 0
 
-    def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
+    def _evaluate(
+        self,
+        title: str,
+        model: TrainedModel | SavedModel,
+        identity: Mapping[str, int | str | None],
+        split: str = "eval",
+    ) -> Output:
         """The one pass of a model over a split; what is said of it is computed from the predictions that this keeps."""
         config, kept = self.pipeline.evaluation, self._kept()
+        trained = isinstance(model, TrainedModel)
+        # the baselines of the item are computed beside a training, not a version
+        item = config.item if trained else None
+        group, ranks = self._index() if item is not None else (None, None)
         key = {
             "config": config.model_dump(mode="json", include={"batch_size"}),
             "columns": list(kept),
-            **({"item": config.item, **self._index()} if self._item_rows(identity) else {}),
-            **(self._module() if "train" in identity else {}),
+            **({} if item is None else {"item": item}),
+            **({} if ranks is None else {"group": group, "ranks": ranks}),
+            **(self._module() if trained else {}),
             "model": identity,
             "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key(split)},
         }
 
-        def request() -> dict[str, Any]:
-            return {
-                "model": model,
-                "examples": self._examples(split),
-                "transform": self._parameters(),
-                "columns": list(kept),
-                "batch_size": config.batch_size,
-                **({"item": config.item, **self._index()} if self._item_rows(identity) else {}),
-                **({"train": self._examples("train")} if self._item_rows(identity) else {}),
-            }
+        def request() -> EvaluateRequest:
+            return EvaluateRequest(
+                model=model,
+                examples=self._examples(split),
+                transform=self._parameters(),
+                columns=kept,
+                batch_size=config.batch_size,
+                item=item,
+                group=group,
+                ranks=ranks,
+                train=() if item is None else self._examples("train"),
+            )
 
         return self._call(EVALUATE, title, key, request)
 
-    def _item_rows(self, identity: dict[str, Any]) -> bool:
-        """Whether the baselines of the item are computed beside a model: beside a training's, not a version's."""
-        return self.pipeline.evaluation.item is not None and "train" in identity
-
-    def _index(self) -> dict[str, Any]:
-        """Return what ranking each row's item among all items adds to a request and its key."""
+    def _index(self) -> tuple[str | None, int | None]:
+        """Return the column of the groups and the number of ranks, where each row's item is ranked among all items."""
         group = self.columns.of_role("group")
-        if not self.pipeline.ranks_index or group is None:
-            return {}
-        return {"group": group.name, "ranks": self.pipeline.ndcg_at}
+        return (group.name, self.pipeline.ndcg_at) if self.pipeline.ranks_index and group is not None else (None, None)
 
     def _importance(self) -> None:
         """How much each column matters to the trained model, where the config asks for it."""
@@ -160,15 +170,15 @@ class EvaluateSteps(TrainSteps):
             "inputs": inputs | {"examples": self._examples_key("eval")},
         }
 
-        def request() -> dict[str, Any]:
-            return {
-                "model": self._model_of(self.training_of),
-                "transform": self._parameters(),
-                "examples": self._examples("eval"),
-                "rows": rows,
-                "group": group,
-                "seed": self.training_of.seed,
-            }
+        def request() -> ImportanceRequest:
+            return ImportanceRequest(
+                model=self._model_of(self.training_of),
+                transform=self._parameters(),
+                examples=self._examples("eval"),
+                rows=rows,
+                group=group,
+                seed=self.training_of.seed,
+            )
 
         self._call(IMPORTANCE, "importance", key, request)
 
@@ -189,7 +199,7 @@ class EvaluateSteps(TrainSteps):
             given: the threshold, where other rows chose it.
         """
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
-        settings = {
+        key = {
             "config": config.model_dump(mode="json", include={"slice_min_rows", "threshold"}),
             "slices": list(self._slices()),
             "searched": list(self._searched()),
@@ -199,9 +209,6 @@ class EvaluateSteps(TrainSteps):
             "given_threshold": given,
             "seed": self.run_spec.chosen_seed,
             **self._ranked(),
-        }
-        key = {
-            **settings,
             **self._own_metrics(),
             "inputs": {
                 "predictions": scored.fingerprint,
@@ -211,30 +218,38 @@ class EvaluateSteps(TrainSteps):
         }
 
         def request() -> MeasureRequest:
-            parameters = self.transform.get()["parameters"]
+            label, statistics = self.fitted.label, WindowStatistics.model_validate(self.statistics.get())
             others = {name: scored.path / file for name, file in scored.get().get("baselines", {}).items()}
             for name, output in beside.items():
                 if not output.get().get("incompatible"):
                     others[name] = output.path / output.get()["predictions"]
-            return MeasureRequest.model_validate(
-                {name: value for name, value in settings.items() if name != "config"}
-                | settings["config"]
-                | {
-                    "task": parameters["label"]["task"],
-                    "predictions": scored.path / scored.get()["predictions"],
-                    "spans": [span for span, _ in self.parts[split]],
-                    "baselines": others,
-                    "label": label_facts(parameters, self.statistics.get()),
-                    "labels": further_labels(parameters, self.statistics.get()),
-                    "classes": parameters["label"].get("classes") or (),
-                    "metrics": self.run_spec.loaded.own_metrics,
-                }
+            return MeasureRequest(
+                task=label.task,
+                predictions=scored.path / scored.get()["predictions"],
+                spans=tuple(span for span, _ in self.parts[split]),
+                baselines=others,
+                label=label_facts(label, statistics),
+                labels=further_labels(label, statistics),
+                classes=label.classes or (),
+                slices=self._slices(),
+                searched=self._searched(),
+                clusters=self._clusters(),
+                slice_min_rows=config.slice_min_rows,
+                threshold=config.threshold,
+                given_threshold=given,
+                group=group.name if group else None,
+                confidence=self.pipeline.gate.confidence,
+                metrics=self.run_spec.loaded.own_metrics,
+                seed=self.run_spec.chosen_seed,
+                ndcg_at=self.pipeline.ndcg_at,
+                item=config.item,
+                retrieval=self.pipeline.ranks_index,
             )
 
         return self._call(MEASURE, title, key, request)
 
-    def _ranked(self) -> dict[str, Any]:
-        """Return the part of the evaluation's request and key that a ranking model adds."""
+    def _ranked(self) -> dict[str, int | str]:
+        """Return the part of a key that a ranking model adds."""
         at, item = self.pipeline.ndcg_at, self.pipeline.evaluation.item
         if at is None:
             return {}
@@ -256,7 +271,7 @@ class EvaluateSteps(TrainSteps):
 
     def _by_quality(self, trainings: Sequence[Training]) -> list[Training]:
         """The worst first; those without a value before all."""
-        task = self.transform.get()["parameters"]["label"]["task"]
+        task = self.fitted.label.task
         metric = self.pipeline.gate.primary_metric(task, ranked=self.pipeline.ndcg_at is not None)
         better = {each.name: each.better for each in task_of(task).metrics}
         better |= {each.name: each.better for each in self.run_spec.loaded.own_metrics}
@@ -276,10 +291,15 @@ class EvaluateSteps(TrainSteps):
     def _evaluate_trained(self, title: str, training: Training, split: str = "eval") -> Output:
         return self._evaluate(title, self._model_of(training), {"train": training.output.fingerprint}, split)
 
-    def _model_of(self, training: Training) -> dict[str, Any]:
+    def _model_of(self, training: Training) -> TrainedModel:
         """Return the part of the request of a stage that loads a trained model."""
-        config = self.model.model_dump(mode="json")
-        return {"kind": "trained", "path": training.output.path, "config": config, **self._code(training.seed)}
+        return TrainedModel(
+            path=training.output.path,
+            config=self.model,
+            seed=training.seed,
+            module=self.run_spec.loaded.module_file,
+            preprocess=self.run_spec.loaded.preprocess_file,
+        )
 
     def _note_other_rows(self, champion: Version) -> None:
         """Add a note if eval rows are drawn in another way than for the champion."""

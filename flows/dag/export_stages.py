@@ -7,6 +7,7 @@ from typing import Any
 
 from flows.dag.evaluate_stages import EvaluateSteps
 from flows.dag.references import data_of, trained_parts
+from flows.dag.replay_stage import ReplayRequest
 from flows.dag.run_spec import ALREADY, EXPORT, REPLAY
 from flows.dag.step import Output
 from flows.dag.train_stages import Training
@@ -16,7 +17,8 @@ from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.schema.notes import Note
 from headway.storage.fingerprint import fingerprint
-from tfcore.transform.parameters import TransformParameters
+from tfcore.export.model_card import CardFacts
+from tfcore.export.request import Exported, ExportRequest
 
 
 class ExportSteps(EvaluateSteps):
@@ -41,39 +43,41 @@ class ExportSteps(EvaluateSteps):
         key = {
             "config": {"formats": list(formats)} if formats else {},
             **self._module(),
-            "card": fingerprint(card),
+            "card": fingerprint(card.model_dump(mode="json")),
             "inputs": {"train": training.output.fingerprint, "transform": self.transform.fingerprint},
         }
 
-        def request() -> dict[str, Any]:
-            return {
-                "trained": training.output.path,
-                "transform": self._parameters(),
-                "model": self.model.model_dump(mode="json"),
-                **self._code(training.seed),
-                "card": card,
-                "formats": formats,
-            }
+        def request() -> ExportRequest:
+            return ExportRequest(
+                trained=training.output.path,
+                transform=self._parameters(),
+                model=self.model,
+                module=self.run_spec.loaded.module_file,
+                preprocess=self.run_spec.loaded.preprocess_file,
+                seed=training.seed,
+                card=card,
+                formats=formats,
+            )
 
         return self._call(EXPORT, "export" + self._suffix(training.seed), key, request)
 
-    def _card(self, training: Training) -> dict[str, Any]:
-        """Return the run's facts for the model card: a `tfcore.export.model_card.CardFacts`."""
+    def _card(self, training: Training) -> CardFacts:
+        """Return the run's facts for the model card."""
         assert training.scored is not None
         evaluated = self.measured if training is self.training_of else training.scored
         evaluation, verdict = evaluated.result or {}, self.run_result.verdict
-        return {
-            "model": self.pipeline.name,
-            "label": self.pipeline.label.column or self.pipeline.label.expression or "",
-            "spans": list(self.window),
-            "train_rows": (self.statistics.result or {}).get("rows", {}).get("train"),
-            "eval_rows": evaluation.get("rows"),
-            "seed": training.seed,
-            "metrics": evaluation.get("metrics") or {},
-            "intervals": evaluation.get("intervals") or {},
-            "threshold": evaluation.get("threshold"),
-            "verdict": None if verdict is None else verdict.brief.model_dump(mode="json"),
-        }
+        return CardFacts(
+            model=self.pipeline.name,
+            label=self.pipeline.label.column or self.pipeline.label.expression or "",
+            spans=tuple(self.window),
+            train_rows=(self.statistics.result or {}).get("rows", {}).get("train"),
+            eval_rows=evaluation.get("rows"),
+            seed=training.seed,
+            metrics=evaluation.get("metrics") or {},
+            intervals=evaluation.get("intervals") or {},
+            threshold=evaluation.get("threshold"),
+            verdict=None if verdict is None else verdict.brief,
+        )
 
     def _replay(self, export: Output) -> None:
         key = {
@@ -81,20 +85,20 @@ class ExportSteps(EvaluateSteps):
             "inputs": {"export": export.fingerprint, "candidate": self.candidate.fingerprint},
         }
 
-        def request() -> dict[str, Any]:
-            parameters = self.transform.get()["parameters"]
-            return {
-                "saved_model": export.path / export.get()["saved_model"],
-                "examples": self._examples("eval"),
-                "predictions": self.candidate.path / self.candidate.get()["predictions"],
-                "columns": TransformParameters.model_validate(parameters).raw,
-                "task": parameters["label"]["task"],
-                "labels": {label["name"]: label["task"] for label in parameters["label"].get("further", ())},
-                "label_std": parameters["label"].get("std"),
-                "rows": self.pipeline.export.replay_rows,
-                "limits": self.pipeline.export.limits.model_dump(mode="json"),
-                "formats": export.get().get("formats"),
-            }
+        def request() -> ReplayRequest:
+            label, exported = self.fitted.label, Exported.model_validate(export.get())
+            return ReplayRequest(
+                saved_model=export.path / exported.saved_model,
+                examples=self._examples("eval"),
+                predictions=self.candidate.path / self.candidate.get()["predictions"],
+                columns=self.fitted.raw,
+                task=label.task,
+                labels={each.name: each.task for each in label.further},
+                label_std=label.std,
+                rows=self.pipeline.export.replay_rows,
+                limits=self.pipeline.export.limits,
+                formats=exported.formats,
+            )
 
         self.run_result.replay = self._call(REPLAY, "replay", key, request).result
         if export.result is not None and self.measured.result is not None:
@@ -110,7 +114,7 @@ class ExportSteps(EvaluateSteps):
             "train_parts": [list(part) for part in self.parts["train"]],
             "eval_parts": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
-            "task": self.transform.get()["parameters"]["label"]["task"],
+            "task": self.fitted.label.task,
             "train": self.trained.fingerprint,
             "statistics": self.statistics.fingerprint,
             "reference": self.reference,
@@ -131,16 +135,14 @@ class ExportSteps(EvaluateSteps):
             **self._inherited(),
         }
 
-    def _threshold(self) -> dict[str, Any] | None:
+    def _threshold(self) -> dict[str, object] | None:
         """Return the threshold that the model is promoted with, and the rule in the config that chose it."""
         rule, chosen = self.pipeline.evaluation.threshold, self.measured.get().get("threshold")
-        return (
-            None
-            if rule is None or chosen is None
-            else {"config": rule.model_dump(mode="json"), "value": chosen["value"]}
-        )
+        if rule is None or chosen is None:
+            return None
+        return {"config": rule.model_dump(mode="json"), "value": chosen["value"]}
 
-    def _inherited(self) -> dict[str, Any]:
+    def _inherited(self) -> dict[str, object]:
         """Return what a version says of the model that its training began with."""
         parent = self.parents[self.training_of.seed]
         if parent is None:

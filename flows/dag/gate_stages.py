@@ -18,6 +18,8 @@ from headway.metrics.ranking import ITEM_BASELINES
 from headway.registry.registry import Version
 from headway.registry.standing import Reference
 from headway.schema.notes import Note
+from headway.statistics.summary import WindowStatistics
+from tfcore.evaluation.request import SavedModel
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Judge:
     repeats: list[tuple[dict[str, Any], Output]] = field(default_factory=list)
     """Its other seeds that the store still has: facts, and their evaluations."""
 
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """Return the judge's part of the gate's key."""
         key = {"version": self.version.number, "scored": self.scored.fingerprint if self.scored else self.reason}
         return (
@@ -50,14 +52,13 @@ class GateSteps(ExportSteps):
 
     def _task(self) -> str | None:
         """The task, once the train labels are known."""
-        return None if self.transform.result is None else self.transform.result["parameters"]["label"]["task"]
+        return None if self.transform.result is None else self.fitted.label.task
 
     def _check_task(self) -> None:
         """Check the task against the metrics that the pipeline names and the champion's task."""
         if (task := self._task()) is None:
             return
-        label = self.transform.get()["parameters"]["label"]
-        check_metrics(self.run_spec.loaded, (task,), {of["name"]: (of["task"],) for of in label.get("further", ())})
+        check_metrics(self.run_spec.loaded, (task,), {of.name: (of.task,) for of in self.fitted.label.further})
         champion = self.run_spec.registry.champion()
         if champion is not None and (reason := self._other_task(champion, task)):
             text = f"the champion, version {champion.number}, cannot be compared: {reason}"
@@ -84,7 +85,7 @@ class GateSteps(ExportSteps):
             if judge.reason is None:
                 judge.scored = self._evaluate(
                     f"evaluate {judge.role} {judge.version.number}",
-                    {"kind": "saved_model", "path": str(judge.version.saved_model)},
+                    SavedModel(path=judge.version.saved_model),
                     {"version": judge.version.number, "export": judge.version.facts.get("export")},
                 )
                 self._score_repeats(judge)
@@ -100,7 +101,7 @@ class GateSteps(ExportSteps):
                 path = self.run_spec.store.output(EXPORT.name, repeat["export"]) / manifest.result["saved_model"]
                 scored = self._evaluate(
                     f"evaluate champion {judge.version.number} seed {repeat['seed']}",
-                    {"kind": "saved_model", "path": str(path)},
+                    SavedModel(path=path),
                     {"version": judge.version.number, "export": repeat["export"]},
                 )
                 judge.repeats.append((repeat, scored))
@@ -145,20 +146,18 @@ class GateSteps(ExportSteps):
         candidate, trained = self.candidate, self.trained.fingerprint
         rolled_back = self._rolled_back({trained, *(training.output.fingerprint for training in self.others)})
         group, slices, chosen = self.columns.of_role("group"), self._slices(), self.pipeline.evaluation.slices is None
-        settings = {
+        training = self.pipeline.training
+        own_objective = training.loss is not None or training.class_weights is not None
+        key = {
+            "config": self.pipeline.gate.model_dump(mode="json"),
             "slices": list(slices),
             "slices_chosen": chosen,
             "clusters": self._clusters().model_dump(mode="json"),
             "eval": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
             "force": self.run_spec.force,
-            "own_objective": self.pipeline.training.loss is not None
-            or self.pipeline.training.class_weights is not None,
+            "own_objective": own_objective,
             **self._ranked(),
-        }
-        key = {
-            "config": self.pipeline.gate.model_dump(mode="json"),
-            **settings,
             **self._own_metrics(),
             "rolled_back": rolled_back,
             "inputs": {
@@ -170,11 +169,11 @@ class GateSteps(ExportSteps):
         }
 
         def request() -> GateRequest:
-            parameters = self.transform.get()["parameters"]
+            label, statistics = self.fitted.label, WindowStatistics.model_validate(self.statistics.get())
             since = next((judge.since for judge in judges if judge.since is not None), None)
             champions = {judge.role: self._champion(judge) for judge in judges}
             return GateRequest(
-                task=parameters["label"]["task"],
+                task=label.task,
                 config=self.pipeline.gate,
                 candidate=Candidate(
                     model=trained,
@@ -193,8 +192,8 @@ class GateSteps(ExportSteps):
                 reference=champions.get("reference"),
                 since=() if since is None else tuple(map(Measured.model_validate, since.measured)),
                 place=0 if since is None else since.place,
-                label=label_facts(parameters, self.statistics.get()),
-                labels=tuple(further_labels(parameters, self.statistics.get())),
+                label=label_facts(label, statistics),
+                labels=further_labels(label, statistics),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
                 to_beat=tuple(name for name in ITEM_BASELINES if name in candidate.get().get("baselines", {})),
                 eval=tuple(self.parts["eval"]),
@@ -206,17 +205,13 @@ class GateSteps(ExportSteps):
                 group=group.name if group else None,
                 seed=self.run_spec.chosen_seed,
                 force=self.run_spec.force,
-                own_objective=settings["own_objective"],
-                **self._ranked(),
+                own_objective=own_objective,
+                ndcg_at=self.pipeline.ndcg_at,
+                item=self.pipeline.evaluation.item,
+                retrieval=self.pipeline.ranks_index,
             )
 
         return self._call(GATE, "gate", key, request).read(Verdict)
-
-    def _own_objective(self) -> bool:
-        """Whether the training minimises something else than the task's loss over the rows as they are."""
-        training = self.pipeline.training
-        uncorrected = training.sampling is not None and training.sampling.correct == "none"
-        return uncorrected or any((training.loss, training.class_weights, training.ranking, training.retrieval))
 
     @staticmethod
     def _champion(judge: Judge) -> Champion:

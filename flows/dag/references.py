@@ -23,11 +23,13 @@ from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Version
 from headway.registry.standing import Reference, reference_of
 from headway.schema.columns import FURTHER, LABEL, Column
+from headway.statistics.summary import WindowStatistics
 from headway.storage.fingerprint import fingerprint
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
+from tfcore.heads.label_parameters import LabelParameters
 
 _BY_TYPE: dict[str, tuple[str, ...]] = {
     "bytes": ("binary", "multiclass"),
@@ -76,9 +78,15 @@ def check_metrics(
     problems: list[ConfigError] = []
     for task in tasks:
         try:
-            settings: dict[str, Any] = {"ranked": ranked, "items": items, "own": loaded.own_metrics, "labels": labels}
-            settings["retrieval"] = pipeline.ranks_index
-            pipeline.gate.check(task, **settings, where=f"{loaded.file}: gate")
+            pipeline.gate.check(
+                task,
+                ranked=ranked,
+                items=items,
+                retrieval=pipeline.ranks_index,
+                own=loaded.own_metrics,
+                labels=labels,
+                where=f"{loaded.file}: gate",
+            )
         except ConfigError as error:
             problems.append(error)
     if len(problems) < len(tasks):
@@ -103,34 +111,28 @@ def data_of(run_spec: RunSpec, parts: Iterable[tuple[str, str]]) -> dict[str, st
     return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in run_spec.files(span)]}) for span in spans}
 
 
-def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> LabelFacts:
-    """The facts of the label in a fitted transform and in the statistics stage's result."""
-    return _facts(parameters["label"], statistics, LABEL)
-
-
-def further_labels(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[FurtherLabel]:
+def further_labels(label: LabelParameters, statistics: WindowStatistics) -> tuple[FurtherLabel, ...]:
     """The further labels of a fitted transform, with their facts."""
-    return [
+    return tuple(
         FurtherLabel(
-            name=label["name"],
-            task=label["task"],
-            facts=_facts(label, statistics, FURTHER + label["name"]),
-            classes=label.get("classes") or (),
+            name=each.name,
+            task=each.task,
+            facts=label_facts(each, statistics, FURTHER + each.name),
+            classes=each.classes or (),
         )
-        for label in parameters["label"].get("further", ())
-    ]
+        for each in label.further
+    )
 
 
-def _facts(label: Mapping[str, Any], statistics: Mapping[str, Any], column_name: str) -> LabelFacts:
-    train = statistics["columns"].get("train", [])
-    median = label.get("median")
-    if median is None:
-        median = next((column.get("median") for column in train if column["column"] == column_name), None)
+def label_facts(label: LabelParameters, statistics: WindowStatistics, column: str = LABEL) -> LabelFacts:
+    """The facts of a label in a fitted transform and in the window's statistics."""
+    summary = statistics.of("train").get(column)
+    median = summary.median if label.median is None and summary is not None else label.median
     return LabelFacts(
-        counts=tuple(label.get("counts") or ()),
-        mean=label.get("mean"),
-        median=None if task_of(label["task"]).has_classes else median,
-        quantiles=tuple(label.get("quantiles") or ()),
+        counts=label.counts or (),
+        mean=label.mean,
+        median=None if task_of(label.task).has_classes else median,
+        quantiles=label.quantiles,
     )
 
 

@@ -68,8 +68,8 @@ def _version(module: str) -> int:
 class Step:
     stage: Stage
     title: str
-    key: dict[str, Any]
-    request: Callable[[], Frozen | dict[str, Any]]
+    key: dict[str, object]
+    request: Callable[[], Frozen | dict[str, object]]
     runtime: dict[str, Any] = field(default_factory=dict)
     """Arguments that change how the stage runs, not what it writes: worker counts, checkpoint folders."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from flows.dag.data_stages import DataSteps
 from flows.dag.run_spec import TRAIN
@@ -13,7 +12,7 @@ from flows.records import Chosen
 from headway.schema.notes import Note
 from headway.storage.fingerprint import fingerprint
 from headway.user_code import files as user_files
-from tfcore.train.request import Latest
+from tfcore.train.request import Latest, TrainRequest
 from tfcore.train.settings.auto import Facts, described, resolve
 from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
 from tfcore.train.settings.retrieval import VERSION as RETRIEVAL_VERSION
@@ -44,28 +43,24 @@ class TrainSteps(DataSteps):
     def trained(self) -> Output:
         return self.training_of.output
 
-    def _module(self) -> dict[str, Any]:
+    def _module(self) -> dict[str, str]:
         """Return the part of the key of a stage that calls the user's model, task or loss."""
         loaded = self.run_spec.loaded
         files = {"module": loaded.module_file, "task": loaded.task_file, "loss": loaded.loss_file}
         return {name: user_files.digest(file) for name, file in files.items() if file}
 
-    def _parameters(self) -> dict[str, Any]:
+    def _parameters(self) -> TransformParameters:
         """The fitted transform; a task of the user's own is found by its file, further labels have their weights."""
-        parameters: dict[str, Any] = self.transform.get()["parameters"]
-        label: dict[str, Any] = parameters["label"]
-        if (file := self.run_spec.loaded.task_file) is not None:
-            label = label | {"file": file}
-        if further := label.get("further"):
-            weights = self._weights()
-            label = label | {"further": [each | {"weight": weights[each["name"]]} for each in further]}
-        return parameters | {"label": label}
+        label, weights = self.fitted.label, self._weights()
+        further = tuple(each.model_copy(update={"weight": weights[each.name]}) for each in label.further)
+        label = label.model_copy(update={"file": self.run_spec.loaded.task_file, "further": further})
+        return self.fitted.model_copy(update={"label": label})
 
     def _weights(self) -> dict[str, float]:
         """Of the losses of further labels."""
         return {name: config.weight for name, config in self.pipeline.labels.items()}
 
-    def _own_metrics(self) -> dict[str, Any]:
+    def _own_metrics(self) -> dict[str, dict[str, list[str]]]:
         """Return the part of the key of a stage that computes the user's metrics."""
         specs = self.run_spec.loaded.own_metrics
         return {"own_metrics": {s.name: [s.better, user_files.digest(s.file)] for s in specs}} if specs else {}
@@ -75,12 +70,12 @@ class TrainSteps(DataSteps):
         stay as they are."""
         if self.transform.result is None or self.statistics.result is None:
             return
-        parameters = TransformParameters.model_validate(self._parameters())
+        fitted = self.fitted
         facts = self.run_result.size = Facts(
             rows=self.statistics.result["rows"].get("train", 0),
-            width=len(parameters.numeric) + len(parameters.categorical),
-            task=parameters.label.task,
-            images=any(fitted.pixels is not None for fitted in parameters.fitted),
+            width=len(fitted.numeric) + len(fitted.categorical),
+            task=fitted.label.task,
+            images=any(column.pixels is not None for column in fitted.fitted),
         )
         self.training, self.model = resolve(self.pipeline.training, self.pipeline.model, facts)
         self.run_result.training = Chosen(
@@ -103,22 +98,20 @@ class TrainSteps(DataSteps):
 
     def _train_step(self, seed: int) -> Step:
         training = self.training
-        key: dict[str, Any] = {
-            "config": {
-                "model": self.model.model_dump(mode="json"),
-                # a timeout changes no bit, and a warm start has a key of its own
-                "training": training.model_dump(mode="json", exclude={"worker_timeout", "warm_start"}),
-                "seed": seed,
-            },
-            **self._module(),
-            "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key("train")},
+        config: dict[str, object] = {
+            "model": self.model.model_dump(mode="json"),
+            # a timeout changes no bit, and a warm start has a key of its own
+            "training": training.model_dump(mode="json", exclude={"worker_timeout", "warm_start"}),
+            "seed": seed,
         }
         if weights := self._weights():
-            key["config"]["labels"] = weights
+            config["labels"] = weights
         if training.ranking is not None:
-            key["config"]["ranking_version"] = RANKING_VERSION
+            config["ranking_version"] = RANKING_VERSION
         if training.retrieval is not None:
-            key["config"]["retrieval_version"] = RETRIEVAL_VERSION
+            config["retrieval_version"] = RETRIEVAL_VERSION
+        inputs = {"transform": self.transform.fingerprint, "examples": self._examples_key("train")}
+        key: dict[str, object] = {"config": config, **self._module(), "inputs": inputs}
         trial = self.run_spec.trial
         if trial is not None:
             key["trial"] = trial.model_dump(mode="json")
@@ -136,33 +129,31 @@ class TrainSteps(DataSteps):
             key["warm_start"] = parent.key
         name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
 
-        def request() -> dict[str, Any]:
-            return {
-                "examples": self._examples("train"),
-                "transform": self._parameters(),
-                "model": self.model.model_dump(mode="json"),
-                "training": training.model_dump(mode="json"),
-                **self._code(seed),
-                "loss": self.run_spec.loaded.loss_file,
-                "checkpoints": self.run_spec.store.checkpoints / name,
-                "trial": trial,
-                "latest": latest,
-                "warm_start": parent.request(self.run_spec) if parent is not None else None,
+        def request() -> TrainRequest:
+            loaded, store = self.run_spec.loaded, self.run_spec.store
+            return TrainRequest(
+                examples=self._examples("train"),
+                transform=self._parameters(),
+                model=self.model,
+                training=training,
+                seed=seed,
+                module=loaded.module_file,
+                preprocess=loaded.preprocess_file,
+                loss=loaded.loss_file,
+                checkpoints=store.checkpoints / name,
+                trial=trial,
+                latest=latest,
+                warm_start=parent.request(self.run_spec) if parent is not None else None,
                 # a study's trials are compared in its table, and nobody turns their knobs
-                "summaries": None if trial else self.run_spec.store.summaries / self.pipeline.name / name,
-                "control": None if trial else self.run_spec.loaded.control_file,
-            }
+                summaries=None if trial else store.summaries / self.pipeline.name / name,
+                control=None if trial else loaded.control_file,
+            )
 
         return self._step(TRAIN, "train" + self._suffix(seed), key, request)
 
     def _suffix(self, seed: int) -> str:
         """What the title of a step says of the seed; nothing of the run's own."""
         return "" if seed == self.run_spec.chosen_seed else f" seed {seed}"
-
-    def _code(self, seed: int) -> dict[str, Any]:
-        """Return the part of the request of a stage that builds the model."""
-        loaded = self.run_spec.loaded
-        return {"seed": seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
 
     def _split_digest(self) -> str:
         """Return a digest of the settings that assign rows to splits; if it differs, so do the eval rows."""

@@ -6,8 +6,8 @@ parent.key            # {"train": fingerprint of its training}: part of the key 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from flows.dag.references import trained_parts
 from flows.dag.run_spec import TRAIN, TRANSFORM, RunSpec
@@ -15,6 +15,9 @@ from headway.errors import ConfigError
 from headway.evaluation.gate import Parts, trained_on
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Version
+from tfcore.models.config import ModelConfig
+from tfcore.train.request import WarmStart
+from tfcore.transform.parameters import TransformParameters
 
 WHERE = "training.warm_start"
 
@@ -29,8 +32,8 @@ class Parent:
     def key(self) -> dict[str, str]:
         return {"train": self.train}
 
-    def request(self, run_spec: RunSpec) -> dict[str, Any]:
-        """Return its part of the train stage's request: a `tfcore.train.request.WarmStart`.
+    def request(self, run_spec: RunSpec) -> WarmStart:
+        """Return its part of the train stage's request.
 
         Raises:
             ConfigError: its training is gone from the store.
@@ -43,16 +46,16 @@ class Parent:
                 where=f"{run_spec.loaded.file}: {WHERE}",
                 fix="leave it out once: the next champion's weights are there",
             )
-        return {
-            "version": self.version.number,
-            "trained": run_spec.store.output(TRAIN.name, self.train),
-            "transform": fitted.result["parameters"],
-            "model": trained.key["config"]["model"],
-        }
+        return WarmStart(
+            version=self.version.number,
+            trained=run_spec.store.output(TRAIN.name, self.train),
+            transform=TransformParameters.model_validate(fitted.result["parameters"]),
+            model=ModelConfig.model_validate(trained.key["config"]["model"]),
+        )
 
 
 def parent_of(
-    run_spec: RunSpec, key: dict[str, Any], *, evaluation: Parts, split: str
+    run_spec: RunSpec, key: Mapping[str, object], *, evaluation: Parts, split: str
 ) -> tuple[Parent | None, str | None]:
     """The model to begin with, or None; and a note.
 

@@ -6,12 +6,12 @@ scored = steps.score(champion, transform)     # the output of an evaluation; Non
 
 from __future__ import annotations
 
-from typing import Any
-
 from flows.dag.data_stages import DataSteps
 from flows.dag.run_spec import EVALUATE
 from flows.dag.step import Output
 from headway.registry.registry import Version
+from tfcore.data.examples import Examples
+from tfcore.evaluation.request import EvaluateRequest, SavedModel
 from tfcore.transform.parameters import TransformParameters
 
 
@@ -41,14 +41,14 @@ class ChampionSteps(DataSteps):
             },
         }
 
-        def request() -> dict[str, Any]:
-            return {
-                "model": {"kind": "saved_model", "path": str(champion.saved_model)},
-                "examples": [{"path": str(ingested.path), "split": part, "result": result} for part in parts],
-                "transform": TransformParameters.model_validate(transform.get()["parameters"]),
-                "columns": kept,
-                "batch_size": self.pipeline.evaluation.batch_size,
-            }
+        def request() -> EvaluateRequest:
+            return EvaluateRequest(
+                model=SavedModel(path=champion.saved_model),
+                examples=tuple(Examples(path=ingested.path, split=part, result=result) for part in parts),
+                transform=TransformParameters.model_validate(transform.get()["parameters"]),
+                columns=tuple(kept),
+                batch_size=self.pipeline.evaluation.batch_size,
+            )
 
         return self._call(EVALUATE, f"evaluate champion {champion.number} on {self.window[0]}", key, request)
 

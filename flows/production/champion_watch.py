@@ -47,11 +47,13 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.discovery.spans import files
 from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.summary import WindowStatistics
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expressions import parse
 from headway.validation.drift import drift, drift_distance
 from headway.validation.request_rows import FOLDER
 from tfcore.export.metadata import describe_model
+from tfcore.heads.label_parameters import LabelParameters
 
 Wrap = Callable[[Executor], Executor]
 _MOST_KEPT, _MOST_DISTANCES = 20, 12
@@ -239,17 +241,18 @@ class _Check:
         """(metrics, what the gate says of a champion that became worse): it is compared with itself at its promotion."""
         facts = self._champion.facts
         statistics = self._spec.store.find(STATISTICS.name, facts["statistics"])
-        parameters = transform.get()["parameters"]
+        label = LabelParameters.model_validate(transform.get()["parameters"]["label"])
+        known = None if statistics is None else WindowStatistics.model_validate(statistics.result)
         predictions = self._spec.store.local(scored.path) / scored.get()["predictions"]
         request = GateRequest(
-            task=parameters["label"]["task"],
+            task=label.task,
             config=self._judge(),
             candidate=Candidate(model="today", predictions=predictions),
             champion=Champion(
                 version=self._champion.number, model="then", predictions=predictions, worth=facts.get("worth")
             ),
-            label=None if statistics is None else label_facts(parameters, statistics.result),
-            labels=() if statistics is None else tuple(further_labels(parameters, statistics.result)),
+            label=None if known is None else label_facts(label, known),
+            labels=() if known is None else further_labels(label, known),
             metrics=self._spec.loaded.own_metrics,
             group=group,
             ndcg_at=self._pipeline.ndcg_at,

@@ -20,9 +20,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
-from pydantic import Field
 
-from headway.config import Frozen
 from headway.errors import DataError
 from headway.evaluation.bootstrap import quantile
 from headway.evaluation.metrics import drawn_by
@@ -32,16 +30,14 @@ from headway.monitor import Monitor
 from headway.schema.columns import UNIT, Column
 from headway.storage.prefetch import RemoteFiles
 from headway.tasks.base import Task
-from tfcore.data.examples import Examples
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.evaluation.kept_column import kept_column
-from tfcore.evaluation.request import TrainedModel
+from tfcore.evaluation.request import ImportanceRequest
 from tfcore.evaluation.scorers import TrainedScorer
 from tfcore.heads.table import label_task
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
 from tfcore.train.training_data import labeler, shards_of
-from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import PackedColumns, RawColumn
 
@@ -52,17 +48,6 @@ BATCH = 1000
 CONFIDENCE = 0.95
 Values = dict[str, NDArray[Any]]
 """Of one raw column, [rows, ...] each: values, present, and of a list length."""
-
-
-class ImportanceRequest(Frozen):
-    """Which trained model, and on which rows."""
-
-    model: TrainedModel
-    transform: TransformParameters
-    examples: tuple[Examples, ...]
-    group: str | None = Field(default=None, description="column whose equal values belong together")
-    rows: int = Field(default=10_000, ge=20, description="at most so many rows, evenly spread over the split")
-    seed: int = 0
 
 
 def importance(

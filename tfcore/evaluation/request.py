@@ -1,4 +1,4 @@
-"""The request of the evaluation stage; TensorFlow-free.
+"""The requests of the evaluation and importance stages; TensorFlow-free.
 
 EvaluateRequest(model={"kind": "trained", "path": "/...", "config": {"name": "mlp"}}, transform={...}, examples=[...])
 """
@@ -54,3 +54,14 @@ class EvaluateRequest(Frozen):
     )
     train: tuple[Examples, ...] = Field(default=(), description="the train rows, for the item's baselines")
     batch_size: int = Field(default=4096, ge=1)
+
+
+class ImportanceRequest(Frozen):
+    """Which trained model, and on which rows."""
+
+    model: TrainedModel
+    transform: TransformParameters
+    examples: tuple[Examples, ...]
+    group: str | None = Field(default=None, description="column whose equal values belong together")
+    rows: int = Field(default=10_000, ge=20, description="at most so many rows, evenly spread over the split")
+    seed: int = 0

@@ -20,17 +20,17 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from headway.config import Frozen
 from headway.errors import HeadwayError
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.tasks.base import Task
 from tfcore.export.formats import write_formats
-from tfcore.export.metadata import Format, ModelMetadata, ServedLabel, describe_model, write_description
+from tfcore.export.metadata import ModelMetadata, ServedLabel, describe_model, write_description
 from tfcore.export.model_card import FILE as CARD
-from tfcore.export.model_card import CardFacts, model_card
+from tfcore.export.model_card import model_card
 from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
+from tfcore.export.request import ExportRequest
 from tfcore.export.request_columns import list_of, of_examples, of_tensors, rows_of, with_blanks
 from tfcore.export.signatures import (
     EXCLUDE,
@@ -48,7 +48,6 @@ from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.base import Head
 from tfcore.heads.table import head_of, label_head
 from tfcore.models.build import build, load_weights
-from tfcore.models.config import ModelConfig
 from tfcore.models.towers.item_index import ItemIndex
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
@@ -258,24 +257,6 @@ class Steps:
         self._monitor.check()
         if (seconds := time.monotonic() - self._began) > SILENT_SECONDS:
             self._monitor.log(f"{step} ({seconds:.0f} s so far)")
-
-
-class ExportRequest(Frozen):
-    """A trained model: where its weights are and what it was built from."""
-
-    trained: Path
-    """Output of the train stage, with the weights."""
-    transform: TransformParameters
-    model: ModelConfig
-    module: Path | None = None
-    """The user's Python file, if the model is a function of it."""
-    preprocess: Path | None = None
-    """The user's Python file, if there is a preprocess function."""
-    seed: int = 0
-    card: CardFacts | None = None
-    """What the model card says beyond what the model itself shows."""
-    formats: tuple[Format, ...] = ()
-    """In which other formats the model is written."""
 
 
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:

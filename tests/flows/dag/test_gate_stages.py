@@ -62,7 +62,8 @@ class Predicted:
         return {"anomalies": [], "errors": 0}
 
     def _transform(self, step, out):
-        return {"notes": [], "parameters": {"label": {"task": "binary", "counts": [600, 400]}}}
+        label = {"task": "binary", "type": "int64", "counts": [600, 400]}
+        return {"notes": [], "parameters": {"fitted": [], "label": label}}
 
     def _train(self, step, out):
         by_seed = isinstance(self.share, dict)
@@ -191,7 +192,8 @@ def test_the_champion_is_evaluated_anew_when_asked_and_not_beside_itself(run):
 
 def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     run("2024-01", 0.10)
-    changed = {"notes": [], "parameters": {"label": {"task": "regression", "mean": 0.4}}}
+    label = {"task": "regression", "type": "float32", "mean": 0.4}
+    changed = {"notes": [], "parameters": {"fitted": [], "label": label}}
     monkeypatch.setattr(Predicted, "_transform", lambda self, step, out: changed)
     end, titles, _ = run("2024-02", 0.10, gate={"tolerance": {"rmse": "1%"}}, label="y")
     said = "it was trained for a binary label, and this pipeline's label is regression"
@@ -220,7 +222,7 @@ def test_a_promotion_that_comes_too_late_leaves_its_version_in_the_registry(run,
 
 
 def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, monkeypatch):
-    numbers = [{"column": name, "type": "float32", "distinct": 500} for name in ("x", "z")]
+    numbers = [{"column": name, "type": "float32", "rows": 600, "distinct": 500} for name in ("x", "z")]
     statistics = {"columns": {"train": numbers}, "rows": {"eval": ROWS}}
     strengths = {"anomalies": [], "errors": 0, "strengths": {"z": 0.9, "x": 0.6}}
     plain = Predicted._evaluate

@@ -10,8 +10,10 @@ from flows.dag.references import check_metrics, label_facts, possible_tasks
 from headway.errors import ConfigError
 from headway.messages import metrics_line
 from headway.schema.columns import Column
+from headway.statistics.summary import ColumnSummary, WindowStatistics
 from headway.tabular.label import LabelConfig
 from headway.tasks.base import LabelFacts
+from tfcore.heads.label_parameters import LabelParameters
 
 COLUMNS = tuple(
     Column(name=name, type=kind, nullable=False) for name, kind in [("n", "int64"), ("x", "float32"), ("t", "bytes")]
@@ -106,12 +108,16 @@ def test_only_two_classes_have_a_threshold(project):
     check_metrics(read_pipeline(folder), ("binary", "multiclass"))
 
 
+MEDIANS = {"label": 2.0, "x": 9.0}
+
+
 def test_what_the_constant_needs_of_the_labels():
-    statistics = {"columns": {"train": [{"column": "label", "median": 2.0}, {"column": "x", "median": 9.0}]}}
-    parameters = {"label": {"task": "regression", "mean": 3.0}}
-    assert label_facts(parameters, statistics) == LabelFacts(counts=(), mean=3.0, median=2.0)
-    parameters = {"label": {"task": "binary", "counts": (7, 3)}}
-    assert label_facts(parameters, statistics) == LabelFacts(counts=(7, 3), mean=None, median=None)
+    columns = [ColumnSummary(column=name, type="float32", rows=10, median=median) for name, median in MEDIANS.items()]
+    statistics = WindowStatistics(columns={"train": columns})
+    label = LabelParameters(task="regression", type="float32", mean=3.0)
+    assert label_facts(label, statistics) == LabelFacts(counts=(), mean=3.0, median=2.0)
+    label = LabelParameters(task="binary", type="int64", counts=(7, 3))
+    assert label_facts(label, statistics) == LabelFacts(counts=(7, 3), mean=None, median=None)
 
 
 def test_a_line_of_metrics_has_the_baselines_beside_them():
