@@ -30,6 +30,7 @@ from headway.monitor import Monitor
 from headway.storage.fingerprint import first_difference, texts
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
+from tfcore.train.request import TrainRequest
 
 OnOutput = Callable[[Output], None]
 AroundStage = Callable[[Sequence[Step]], contextlib.AbstractContextManager[None]]
@@ -189,7 +190,7 @@ class Engine:
             else:
                 request: Any = steps[0].request()
                 if stage.name == "train":
-                    keep = request["training"].get("keep_best", 0)
+                    keep = TrainRequest.model_validate(request).training.keep_best
                     stack.enter_context(self.store.checkpointing(steps[0].fingerprint, keep_best=keep))
                 # what lives in this process stays in it
                 settings = self._runtime.get(stage.name, {}) if child in (None, self.child) else {}
