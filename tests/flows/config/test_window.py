@@ -130,6 +130,7 @@ def flows(monkeypatch):
     )
 
 
+@pytest.mark.slow  # imports Prefect
 def test_every_flow_takes_it_too(churn, flows):
     folder = churn(window=3)
     backfill = {"first": "2024-05"}
