@@ -34,7 +34,7 @@ __all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "open"]
 ASKED = "asked for from Python"
 
 
-def open(pipeline: str | Path = ".", *, set: Mapping[str, Any] | None = None) -> Pipeline:
+def open(pipeline: str | Path = ".", *, set: Mapping[str, object] | None = None) -> Pipeline:
     """Open a pipeline.
 
     Args:
@@ -54,7 +54,7 @@ class Pipeline:
     pipeline.yaml, else all spans.
     """
 
-    def __init__(self, loaded: LoadedPipeline, overrides: Mapping[str, Any]):
+    def __init__(self, loaded: LoadedPipeline, overrides: Mapping[str, object]):
         self._loaded, self._overrides = loaded, dict(overrides)
         self._store = loaded.open_store()
 
@@ -328,7 +328,7 @@ class Pipeline:
     def _as_run(self, record: RunRecord) -> Run:
         return Run(self._loaded, self._store, record)
 
-    def _with(self, overrides: Mapping[str, Any]) -> LoadedPipeline:
+    def _with(self, overrides: Mapping[str, object]) -> LoadedPipeline:
         return read_pipeline(self.file, self._overrides | dict(overrides))
 
     def _spec(self, window: int | str | None, until: str, seed: int | None, **more: Any) -> RunSpec:

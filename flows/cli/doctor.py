@@ -10,11 +10,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flows.config.extras import EXTRAS, command, missing
 from flows.config.pipeline import read_pipeline
@@ -47,7 +47,7 @@ class Finding:
     fix: str | None = None
 
 
-def examine(pipeline: Path, overrides: dict[str, Any]) -> list[Finding]:
+def examine(pipeline: Path, overrides: Mapping[str, object]) -> list[Finding]:
     """Check everything that can be checked without changes. `overrides` change keys of the pipeline."""
     prefect = [] if missing("prefect") else [_prefect()]
     return [_python(), *_requirements(), *_extras(), _devices(), *_ops(), *prefect, *_project(pipeline, overrides)]
@@ -136,7 +136,7 @@ def _prefect() -> Finding:
     return Finding(True, "prefect server", "imports")
 
 
-def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
+def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Finding]:
     try:
         loaded = read_pipeline(pipeline, overrides)
     except ConfigError as error:

@@ -44,32 +44,29 @@ def knobs(
     settings = {name: _plain(schedule) for name, schedule in schedules.items()}
     if RATE not in loaded.pipeline.training.model_fields_set:
         settings[RATE] = _chosen_rate(pipeline, options)
-    rows: list[dict[str, Any]] = [
-        {"knob": n, "pipeline": settings[n], "by_hand": by_hand.get(n), "meaning": MEANINGS.get(n, "the model's own")}
-        for n in schedules
+    meanings = {name: MEANINGS.get(name, "the model's own") for name in schedules}
+    rows = [
+        {"knob": name, "pipeline": settings[name], "by_hand": by_hand.get(name), "meaning": meaning}
+        for name, meaning in meanings.items()
     ]
     last = (
         "a running training applies this within a second and reports it"
         if changes
         else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
     )
+    shown = {name: str(value) for name, value in by_hand.items() if value is not None}  # every digit
     table = [
-        {
-            "knob": r["knob"],
-            "pipeline": _short(r["pipeline"]),
-            "by hand": r["by_hand"] and str(r["by_hand"]),
-            "is": r["meaning"],
-        }
-        for r in rows
+        {"knob": name, "pipeline": _short(settings[name]), "by hand": shown.get(name), "is": meaning}
+        for name, meaning in meanings.items()
     ]
     return answer(options, {"file": str(file.path), "knobs": rows}, f"{text_table(table)}\n{last}")
 
 
-def _plain(schedule: Schedule) -> dict[str, Any]:
+def _plain(schedule: Schedule) -> dict[str, object]:
     return {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True)
 
 
-def _chosen_rate(pipeline: str, options: Options) -> dict[str, Any]:
+def _chosen_rate(pipeline: str, options: Options) -> dict[str, object]:
     """The learning rate that the pipeline leaves out, as a run over all spans would choose it now; "auto" while the number
     of train rows is not known."""
     from flows.dag.dag import run_dag
@@ -96,10 +93,10 @@ def _value(item: str) -> tuple[str, Any]:
         raise ConfigError(f"{text!r} is not a number", where=f"knob {name!r}", fix=f"for example {name}=0.1") from None
 
 
-def _short(schedule: dict[str, Any]) -> str:
+def _short(schedule: dict[str, object]) -> str:
     if schedule["name"] == "auto":
         return "chosen by the train rows, once known"
     settings = {key: value for key, value in schedule.items() if key != "name"}
     if schedule["name"] == "constant" and list(settings) in ([], ["initial"]):
         return f"{settings.get('initial', 0.001):g}"
-    return " ".join([schedule["name"], *(f"{key}={value}" for key, value in settings.items())])
+    return " ".join([str(schedule["name"]), *(f"{key}={value}" for key, value in settings.items())])

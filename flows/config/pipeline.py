@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -475,7 +476,11 @@ class LoadedPipeline(Frozen):
         return self.folder / f"{module}.py" if function else None
 
 
-def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> LoadedPipeline:
+_PATHS = ("source.path", "watch.done", "predictions.path", "predictions.output")
+"""Keys that are paths from the pipeline's folder."""
+
+
+def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> LoadedPipeline:
     """The pipeline in `path` (a file, or a folder that holds a pipeline.yaml).
 
     Args:
@@ -489,18 +494,13 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     for key, value in (overrides or {}).items():
         _override(raw, key, value, file)
     folder = file.parent
-    source = raw.get("source")
-    if isinstance(source, dict) and isinstance(source.get("path"), str):
-        name = expand(source["path"], where=f"{file}: source.path")
-        raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
-    for section, key in (("watch", "done"), ("predictions", "path"), ("predictions", "output")):
+    for place in (*_PATHS, "tracking.uri"):
+        section, _, key = place.partition(".")
         given = raw.get(section)
-        if isinstance(given, dict) and isinstance(given.get(key), str) and given[key]:
-            name = expand(given[key], where=f"{file}: {section}.{key}")
-            raw[section] = raw[section] | {key: name if is_remote(name) else str(folder / name)}
-    tracking = raw.get("tracking")
-    if isinstance(tracking, dict) and isinstance(tracking.get("uri"), str):
-        raw["tracking"] = tracking | {"uri": expand(tracking["uri"], where=f"{file}: tracking.uri")}
+        if isinstance(given, dict) and isinstance(given.get(key), str) and (given[key] or section == "source"):
+            name = expand(given[key], where=f"{file}: {place}")
+            local = place in _PATHS and not is_remote(name)
+            raw[section] = given | {key: str(folder / name) if local else name}
     store, where = raw.get("store"), f"{file}: store"
     if isinstance(store, str):
         raw["store"] = expand(store, where=where)

@@ -38,20 +38,8 @@ GATE = Stage("gate", "headway.evaluation.gate:gate")
 EXPORT = Stage("export", "tfcore.export.saved_model:export", tensorflow=True)
 REPLAY = Stage("replay", "flows.dag.replay_stage:replay")
 _ALL = (
-    INGEST,
-    STATISTICS,
-    SPLITS,
-    VALIDATE,
-    ANALYSE,
-    TRANSFORM,
-    TRAIN,
-    EVALUATE,
-    MEASURE,
-    IMPORTANCE,
-    GATE,
-    EXPORT,
-    REPLAY,
-)
+    INGEST, STATISTICS, SPLITS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, MEASURE, IMPORTANCE, GATE, EXPORT, REPLAY,
+)  # fmt: skip
 STAGES = {stage.name: stage for stage in _ALL}
 ALREADY = "already champion"
 
