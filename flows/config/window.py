@@ -43,14 +43,10 @@ class ChosenWindow:
 
     def __str__(self) -> str:
         """The size and where it was said; empty where all spans are taken and nothing says otherwise."""
-        key = self.loaded.pipeline.window
-        if self.size is None:
-            return (
-                f"all spans, as asked, in place of {_words(key)} of {self.loaded.file.name}"
-                if key not in (None, ALL)
-                else ""
-            )
-        return f"{_words(self.size)}, {'as asked' if self.named else f'by window of {self.loaded.file.name}'}"
+        file, key = self.loaded.file.name, self.loaded.pipeline.window
+        if self.size is not None:
+            return f"{_words(self.size)}, {'as asked' if self.named else f'by window of {file}'}"
+        return "" if key in (None, ALL) else f"all spans, as asked, in place of {_words(key)} of {file}"
 
 
 def _words(size: int | str | None) -> str:
