@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from flows.records import RunRecord, State
+from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
@@ -188,16 +189,13 @@ def ending_part(ending: Ending) -> Part:
 def verdict_part(verdict: Verdict) -> Part:
     """The gate's decision before what follows from it: candidate, champion and baselines side by side, and every check."""
     said = "The gate lets the candidate through. Export, replay and promotion follow."
-    sides = verdict.metrics.sides
-    rows = [
-        {"metric": name} | {side: number(values.get(name)) for side, values in sides.items()}
-        for name in verdict.metrics.candidate
-    ]
+    others = {side: values for side, values in verdict.metrics.sides.items() if side != "candidate"}
+    table = metric_table(values_of(verdict.metrics.candidate), others, value="candidate")
     return Part(
         f"Verdict: {verdict.verdict}",
         [said if verdict.promote else "The candidate is not promoted.", *judged_on(verdict)],
         tables=[
-            *([Table("Metrics", rows)] if rows else []),
+            *([table] if table else []),
             *([checks_table(verdict.checks)] if verdict.checks else []),
         ],
         findings=[Finding("warning", str(alarm)) for alarm in verdict.alarms],

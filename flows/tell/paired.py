@@ -19,6 +19,7 @@ from flows.records import RunRecord, State, record_of
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.material import Material
+from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
@@ -201,8 +202,8 @@ def against_part(registry: Registry, version: Version, other: Version) -> Part:
 
 def own_table(version: Version) -> Table:
     """The metrics of a version."""
-    rows = [{"metric": name, "value": number(value)} for name, value in metrics_of(version).items()]
-    return Table(f"Version {version.number} on {rows_in_words(eval_spans(version))}", rows)
+    values = values_of(dict(metrics_of(version)))
+    return metric_table(values, title=f"Version {version.number} on {rows_in_words(eval_spans(version))}")
 
 
 def own_level(version: Version, known: str | None = None) -> str:

@@ -11,6 +11,7 @@ from flows.dag.step import Output, find_output
 from flows.records import RunRecord, read_log
 from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
+from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.paired import eval_spans, own_levels, rows_in_words
 from flows.tell.parts import Part
 from flows.tell.rerun_reasons import steps_explained
@@ -175,8 +176,8 @@ class Run:
         return summary(self._record)
 
     def _repr_html_(self) -> str:
-        ending, rows = self.ending, [{"metric": name, "value": value} for name, value in self.metrics.items()]
-        tables = [Table("Metrics", rows)] if rows else []
+        ending = self.ending
+        tables = [metric_table(values_of(self._record.metrics))] if self.metrics else []
         tables += [checks_table(ending.checks)] if ending.checks else []
         about = f"{self._record.pipeline}: {self.window}; {self.seconds:.1f} s; run {self.name}"
         on = judged_on(self._record.verdict) if self._record.verdict else []
@@ -244,7 +245,7 @@ class Version:
         return f"version {self.number} of {self._loaded.pipeline.name}"
 
     def _repr_html_(self) -> str:
-        table = Table("", [{"metric": name, "value": value} for name, value in self.metrics.items()])
+        table = metric_table(values_of(dict(self.metrics)), title="")
         on = f"<p>{escape(sentence(f'on {rows_in_words(eval_spans(self._version))}'))}</p>"
         head = f"<b>{escape(str(self))}</b> {escape(', '.join(self.names))}<br><code>{escape(str(self.saved_model))}</code>"
         return head + on + table._repr_html_()

@@ -18,9 +18,9 @@ from flows.tell.ending import checks_table, ending_of
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
+from flows.tell.metric_tables import rows_of
 from flows.tell.parts import Part
 from flows.tell.sections.curves import training
-from flows.tell.sections.evaluation_tables import rows_of
 from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran

@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 
 from flows.dag.step import Output
 from flows.tell.ending import verdict_part
+from flows.tell.metric_tables import importance_table, metric_table, rows_of
 from flows.tell.parts import Part
 from flows.tell.sections.column_rows import column_rows
 from flows.tell.sections.curves import curves_part
-from flows.tell.sections.evaluation_tables import importance_table, metric_table, rows_of
 from flows.tell.sections.scores import measured_part
 from flows.tell.sections.window_data import findings_of, splits_table
 from flows.tell.tables import Table

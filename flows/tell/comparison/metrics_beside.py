@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flows.tell.cells import between
 from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.outcome import apart, capital, check_of, primary_of
 from flows.tell.comparison.same_rows import SameRows
 from flows.tell.comparison.sides import Side
 from flows.tell.figures import score_charts
+from flows.tell.metric_tables import metric_table
 from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
 from flows.tell.parts import Chart, Part, Table
+from headway.evaluation.results.measured import MetricValue
 from headway.evaluation.verdict import Check
-from headway.messages import counted, number, sentence, window_text
+from headway.messages import counted, sentence, window_text
 from headway.metrics.base import Better, Rows
 from headway.metrics.classification import decided
 from headway.tasks.table import task_of
@@ -44,11 +45,8 @@ def metrics(comparison: Compared, *, drawn: bool) -> Part | None:
 
 def _own(side: Side) -> Table:
     """The metrics of one side's own evaluation."""
-    rows = [
-        {"metric": name, "value": number(figure.value), "interval": between(figure.interval)}
-        for name, figure in side.metrics.items()
-    ]
-    return Table(f"{capital(side.label)} on {rows_in_words(side.spans.eval)}", rows)
+    values = [MetricValue(name=name, value=of.value, interval=of.interval) for name, of in side.metrics.items()]
+    return metric_table(values, title=f"{capital(side.label)} on {rows_in_words(side.spans.eval)}")
 
 
 # --- figures and decisions

@@ -13,9 +13,9 @@ from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.material import Material
+from flows.tell.metric_tables import importance_table, metric_table, rows_of, threshold_table, values_of
 from flows.tell.paired import eval_spans, judged_spans, rows_in_words
 from flows.tell.parts import Chart, Part
-from flows.tell.sections.evaluation_tables import importance_table, metric_table, rows_of, threshold_table, values_of
 from flows.tell.sections.slice_harm import slices
 from flows.tell.tables import Table
 from headway.errors import HeadwayError
