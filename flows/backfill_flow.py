@@ -16,7 +16,6 @@ from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import Executor, RunSpec
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
-from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
 from flows.production.backfill import BackfilledWindow, Upto
 from flows.production.backfill import backfill as run_backfill
@@ -55,7 +54,6 @@ def backfill(
         run_spec = RunSpec(
             loaded=loaded,
             store=loaded.open_store(),
-            start=stage_starter(loaded, set, stop=report.stop),
             window=window,
             seed=seed,
         )

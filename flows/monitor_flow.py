@@ -12,9 +12,9 @@ from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
-from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain
+from flows.orchestration.deployments import start_run
+from flows.orchestration.flow_body import Ending, PipelinePath, flow_body
 from flows.orchestration.run_log import RunLog
-from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
 from flows.production.champion_watch import Monitored, check_champion
 from headway.messages import counted
@@ -31,7 +31,7 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
         name = loaded.pipeline.name
-        run_spec = RunSpec(loaded=loaded, store=loaded.open_store(), start=stage_starter(loaded, stop=report.stop))
+        run_spec = RunSpec(loaded=loaded, store=loaded.open_store())
         result = check_champion(run_spec, report, wrap=functools.partial(Tasks, report=report))
         for line in result.lines:
             report.note(line)
@@ -42,7 +42,7 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
         started = ""
         if retrain:  # last: what it raises must not keep back the alarms, which are told once
             key = f"monitor-{result.champion}-{result.spans[-1].span}"
-            started = f"; started a retrain: flow run {start_retrain(name, key, {})}"
+            started = f"; started a retrain: flow run {start_run(f'retrain/{name}', f'headway-{name}-{key}', {}).id}"
         alarms = counted(len(result.alarms), "alarm")
         return Ending(f"{alarms}: {'; '.join(result.alarms)}{started}", alarms)
 

@@ -2,31 +2,37 @@
 
     prefect deployment run 'retrain/flights' --watch -p until=2013-12
 
-Prefect decides when and where; the store's fingerprints decide what has to run. How a flow run ends, and what it is called
-then, stands in `flows.orchestration.flow_body`.
+Prefect decides when and where; the store's fingerprints decide what has to run. Where `queues` names another queue, the flow run
+prepares the window and starts a second one there, which trains on it (`flows.orchestration.second_half`). How a flow run ends,
+and what it is called then, stands in `flows.orchestration.flow_body`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from dataclasses import replace
+from typing import Annotated
 
 from prefect import flow
 from prefect.states import State
+from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline
-from flows.config.window import choose_window
 from flows.dag.run_spec import RunSpec
+from flows.execution.prepared import PREPARE, leave, prepared_by, trains
 from flows.execution.run import execute
+from flows.orchestration import second_half
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
+from flows.orchestration.queue_slot import queue_slot
 from flows.orchestration.run_log import RunLog
-from flows.orchestration.stage_runs import stage_starter
 from flows.orchestration.task_steps import Tasks
 from flows.records import RunRecord
 from flows.tell.ending import ending_of, ending_part, failed_ending
 from headway.messages import window_text
 
 
-@flow(name="retrain", persist_result=False, log_prints=True)
+@flow(name="retrain", persist_result=False, log_prints=True, on_completion=[second_half.release])
 def retrain(
     pipeline: PipelinePath = "examples/flights",
     window: Window = None,
@@ -35,6 +41,7 @@ def retrain(
     force: bool = False,
     wait: Seconds = 0.0,
     set: Settings = None,
+    prepared: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]+$")] | None = None,
 ) -> State[None]:
     """Train on a window of spans, and promote the model if the gate lets it through.
 
@@ -46,29 +53,34 @@ def retrain(
         force: promote whatever the gate says.
         wait: seconds to wait for another run of the pipeline to end; 0: fail at once.
         set: keys of the pipeline and other values for them, as in {"training.epochs": 3}.
+        prepared: the run that has prepared the window, with which this one goes on; a flow run gives it to its second half.
     """
 
+    def spec(loaded: LoadedPipeline) -> RunSpec:
+        store = loaded.open_store()
+        run_spec = RunSpec(loaded, store, window, until, seed, force)
+        return run_spec if prepared is None else prepared_by(run_spec, prepared)
+
     def about(loaded: LoadedPipeline) -> str:
-        return window_text(choose_window(loaded, window).spans(until))
+        place = f" on {loaded.pipeline.train_queue}" if prepared else ""
+        return window_text(spec(loaded).spans) + place
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
-        run_spec = RunSpec(
-            loaded=loaded,
-            store=loaded.open_store(),
-            start=stage_starter(loaded, set, stop=report.stop),
-            window=window,
-            until=until,
-            seed=seed,
-            force=force,
-        )
-        record = execute(run_spec, report, wrap=functools.partial(Tasks, report=report), wait_seconds=wait)
+        run_spec, queue = spec(loaded), loaded.pipeline.train_queue
+        run = functools.partial(execute, wrap=functools.partial(Tasks, report=report), wait_seconds=wait)
+        if queue is not None and prepared is None and trains(run_spec):
+            record = run(replace(run_spec, last=PREPARE), report)
+            leave(run_spec, record)
+            return Ending(second_half.begin(loaded, record, queue, stop=report.stop), "prepared")
+        with contextlib.nullcontext() if queue is None or prepared is None else queue_slot(queue, report):
+            record = run(run_spec, report)
         report.ended(ending_part(ending_of(record)))
         return ended(record)
 
     def failed(report: RunLog, error: Exception) -> None:
         report.ended(ending_part(failed_ending(error)))
 
-    return flow_body(pipeline, work, set=set, about=about, failed=failed)
+    return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about, failed=failed)
 
 
 def ended(record: RunRecord) -> Ending:

@@ -18,7 +18,9 @@ from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
-from flows.orchestration.flow_body import Ending, PipelinePath, flow_body, start_retrain
+from flows.orchestration import second_half
+from flows.orchestration.deployments import start_run
+from flows.orchestration.flow_body import Ending, PipelinePath, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.production.new_spans import Outcome, look
 
@@ -36,7 +38,8 @@ def watch(pipeline: PipelinePath) -> State[None]:
         run_spec = RunSpec(loaded=loaded, store=loaded.open_store())
 
         def start(until: str, attempt: int) -> str:
-            return start_retrain(name, f"watch-{until}-{attempt}", {"until": until})
+            key = f"headway-{name}-watch-{until}-{attempt}"
+            return str(start_run(f"retrain/{name}", key, {"until": until}).id)
 
         def ask(id: str | None) -> Outcome:
             return "unknown" if id is None else outcome_of(id)
@@ -51,10 +54,10 @@ def watch(pipeline: PipelinePath) -> State[None]:
 
 
 def outcome_of(id: str) -> Outcome:
-    """How a flow run stands."""
+    """How a flow run stands, or the second half that it has started."""
     try:
         with get_client(sync_client=True) as client:
-            state = client.read_flow_run(UUID(id)).state
+            state = (second_half.of(client, id) or client.read_flow_run(UUID(id))).state
     except ObjectNotFound:
         return "gone"
     if state is None or not state.is_final():

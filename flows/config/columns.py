@@ -76,11 +76,12 @@ class Columns:
         return {name: config.column_transform() for name, config in configs.items() if name in features}
 
 
-def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
+def resolve(loaded: LoadedPipeline, files: Sequence[InputFile], *, schema_text: str | None = None) -> Columns:
     """The columns of a pipeline.
 
     Args:
         files: of the window's first span, to infer from when there is no schema file.
+        schema_text: instead of what the schema file has.
 
     Raises:
         ConfigError: a column that does not exist, or a role that does not go with it.
@@ -88,10 +89,11 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
     pipeline = loaded.pipeline
     configs, notes = pipeline.column_configs(), list[Note]()
     path = loaded.schema_file
-    inferred = not path.is_file()
-    prefix = None
-    if not inferred:
-        schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
+    if schema_text is None and path.is_file():
+        schema_text = path.read_text(encoding="utf-8")
+    inferred, prefix = schema_text is None, None
+    if schema_text is not None:
+        schema = from_text(schema_text, where=str(path))
     else:
         prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
         schema, notes = _infer(loaded, prefix)

@@ -23,6 +23,7 @@ from flows.config.extras import command
 from flows.config.labels import FurtherLabelConfig, named
 from flows.config.production import (
     DATA_QUEUE,
+    PREPARING,
     TENSORFLOW,
     AlarmsConfig,
     PredictionsConfig,
@@ -40,6 +41,7 @@ from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.slices import slice_columns
+from headway.messages import listed
 from headway.metrics.base import Better
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import MetricSpec
@@ -280,8 +282,8 @@ class Pipeline(Frozen):
     )
     queues: dict[Stage | Literal["tensorflow"], QueueName] = Field(
         default={},
-        description="by stage, or by tensorflow for all that need it: the work queue whose worker runs it, as in "
-        "{tensorflow: gpu}; data, and each stage left out: where the flow runs. For flows on a Prefect server",
+        description="the work queue whose worker trains, and runs every stage after that: {tensorflow: gpu}; none, or data: "
+        "where the flow runs. For flows on a Prefect server",
     )
     retries: int = Field(
         default=2, ge=0, le=20, description="how often a stage is tried again after an error of the network or the disk"
@@ -324,10 +326,23 @@ class Pipeline(Frozen):
     def _stages(cls, value: Any, info: ValidationInfo) -> Any:
         known = [*get_args(Stage), *([TENSORFLOW] if info.field_name == "queues" else [])]
         for name in value if isinstance(value, dict) else ():
-            if name == "ingest" and info.field_name == "queues":
-                raise ValueError("ingest runs where the flow runs, which reads raw files too; leave it out")
             if name not in known:
                 raise ValueError(f"{name!r} is not a stage; {suggest(str(name), known)}")
+        return value
+
+    @field_validator("queues")
+    @classmethod
+    def _two_halves(cls, value: dict[Any, str]) -> dict[Any, str]:
+        before = [name for name in PREPARING if value.get(name, DATA_QUEUE) != DATA_QUEUE]
+        if before:
+            fix = "leave it out, and write {tensorflow: gpu} for the training and what follows"
+            raise ValueError(f"{before[0]} comes before the training and runs where the flow runs; {fix}")
+        queues = sorted({queue for name, queue in value.items() if name not in PREPARING})
+        if len(queues) > 1:
+            raise ValueError(
+                f"the training and every stage after it run on one queue, and these name {listed(queues)}; write "
+                "{tensorflow: gpu} alone"
+            )
         return value
 
     @field_validator("columns", mode="before")
@@ -374,11 +389,10 @@ class Pipeline(Frozen):
             self.__dict__["split"] = self.split.model_copy(update={"key": tuple(groups)})
         return self
 
-    def queue_of(self, stage: str, *, tensorflow: bool) -> str | None:
-        """The work queue whose worker runs a stage; None: where the flow runs."""
-        queues: dict[Any, str] = dict(self.queues)
-        queue = queues.get(stage) or (queues.get(TENSORFLOW) if tensorflow else None)
-        return None if queue == DATA_QUEUE else queue
+    @property
+    def train_queue(self) -> str | None:
+        """The work queue whose worker trains, and runs every stage after that; None: where the flow runs."""
+        return next((queue for queue in self.queues.values() if queue != DATA_QUEUE), None)
 
     def label_columns(self) -> frozenset[str]:
         """The raw columns that labels are computed from; they are not features by themselves."""

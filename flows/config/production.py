@@ -30,8 +30,10 @@ Stage = Literal[
     "ingest", "statistics", "splits", "validate", "analyse", "transform", "train", "evaluate", "measure", "importance",
     "gate", "export", "replay",
 ]  # fmt: skip
+PREPARING = ("ingest", "statistics", "splits", "validate", "analyse", "transform")
+"""The stages before the training, which run where the flow runs, whatever `queues` says."""
 TENSORFLOW = "tensorflow"
-"""In `queues`: every stage that runs in the TensorFlow process."""
+"""In `queues`: the training and every stage after it."""
 DATA_QUEUE, GPU_QUEUE = "data", "gpu"
 """The work queue of the flows, and that of workers beside a GPU."""
 QueueName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]

@@ -51,13 +51,14 @@ class DataSteps:
 
     def __init__(self, run_spec: RunSpec, executor: Executor, freeze: bool):
         self.run_spec, self.executor, self.pipeline = run_spec, executor, run_spec.loaded.pipeline
-        self.window = run_spec.chosen_window.spans(run_spec.until)
+        self.window, prepared = run_spec.spans, run_spec.prepared
         # a span alone can be ingested, and be too little to train on
         self.parts = window_splits(self.pipeline.split, self.window) if run_spec.last != "ingest" else {}
-        self.columns: Columns = resolve(run_spec.loaded, run_spec.files(self.window[0]))
+        frozen = None if prepared is None else prepared.schema_text
+        self.columns: Columns = resolve(run_spec.loaded, run_spec.files(self.window[0]), schema_text=frozen)
         further = [FURTHER + name for name in self.pipeline.labels]
         self.pipeline.validation.check([*self.columns.schema.names(), *further], where=str(run_spec.loaded.file))
-        serving = run_spec.loaded.serving_file
+        serving = run_spec.loaded.serving_file if prepared is None else None
         if serving is not None and not serving.is_file() and run_spec.last not in ("ingest", "statistics"):
             fix = "name a file of logged requests, JSON lines or tf.Examples, or leave the key out"
             raise ConfigError(f"{serving} is not a file", where=f"{run_spec.loaded.file}: validation.serving", fix=fix)
@@ -174,12 +175,16 @@ class DataSteps:
         splits = tuple(name for name, parts in self.parts.items() if parts)
         features = tuple(column for column in self.columns.read if column.is_feature)
         serving = self.run_spec.loaded.serving_file
-        newest = {self.window[-1]: self.run_spec.files(self.window[-1])}
-        unread = tuple(column.name for column in new_columns(self.run_spec.loaded, schema, newest))
+        if (prepared := self.run_spec.prepared) is not None:
+            unread, served = prepared.unread, prepared.serving
+        else:
+            newest = {self.window[-1]: self.run_spec.files(self.window[-1])}
+            unread = tuple(column.name for column in new_columns(self.run_spec.loaded, schema, newest))
+            served = checksum(serving) if serving else None
         self.reference = self._reference()
         key = {
             "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
-            "serving": checksum(serving) if serving else None,
+            "serving": served,
             "schema": schema.digest(),
             "task": self.pipeline.task,
             "features": [column.model_dump(mode="json") for column in features],

@@ -78,7 +78,8 @@ class EvaluateSteps(TrainSteps):
         """What rows are drawn together by: what the split keeps together; else where it may be found out, which is nowhere with
         a group column, or in a plan that cannot know."""
         unit = " and ".join(self.pipeline.split.key) or None
-        if self.columns.of_role("group") is not None or self.statistics.result is None:
+        lost = any(out.result is None for out, _ in self._of("eval"))
+        if self.columns.of_role("group") is not None or self.statistics.result is None or lost:
             return ClusterSources(unit=unit)
         stored = [c for c in self.columns.read if c.name in self.columns.stored and not c.shape and c.name not in OWN]
         times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")

@@ -6,7 +6,7 @@ result = run_dag(run_spec, executor)          # flows.dag.dag; an Executor runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.config.window import ChosenWindow, choose_window
 from flows.dag.step import Output, Stage, Step
 from flows.records import Chosen
+from headway.config import Frozen
 from headway.evaluation.verdict import Verdict
 from headway.registry.registry import NOBODY, Registry
 from headway.schema.notes import Note
@@ -49,24 +50,22 @@ class Executor(Protocol):
         """The outputs of `steps`, all of one stage, in their order."""
 
 
-class StageRun(Protocol):
-    """A run of stages on another worker."""
+class Prepared(Frozen):
+    """The window that another run prepared, up to its transform; this one trains on it, and may see no raw files.
 
-    name: str
+    What the data stages' keys take from raw files and from files beside the pipeline stands here, so that their outputs are
+    found in the store.
+    """
 
-    def ended(self) -> tuple[str, str] | None:
-        """("CANCELLED", "CRASHED", ...; why) once it has ended; None: it goes on, or nobody can say."""
-
-    def waits(self) -> str | None:
-        """A sentence while no worker has begun it."""
-
-    def stop(self) -> None:
-        """Ask it to save and to end; nothing where it has ended."""
-
-
-StartStages = Callable[[str, str, str], StageRun]
-"""start(queue, exchange, title): starts a run of stages on a worker of the queue, which talks to this one by the store's
-exchange of that name (`flows.execution.elsewhere`); `title` is that of its first step."""
+    spans: tuple[str, ...]
+    files: dict[str, tuple[InputFile, ...]]
+    """Of each span."""
+    schema_text: str
+    """The frozen schema file."""
+    unread: tuple[str, ...]
+    """Columns of the newest files that the schema lacks."""
+    serving: dict[str, int | str] | None
+    """The checksum of `validation.serving`."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,7 @@ class RunSpec:
     """The evaluation of the model to compare with, in place of the champion's: of an ablation."""
     alone: bool = False
     """Evaluates the model without the champion beside it: of an ablation."""
-    start: StartStages | None = None
-    """How stages of `queues` come to their workers; None: every stage runs here."""
+    prepared: Prepared | None = None
     reason: str | None = None
     """Why somebody promotes it; the registry's history has it before the gate's reasons."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
@@ -112,6 +110,17 @@ class RunSpec:
     @property
     def chosen_seed(self) -> int:
         return self.loaded.pipeline.seed if self.seed is None else self.seed
+
+    @property
+    def spans(self) -> list[str]:
+        """Those of the window, in their order.
+
+        Raises:
+            ConfigError: there are none, or too few.
+        """
+        if self.prepared is not None:
+            return list(self.prepared.spans)
+        return self.chosen_window.spans(self.until)
 
     def files(self, span: str) -> tuple[InputFile, ...]:
         if span not in self.memo:

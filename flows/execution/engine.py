@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any
 
 from flows.config.production import Stage as StageName
 from flows.config.production import StageLimit
@@ -38,13 +38,6 @@ Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
 
 
-class Worker(Protocol):
-    """Runs steps for an engine."""
-
-    def make(self, steps: Sequence[Step], monitor: Monitor) -> Sequence[Manifest]:
-        """Run steps, all of one stage; returns the manifests of what they committed."""
-
-
 class Engine:
     """Executes steps.
 
@@ -57,7 +50,6 @@ class Engine:
         runtime: by stage, arguments that live in this process.
         limits: by stage, what it may cost.
         retries: how often a step is tried again after an error of the network or the disk.
-        elsewhere: gives the worker that runs a stage; None: this process does.
     """
 
     def __init__(
@@ -71,10 +63,8 @@ class Engine:
         runtime: Mapping[str, dict[str, Any]] | None = None,
         limits: Mapping[StageName, StageLimit] | None = None,
         retries: int = 0,
-        elsewhere: Callable[[Stage], Worker | None] = lambda stage: None,
     ):
         self.store, self.child = store, child
-        self._elsewhere = elsewhere
         self._limits = {str(stage): limit for stage, limit in (limits or {}).items()}
         self._retries = retries
         self._runtime = dict(runtime or {})
@@ -150,7 +140,7 @@ class Engine:
                 self.call_many([self._steps[key]])
 
     def _run(self, steps: Sequence[Step]) -> list[Output]:
-        """Run steps in one call of their stage, here or elsewhere."""
+        """Run steps in one call of their stage."""
         with self._stage(steps), naming_steps(self.store, self._titles, steps[0].title):
             return self._run_stage(steps)
 
@@ -159,7 +149,7 @@ class Engine:
         monitor = self._monitor_for(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
         monitor.check()
         whys = [explain(self.store, step) for step in steps]
-        manifests = (self._elsewhere(stage) or self).make(steps, monitor)
+        manifests = self._make(steps, monitor)
         outputs = []
         for step, manifest, why in zip(steps, manifests, whys, strict=True):
             path = self.store.output(stage.name, step.fingerprint)
@@ -167,8 +157,8 @@ class Engine:
             self._on_output(outputs[-1])
         return outputs
 
-    def make(self, steps: Sequence[Step], monitor: Monitor) -> list[Manifest]:
-        """Run steps in this process and its TensorFlow process; each has its own staging folder and its own commit."""
+    def _make(self, steps: Sequence[Step], monitor: Monitor) -> list[Manifest]:
+        """Run steps here or in the TensorFlow process; each has its own staging folder and its own commit."""
         stage = steps[0].stage
         started = time.perf_counter()
         with contextlib.ExitStack() as stack:

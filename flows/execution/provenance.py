@@ -86,13 +86,14 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
         record: the run's.
     """
     loaded, facts, verdict = run_spec.loaded, run_result.facts, run_result.verdict
-    schema = loaded.schema_file
+    schema, prepared = loaded.schema_file, run_spec.prepared
+    text = prepared.schema_text.encode() if prepared else schema.read_bytes() if schema.is_file() else None
     lineage = {
         "format": FORMAT,
         "run": record.model_dump(include={"run", "started", "file", "window", "until", "seed", "force"}),
         "code": None if record.code is None else record.code.model_dump(mode="json"),
         "config": loaded.pipeline.model_dump(mode="json"),
-        "schema": {"file": schema.name, "sha256": _sha256(schema)} if schema.is_file() else None,
+        "schema": None if text is None else {"file": schema.name, "sha256": hashlib.sha256(text).hexdigest()},
         "champion": run_result.champion or None,
         "verdict": {"verdict": verdict and verdict.verdict, "reasons": verdict.sentences if verdict else []},
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},

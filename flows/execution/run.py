@@ -17,7 +17,6 @@ from typing import Any
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import ALREADY, REPLAY, TRAIN, Executor, RunResult, RunSpec
 from flows.dag.step import Output
-from flows.execution.elsewhere.client import Elsewhere
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of, newer_headway
 from flows.execution.tensorflow_process import Child
@@ -114,12 +113,8 @@ class _Run:
     def go(self, wrap: Callable[[Executor], Executor]) -> RunRecord:
         try:
             self._tidy()
-            with (
-                Child(on_line=self.report.relay) as child,
-                closing(ReplayProcess()) as replay,
-                Elsewhere(self.run_spec, self.report) as elsewhere,
-            ):
-                self._begin(child, replay, elsewhere)
+            with Child(on_line=self.report.relay) as child, closing(ReplayProcess()) as replay:
+                self._begin(child, replay)
                 engine = Engine(
                     self.run_spec.store,
                     child=child,
@@ -129,7 +124,6 @@ class _Run:
                     runtime={REPLAY.name: {"process": replay}},
                     limits=self.run_spec.loaded.pipeline.limits,
                     retries=self.run_spec.loaded.pipeline.retries,
-                    elsewhere=elsewhere,
                 )
                 run_result = run_dag(self.run_spec, wrap(engine))
             self._finish(run_result)
@@ -155,7 +149,7 @@ class _Run:
         if self.run_spec.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
 
-    def _begin(self, child: Child, replay: ReplayProcess, elsewhere: Elsewhere) -> None:
+    def _begin(self, child: Child, replay: ReplayProcess) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
         planner = Planner(self.run_spec.store)
         plan = run_dag(self.run_spec, planner, freeze=False)
@@ -168,8 +162,7 @@ class _Run:
             self.looked = True
             self.note(spans=tuple(plan.spans))
             self.record.save(self.run_spec.store)
-            if any(elsewhere(stage) is None for stage in planner.tensorflow):
-                child.spawn()
+            child.spawn()
             if self.run_spec.last in (None, "replay"):
                 replay.start()
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, FlowFilter, FlowFilterName
-from prefect.exceptions import ObjectAlreadyExists
-from prefect.workers.process import ProcessWorker
+from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
 
 from headway.config import read_yaml
+from headway.errors import ConfigError
 from headway.storage.atomic_io import replace_text
 
 NAME = "deployed.json"
@@ -32,6 +33,8 @@ Record = dict[str, dict[str, Any]]
 
 def create_pool(name: str) -> bool:
     """Create a pool of local processes; False: it exists."""
+    from prefect.workers.process import ProcessWorker
+
     template = ProcessWorker.get_default_base_job_template()
     pool = WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
     with get_client(sync_client=True) as client:
@@ -50,6 +53,32 @@ def create_queues(pool: str, names: Sequence[str]) -> list[str]:
         for name in missing:
             client._client.post(f"/work_pools/{pool}/queues", json={"name": name}).raise_for_status()
     return missing
+
+
+def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **options: Any) -> FlowRun:
+    """Start a run of a deployment; with the same key it is the same run.
+
+    Args:
+        deployment: "flow/deployment".
+        options: of Prefect's `create_flow_run_from_deployment`.
+
+    Raises:
+        ConfigError: there is no such deployment, or an older Headway made it.
+    """
+    with get_client(sync_client=True) as client:
+        try:
+            id = client.read_deployment_by_name(deployment).id
+            return client.create_flow_run_from_deployment(
+                id, parameters=dict(parameters), idempotency_key=key, **options
+            )
+        except ObjectNotFound:
+            problem = f"there is no deployment {deployment}"
+            raise ConfigError(problem, where="Prefect server", fix="headway deploy makes it") from None
+        except PrefectHTTPStatusError as error:
+            if error.response.status_code not in (409, 422):
+                raise
+            problem = f"the deployment {deployment} does not take {', '.join(parameters)}"
+            raise ConfigError(problem, where="Prefect server", fix="headway deploy renews it") from None
 
 
 def polled(pool: str, queue: str) -> bool | None:

@@ -24,14 +24,13 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 from prefect.client.orchestration import get_client
-from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Cancelled as CancelledState
@@ -71,7 +70,6 @@ def flow_body(
     set: Settings = None,
     about: Callable[[LoadedPipeline], str] = lambda loaded: "",
     failed: Callable[[RunLog, HeadwayError | Exception], None] = lambda report, error: None,
-    parent: str | None = None,
 ) -> State[None]:
     """Run a flow's work; see the module.
 
@@ -79,11 +77,10 @@ def flow_body(
         set: keys of the pipeline and other values for them.
         about: what the run is about, as its name says it: the window.
         failed: told of an error, before the state is made of it.
-        parent: the flow run that this one works for, and with which it ends.
     """
     protect()
     say_once()
-    stops = StopRequests(str(flow_run.id), parent=parent)
+    stops = StopRequests(str(flow_run.id))
     report: RunLog | None = None
     name = Path(pipeline).stem
     try:
@@ -130,24 +127,6 @@ def _read(pipeline: Path, set: Settings) -> LoadedPipeline:
             "folder; 'headway undeploy' where it is not wanted any more"
         )
         raise ConfigError(error.problem, where=error.where, fix=fix) from None
-
-
-def start_retrain(pipeline: str, key: str, parameters: Mapping[str, Any]) -> str:
-    """Start a run of a pipeline's deployment retrain; with the same key it is the same run. Returns its id.
-
-    Raises:
-        ConfigError: the pipeline is not deployed.
-    """
-    with get_client(sync_client=True) as client:
-        try:
-            deployment = client.read_deployment_by_name(f"retrain/{pipeline}")
-        except ObjectNotFound:
-            problem = f"there is no deployment retrain/{pipeline}"
-            raise ConfigError(problem, where="Prefect server", fix="headway deploy makes it") from None
-        run = client.create_flow_run_from_deployment(
-            deployment.id, parameters=dict(parameters), idempotency_key=f"headway-{pipeline}-{key}"
-        )
-    return str(run.id)
 
 
 def _rename(name: str) -> None:

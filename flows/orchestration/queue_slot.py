@@ -1,6 +1,6 @@
-"""A place in a work queue's concurrency limit: one training for each GPU, whichever flow, pipeline or worker it is of.
+"""A place in a work queue's concurrency limit: one training for each GPU, whichever pipeline or worker it is of.
 
-    with queue_slot("gpu", report, say):         # waits for a slot of the limit headway-gpu, and says so
+    with queue_slot("gpu", report):              # waits for a slot of the limit headway-gpu, and says so
         train()
 
 The limit is a global concurrency limit of the server (`headway deploy --gpus 2`); without one nothing waits. A slot is
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from uuid import UUID
 
@@ -25,8 +25,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Running, State
 
+from flows.orchestration.requested_stops import outlive
 from flows.orchestration.run_log import RunLog
-from flows.orchestration.stage_runs import outlive
 from headway.messages import counted, duration
 
 LEASE_SECONDS = 60.0
@@ -40,11 +40,8 @@ def limit_name(queue: str) -> str:
 
 
 @contextlib.contextmanager
-def queue_slot(queue: str, report: RunLog, say: Callable[[str], None]) -> Iterator[None]:
+def queue_slot(queue: str, report: RunLog) -> Iterator[None]:
     """Hold one slot of the queue's limit, if there is such a limit.
-
-    Args:
-        say: told when it has to wait, and when that is over.
 
     Raises:
         Cancelled: the run was stopped while it waited.
@@ -67,11 +64,11 @@ def queue_slot(queue: str, report: RunLog, say: Callable[[str], None]) -> Iterat
                 if not waited:
                     waited = True
                     sentence = f"waiting for a slot of {name}: {counted(slots, 'slot')}, all taken"
-                    say(sentence)
+                    report.note(sentence)
                     _show(Running(name="WaitingForSlot", message=sentence))
                 report.check()
         if waited:
-            say(f"got a slot of {name} after {duration(time.monotonic() - began)}")
+            report.note(f"got a slot of {name} after {duration(time.monotonic() - began)}")
             _show(Running())
         yield
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import httpx
 from prefect.client.orchestration import get_client
 
-from headway.errors import Cancelled
+from headway.errors import Cancelled, HeadwayError
 
+Answer = TypeVar("Answer")
 SECONDS = 3.0
+AWAY_SECONDS = 600.0
+"""How long a run waits for a server that is away."""
 _OVER = {"CANCELLING": "the flow run is being cancelled"} | {
     state: f"the flow run's state was set to {state.title()}"
     for state in ("CANCELLED", "CRASHED", "FAILED", "COMPLETED")
@@ -33,45 +36,31 @@ class StopRequests:
 
     Args:
         stop: set when the run is not to go on.
-        parent: the flow run that this one works for; it ends with that.
     """
 
-    def __init__(self, flow_run: str, stop: threading.Event | None = None, *, parent: str | None = None):
+    def __init__(self, flow_run: str, stop: threading.Event | None = None):
         self._flow_run, self.stop = flow_run, stop or threading.Event()
-        self._parent = StopRequests(parent) if parent else None
         self._client: httpx.Client | None = None
         self.why: str | None = None
         """Why the server wants the run to end."""
 
     def state(self) -> str | None:
         """The type of its state; None when the server does not answer."""
-        state = self.read()
-        return None if state is None else str(state["type"])
-
-    def read(self) -> dict[str, Any] | None:
-        """Its state (type, name, message); None when the server does not answer."""
         try:
             if self._client is None:  # making one costs 50 ms
                 self._client = get_client(sync_client=True)._client
             request = self._client.build_request("GET", f"/flow_runs/{self._flow_run}", timeout=10.0)
             # Prefect's own send waits a minute for a server that is away; here no answer will do
             response = httpx.Client.send(self._client, request)
-            state = dict(response.json()["state"])
-            return state if isinstance(state["type"], str) else None
+            return str(response.json()["state"]["type"])
         except Exception:  # an outage is not a cancellation, whatever form it takes
             return None
 
     def poll(self) -> None:
         """Ask the server once; sets `stop` if the run should not continue."""
-        if self.why is None and (why := _OVER.get(self.state() or "") or self._alone()):
+        if self.why is None and (why := _OVER.get(self.state() or "")):
             self.why = why
             self.stop.set()
-
-    def _alone(self) -> str | None:
-        """Why there is nobody to work for."""
-        state = self._parent.read() if self._parent else None
-        over = state is not None and state["type"] in _OVER and state["type"] != "CANCELLING"
-        return f"the flow run that asked for this is {state['name']}" if state and over else None
 
     def check(self) -> None:
         """Ask the server once, and raise if the run should not continue.
@@ -99,8 +88,33 @@ class StopRequests:
         finally:
             done.set()
 
-    def wait_for_server(self, seconds: float = 600.0) -> None:
+    def wait_for_server(self, seconds: float = AWAY_SECONDS) -> None:
         """Wait until the server answers, so that it hears how the run ended; at most `seconds`."""
         deadline = time.monotonic() + seconds
         while self.state() is None and time.monotonic() < deadline and not self.stop.wait(SECONDS):
             pass
+
+
+def outlive(ask: Callable[[], Answer], stop: threading.Event) -> Answer:
+    """What the server answers, also after an outage.
+
+    Args:
+        ask: asks it; may be called again.
+        stop: ends the wait.
+
+    Raises:
+        Cancelled: `stop` was set while the server was away.
+        HeadwayError: it was away for ten minutes.
+    """
+    deadline = time.monotonic() + AWAY_SECONDS
+    while True:
+        try:
+            return ask()
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                raise
+            if time.monotonic() > deadline:
+                fix = "start it, then the flow again: it goes on where it was"
+                raise HeadwayError(f"the server does not answer: {error}", where="Prefect server", fix=fix) from None
+        if stop.wait(SECONDS):
+            raise Cancelled("stopped on request; what was done is kept")

@@ -21,7 +21,6 @@ from pydantic import Field, computed_field
 from flows.dag.references import further_labels, label_facts
 from flows.dag.run_spec import STATISTICS, TRANSFORM, Executor, RunSpec
 from flows.dag.step import Output, find_output
-from flows.execution.elsewhere.client import Elsewhere
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child
 from flows.production.champion_stages import ChampionSteps
@@ -119,7 +118,6 @@ def check_champion(run_spec: RunSpec, report: Reporter, *, wrap: Wrap = lambda e
         run_spec.store.lock(f"monitor-{name}", {"command": "monitor"}).held(),
         running(run_spec.store, name, "monitor", on_wait=report.note),
         Child(on_line=report.relay) as child,
-        Elsewhere(run_spec, report) as elsewhere,
     ):
         engine = Engine(
             run_spec.store,
@@ -129,7 +127,6 @@ def check_champion(run_spec: RunSpec, report: Reporter, *, wrap: Wrap = lambda e
             stage=report.stage,
             limits=run_spec.loaded.pipeline.limits,
             retries=run_spec.loaded.pipeline.retries,
-            elsewhere=elsewhere,
         )
         result = _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
         for event in result.events():

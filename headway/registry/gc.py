@@ -30,11 +30,10 @@ from headway.storage.fingerprint import texts
 from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
-OUTPUTS = ("stages", "runs", "checkpoints", "exchange")
+OUTPUTS = ("stages", "runs", "checkpoints")
 """What a run writes: none may go on while it is collected."""
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
-EXCHANGE_SECONDS = 24 * 3600
 COMPARED = "compare-"
 """How the names of pages begin that `headway compare` leaves in runs/."""
 COMPARED_SECONDS = 14 * 24 * 3600
@@ -103,7 +102,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     garbage += [*_checkpoints(store), *_exchanges(store)]
     why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
     present = set(store.children(store.runs_folder))
-    files = [f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html", "progress")]
+    files = [f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html", "progress", "prepared")]
     records = [store.runs_folder / file for file in files if file in present]
     garbage += [Garbage(path, store.size(path), why) for path in records]
     return [*garbage, *_comparisons(store, present)]
@@ -153,10 +152,10 @@ def _checkpoints(store: Store) -> Iterator[Garbage]:
 
 
 def _exchanges(store: Store) -> Iterator[Garbage]:
-    """What a run and the worker of one of its queues told each other, where the run died."""
-    for folder in (store.exchanges / name for name in store.children(store.exchanges)):
-        if store.clock() - store.changed(folder) > EXCHANGE_SECONDS:
-            yield Garbage(folder, store.size(folder), "its run has ended")
+    """What runs of an older Headway and their workers of another queue told each other."""
+    folder = store.root / "exchange"
+    for name in store.children(folder):
+        yield Garbage(folder / name, store.size(folder / name), "an older Headway left it")
 
 
 def _comparisons(store: Store, names: Iterable[str]) -> Iterator[Garbage]:

@@ -45,14 +45,13 @@ def _known(path: Path) -> Iterator[os.stat_result]:
 
 
 class Store:
-    """A store on a local disk. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/, exchange/."""
+    """A store on a local disk. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/."""
 
     def __init__(self, root: Path):
         self.root = root
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
-        self.exchanges = root / "exchange"
         self._read: dict[Path, tuple[int, Manifest]] = {}
 
     def create(self) -> None:

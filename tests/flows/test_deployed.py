@@ -1,5 +1,5 @@
 """Pipelines of a user's own, outside of the clone, on a real server with two real workers: one beside the raw files, and one of
-the queue gpu, which has folders of its own, the same store and no raw files."""
+the queue gpu, which has folders of its own, the same store and no raw files: there the second half of a retrain runs."""
 
 import json
 import os
@@ -16,6 +16,8 @@ import pytest
 import yaml
 
 from beam_jobs.runners.job_server import free_port
+from flows.config.pipeline import read_pipeline
+from flows.orchestration import second_half
 from tests.waiting import until
 
 PIPELINE = """
@@ -165,7 +167,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     said = typed("deploy", folder, "--schedule", "1 6 * * *", "--timezone", "Europe/Berlin", check=0).stdout
     assert "changed the schedule of retrain/churn: 1 6 * * * Europe/Berlin" in said
     names = {client.read_flow(d.flow_id).name: d for d in client.read_deployments()}
-    assert set(names) == {"retrain", "backfill", "watch", "predict", "monitor", "stage"}
+    assert set(names) == {"retrain", "backfill", "watch", "predict", "monitor"}
     assert all(set(d.tags) == {"headway", "churn"} for d in names.values())
 
     # somebody trains on the only GPU
@@ -179,30 +181,24 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert "the retrain up to 2024-02 goes on" in said or "nothing new after 2024-02" in said
 
     def retrains():
+        """The two halves, each None before it is there."""
         runs = client.read_flow_runs(limit=50)
-        return [r for r in runs if r.deployment_id == names["retrain"].id and r.state.type.value != "SCHEDULED"]
+        ours = [r for r in runs if r.deployment_id == names["retrain"].id and not r.auto_scheduled]
+        return [next((r for r in ours if r.work_queue_name == queue), None) for queue in ("data", "gpu")]
 
-    def of_stages():
-        return [r for r in client.read_flow_runs(limit=50) if r.deployment_id == names["stage"].id]
-
-    # its stages wait for that training to end, and say so; then its holder was killed, and its lease ends
-    until(
-        lambda: of_stages() and of_stages()[0].state.name == "WaitingForSlot", about=lambda: (retrains(), of_stages())
-    )
-    assert of_stages()[0].name == "churn on gpu" and of_stages()[0].work_queue_name == "gpu"
-    (run,) = retrains()
-    query = {"logs": {"flow_run_id": {"any_": [str(run.id)]}}}
+    # the second half waits for that training to end, and says so; then its holder was killed, and its lease ends
+    until(lambda: retrains()[1] and retrains()[1].state.name == "WaitingForSlot", about=retrains)
+    first, second = retrains()
+    assert first.name == "churn 2024-01 to 2024-02: prepared" and second.name == "churn 2024-01 to 2024-02 on gpu"
+    assert f"flow run {second.name!r} trains on it, in queue gpu" in first.state.message
+    query = {"logs": {"flow_run_id": {"any_": [str(second.id)]}}}
     said = "waiting for a slot of headway-gpu: 1 slot, all taken"
     until(lambda: any(said in line["message"] for line in client._client.post("/logs/filter", json=query).json()), 30)
     _expire(server, acquired["lease_id"])
-    until(lambda: all(run.state.is_final() for run in retrains()), about=retrains)
-    (run,) = retrains()
-    assert run.name == "churn 2024-01 to 2024-02: promoted 1", run.state
+    until(lambda: retrains()[1].state.is_final(), about=retrains)
+    _, second = retrains()
+    assert second.name == "churn 2024-01 to 2024-02 on gpu: promoted 1", second.state
     assert (tmp_path / "store" / "serving" / "churn" / "1" / "saved_model.pb").exists()
-    until(lambda: of_stages()[0].state.is_final())
-    (stages,) = of_stages()
-    assert stages.name == "churn on gpu: train, evaluate, export", stages.state
-    assert stages.state.message == "made train, evaluate and export"
     assert client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0
     elsewhere = Path(server["HEADWAY_PIPELINES"]) / "churn"
     assert [path.name for path in elsewhere.iterdir()] == ["pipeline.yaml"], "it was made from the store alone"
@@ -215,9 +211,9 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert _events(client, "churn")["headway.model.promoted"]["version"] == 1
     records = [r for name in ("worker", "worker-gpu") for r in _records(server, name) if r["pipeline"] == "churn"]
     ended = [r for r in records if r["event"] == "run.ended"]
-    assert [(r["fields"]["state"], r["fields"]["version"]) for r in ended] == [("promoted", 1)]
-    stages = {r["step"] for r in records if r["event"] == "stage.ended" and r["run"] == ended[0]["run"]}
-    assert {"ingest 2024-01", "ingest 2024-02", "train", "gate"} <= stages
+    assert [(r["fields"]["state"], r["fields"].get("version")) for r in ended] == [("done", None), ("promoted", 1)]
+    stages = [{r["step"] for r in records if r["event"] == "stage.ended" and r["run"] == run["run"]} for run in ended]
+    assert {"ingest 2024-01", "ingest 2024-02", "transform"} <= stages[0] and {"train", "gate"} <= stages[1]
     assert {r["event"] for r in records} >= named, "events are records too"
 
     # a folder that is gone is said, where the run would stay Pending; and a run that fails is told
@@ -238,47 +234,91 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.timeout(600)
-def test_one_gpu_is_for_one_training_and_stages_end_with_their_flow(server, client, typed, project, tmp_path):
+@pytest.mark.timeout(900)
+def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_resumed(
+    server, client, typed, project, tmp_path
+):
     ids = {}
     for seed, name in enumerate(("one", "two")):
         folder = project(name, seed=seed, alarms={})  # with the same seed they were the same training
         typed("deploy", folder, "--schedule", "none", check=0)
-        ids[name] = {f: client.read_deployment_by_name(f"{f}/{name}").id for f in ("retrain", "stage")}
+        ids[name] = client.read_deployment_by_name(f"retrain/{name}").id
+    _deploy_an_obsolete_one(client, "one")
+    said = typed("deploy", tmp_path / "one", "--schedule", "none", check=0).stdout
+    assert "removed deployment stage/one" in said, "of an older Headway"
 
-    def start(name):
-        return client.create_flow_run_from_deployment(ids[name]["retrain"], parameters={"set": ENDLESS}).id
+    def start(name, **settings):
+        return client.create_flow_run_from_deployment(ids[name], parameters={"set": ENDLESS | settings}).id
 
-    def stages(name):
-        """The state of the pipeline's run on the queue gpu; None before it is there."""
-        return next((r.state for r in client.read_flow_runs(limit=50) if r.deployment_id == ids[name]["stage"]), None)
+    def half(first):
+        """The state of the second half of a flow run; None before it is there."""
+        second = second_half.of(client, str(first))
+        return second and second.state
+
+    def kill(flow_run):
+        file = Path(server["HOME_OF_SERVER"]) / "flow-runs" / f"{flow_run}.json"
+        os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
+
+    def cancel(flow_run):
+        state = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
+        client._client.post(f"/flow_runs/{flow_run}/set_state", json=state)
+        until(lambda: client.read_flow_run(flow_run).state.is_final(), 60, about)
+        assert client.read_flow_run(flow_run).state.is_cancelled()
 
     def trainings():
         return len([*(tmp_path / "store" / "checkpoints").glob("*")])
+
+    def steps():
+        """How far each training's checkpoints are."""
+        found = [*(tmp_path / "store" / "checkpoints").glob("*/*/checkpoint.json")]
+        return {path.parents[1].name: path.parent.name for path in sorted(found)}
 
     def about():
         return [(run.name, run.state) for run in client.read_flow_runs(limit=20)]
 
     one = start("one")
-    until(lambda: trainings() == 1, about=about)
+    until(lambda: trainings() == 1 and steps(), about=about)
+    assert client.read_flow_run(one).state.is_completed() and half(one).is_running()
     two = start("two")
-    until(lambda: stages("two") and stages("two").name == "WaitingForSlot", about=about)
+    until(lambda: half(two) and half(two).name == "WaitingForSlot", about=about)
     assert trainings() == 1
 
-    # the flow is killed: what works for it ends, and the other gets the GPU
-    file = Path(server["HOME_OF_SERVER"]) / "flow-runs" / f"{one}.json"
-    os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
-    until(lambda: stages("one").is_final(), 60, about)
-    assert stages("one").is_cancelled() and "the flow run that asked for this is Crashed" in stages("one").message
-    until(lambda: trainings() == 2, about=about)
+    # of the same deployment no other run goes on beside a second half
+    beside = start("one")
+    until(lambda: client.read_flow_run(beside).state.is_final(), 60, about)
+    assert client.read_flow_run(beside).state.is_cancelled()
 
-    # the flow is cancelled: so is what works for it, after a checkpoint
-    client._client.post(f"/flow_runs/{two}/set_state", json={"state": {"type": "CANCELLING", "name": "Cancelling"}})
-    until(lambda: client.read_flow_run(two).state.is_final(), 60, about)
-    assert client.read_flow_run(two).state.is_cancelled() and stages("two").is_cancelled()
-    assert len([*(tmp_path / "store" / "checkpoints").glob("*/*/checkpoint.json")]) >= 2
+    # the second half is killed: the other pipeline gets the GPU, and the same flow goes on from the checkpoint
+    kill(second_half.of(client, str(one)).id)
+    until(lambda: half(one).is_crashed(), 60, about)
+    until(lambda: trainings() == 2, about=about)
+    before = steps()
+    cancel(second_half.of(client, str(two)).id)
+    again = start("one")
+    until(lambda: half(again) and half(again).is_running() and steps() != before, about=about)
+    assert len(steps()) == 2, "the same training"
+    cancel(second_half.of(client, str(again)).id)
     until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 30)
-    assert not [*(tmp_path / "store" / "exchange").glob("two-*")]
+
+    # the first half is cancelled, or killed: it starts no second one; the next finds what was done
+    locked = read_pipeline(tmp_path / "two").open_store().lock("run-two", {"run": "a person's"})
+    with locked.held():
+        for end in (cancel, kill):
+            parameters = {"set": ENDLESS, "wait": 600}
+            preparing = client.create_flow_run_from_deployment(ids["two"], parameters=parameters).id
+            until(lambda id=preparing: client.read_flow_run(id).state.is_running(), about=about)
+            end(preparing)
+            until(lambda id=preparing: client.read_flow_run(id).state.is_final(), 60, about)
+            assert half(preparing) is None
+    last = client.create_flow_run_from_deployment(ids["two"], parameters={"set": {"training.steps": 16}}).id
+    until(lambda: half(last) and half(last).is_final(), 240, about)
+    assert half(last).is_completed() and "promoted version" in half(last).message, half(last)
+
+
+def _deploy_an_obsolete_one(client, name):
+    flow = client._client.post("/flows/", json={"name": "stage"}).json()["id"]
+    entry = {"name": name, "flow_id": flow, "entrypoint": "flows.stage_flow.stage"}
+    client._client.post("/deployments/", json=entry).raise_for_status()
 
 
 FLOWS = """

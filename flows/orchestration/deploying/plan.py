@@ -31,16 +31,15 @@ SLUG = "headway"
 """Of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
 COMMAND = "python -P -m flows.launcher prefect.engine"
 """Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's."""
-STAGE = "stage"
-"""The flow of stages on a queue's worker; only a pipeline with `queues` has it."""
 ENTRYPOINTS = {
     "retrain": "flows.retrain.retrain",
     "backfill": "flows.backfill_flow.backfill",
     "watch": "flows.watch_flow.watch",
     "predict": "flows.predict_flow.predict",
     "monitor": "flows.monitor_flow.monitor",
-    STAGE: "flows.stage_flow.stage",
 }
+OBSOLETE = {"stage": "flows.stage_flow.stage"}
+"""Deployments of an older Headway, which `headway deploy` removes."""
 LANDED = "headway.span.landed"
 EVENTS: dict[Alarm, tuple[str, ...]] = {
     "held": ("headway.model.held",),
@@ -60,14 +59,10 @@ def load_flow(name: str) -> Flow[..., Any]:
     return flow
 
 
-def flows_of(loaded: LoadedPipeline) -> list[str]:
-    """The flows that a pipeline has on a server."""
-    return [name for name in ENTRYPOINTS if name != STAGE or loaded.pipeline.queues]
-
-
 def queues_of(loaded: LoadedPipeline) -> list[str]:
-    """The work queues that a pipeline's runs are in: of its flows, and of its stages."""
-    return list(dict.fromkeys([DATA_QUEUE, *loaded.pipeline.queues.values()]))
+    """The work queues that a pipeline's runs are in."""
+    queue = loaded.pipeline.train_queue
+    return [DATA_QUEUE] if queue is None else [DATA_QUEUE, queue]
 
 
 def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
@@ -80,9 +75,9 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
         ConfigError: a schedule names parameters that the flow does not have, or wrong values of them.
     """
     found = []
-    for name in flows_of(loaded):
+    for name in ENTRYPOINTS:
         flow = load_flow(name)
-        timing = loaded.pipeline.schedule.of(name) if name != STAGE else None
+        timing = loaded.pipeline.schedule.of(name)
         given = timing.parameters if timing is not None else {}
         if name == "retrain" and retrain is not None:
             timing = retrain or None
@@ -95,7 +90,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
             }
             job_variables["env"] = references
         whole = loaded.file if loaded.file.name != "pipeline.yaml" else loaded.folder
-        entry = {
+        entry: dict[str, Any] = {
             "name": loaded.pipeline.name,
             "entrypoint": ENTRYPOINTS[name],
             "description": (flow.description or "").partition("\n")[0],
@@ -103,10 +98,9 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
             "parameters": {"pipeline": str(whole)} | given,
             "schedules": [] if timing is None else [_schedule(timing)],
             "work_pool": {"name": pool, "work_queue_name": DATA_QUEUE, "job_variables": job_variables},
-        }
-        if name != STAGE:
             # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
-            entry["concurrency_limit"] = {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+            "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
+        }
         found.append(entry)
     return found
 
@@ -137,15 +131,13 @@ def automations(
     """
     pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
     every = _runs_of(deployments.values())
-    # the flow that a stage run works for fails with it, and says so
-    flows = _runs_of(id for name, id in deployments.items() if name != STAGE)
     this: dict[str, str | list[str]] = {"prefect.resource.id": resource(pipeline.name)}
     each = {"prefect.resource.id"}
     found = []
     for alarm in alarms.when if blocks else ():
         if alarm == "failed":
             states = {"prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"}
-            trigger = EventTrigger(expect=states, match_related=flows, for_each=each)
+            trigger = EventTrigger(expect=states, match_related=every, for_each=each)
         elif alarm == "late":
             trigger = EventTrigger(
                 after={"prefect.flow-run.Late"},

@@ -4,9 +4,9 @@ import threading
 
 import httpx
 import pytest
+from flows.orchestration.stage_runs import outlive
 
 from flows.orchestration import stage_runs
-from flows.orchestration.stage_runs import outlive
 from headway.errors import Cancelled, HeadwayError
 
 AWAY = httpx.ConnectError("connection refused")

@@ -1,0 +1,154 @@
+"""What the first half of a run leaves in the store for the second, which trains where there may be no raw files.
+
+    record = execute(replace(run_spec, last="transform"), report)
+    leave(run_spec, record)                                     # runs/<run>.prepared, beside its record
+    run_spec = prepared_by(run_spec, record.run)                # on another machine
+
+Both halves are ordinary runs of the same DAG, and the second finds the outputs of the first by their fingerprints. Both have to
+mean the same: the same Headway, the same config, the same Python files of the user's.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from flows.config.pipeline import LoadedPipeline
+from flows.dag.dag import run_dag
+from flows.dag.run_spec import INGEST, VALIDATE, Prepared, RunSpec
+from flows.execution.engine import Planner
+from flows.records import RunRecord
+from headway.errors import ConfigError, HeadwayError, StoreError
+from headway.redaction import redacted
+from headway.storage import manifest as manifests
+from headway.storage.store import Store
+from headway.user_code import files as user_files
+
+PREPARE = "transform"
+"""The stage that the first half ends with."""
+_TOOLS = ("headway", "tensorflow", "keras", "numpy", "pyarrow")
+_PACKAGES = ("headway", "beam_jobs", "tfcore", "flows")
+_OF_A_MACHINE = {
+    *("store", "source", "watch", "predictions", "tracking", "schedule", "alarms", "secrets"),
+    *("queues", "limits", "retries", "runner", "window"),
+}
+"""Keys of pipeline.yaml that may differ between two machines: where things are, and what a run may cost."""
+_SAME_STORE = "the store of both workers must be the same: a bucket, or a folder that both see"
+_SAME_COMMIT = "bring the pipeline's folder on both machines to the same commit"
+
+
+class _Left(Prepared):
+    """The file."""
+
+    tools: dict[str, str]
+    modules: dict[str, str]
+    """Digests of the user's Python files, by their paths in the pipeline's folder."""
+    config: dict[str, Any]
+
+
+def trains(run_spec: RunSpec) -> bool:
+    """Whether a run has anything to do that needs TensorFlow; True where nobody can say."""
+    planner = Planner(run_spec.store)
+    try:
+        run_dag(run_spec, planner, freeze=False)
+    except HeadwayError:
+        return True
+    return bool(planner.tensorflow)
+
+
+def leave(run_spec: RunSpec, record: RunRecord) -> None:
+    """Write down the window that a run has prepared."""
+    loaded, step = run_spec.loaded, record.step(VALIDATE.name)
+    manifest = run_spec.store.find(VALIDATE.name, step.fingerprint) if step else None
+    key = manifest.key if manifest else {}
+    left = _Left(
+        spans=record.spans,
+        files={span: run_spec.files(span) for span in record.spans},
+        schema_text=loaded.schema_file.read_text(encoding="utf-8"),
+        unread=key.get("unread", ()),
+        serving=key.get("serving"),
+        tools=_tools(),
+        modules=_modules(loaded),
+        config=_config(loaded),
+    )
+    text = json.dumps(redacted(left.model_dump(mode="json")))
+    run_spec.store.replace(_path(run_spec.store, record.run), text + "\n")
+
+
+def prepared_by(run_spec: RunSpec, run: str) -> RunSpec:
+    """Return a run that trains on the window that another has prepared.
+
+    Raises:
+        StoreError: the store does not have it, or not the spans.
+        ConfigError: Headway, a package that it stands on, the config or the user's code is another here than there.
+    """
+    loaded, path = run_spec.loaded, _path(run_spec.store, run)
+    try:
+        left = _Left.model_validate_json(run_spec.store.read(path))
+    except (OSError, ValidationError):
+        raise StoreError(f"what run {run} has prepared is not here", where=str(path), fix=_SAME_STORE) from None
+    ours = _tools()
+    for name, theirs in left.tools.items():
+        if ours.get(name) != theirs:
+            what = "Headway's code" if name == "source" else name
+            raise ConfigError(
+                f"{what} is {theirs} where the window was prepared, and {ours.get(name)} on this worker",
+                where=f"run {run}",
+                fix="install the same version on both, and start both workers again",
+            )
+    here = _modules(loaded)
+    for name in sorted(left.modules.keys() | here.keys()):
+        if here.get(name) != left.modules.get(name):
+            problem = f"{name} differs from the one where the window was prepared, or a file that it imports does"
+            raise ConfigError(problem, where=str(loaded.folder), fix=_SAME_COMMIT)
+    config = _config(loaded)
+    if differing := sorted(key for key in config | left.config if config.get(key) != left.config.get(key)):
+        raise ConfigError(
+            "the value is another than where the window was prepared",
+            where=f"{loaded.file}: {', '.join(differing)}",
+            fix=_SAME_COMMIT,
+        )
+    found = replace(run_spec, prepared=left, memo=dict(left.files))
+    # the one stage that needs raw files
+    for output in run_dag(replace(found, last=INGEST.name), Planner(run_spec.store), freeze=False).outputs:
+        if not output.hit:
+            problem = f"{output.title} is not in the store as this worker would make it ({output.why})"
+            raise StoreError(problem, where=str(output.path), fix=f"{_SAME_COMMIT}; {_SAME_STORE}")
+    return found
+
+
+def _path(store: Store, run: str) -> Path:
+    return store.runs_folder / f"{run}.prepared"
+
+
+def _modules(loaded: LoadedPipeline) -> dict[str, str]:
+    files = [loaded.module_file, loaded.preprocess_file, loaded.task_file, loaded.loss_file]
+    files += [spec.file for spec in loaded.own_metrics]
+    return {os.path.relpath(file, loaded.folder): user_files.digest(file) for file in files if file is not None}
+
+
+def _config(loaded: LoadedPipeline) -> dict[str, Any]:
+    value = loaded.pipeline.model_dump(mode="json", exclude_unset=True)
+    return dict(redacted({key: each for key, each in value.items() if key not in _OF_A_MACHINE}))
+
+
+@functools.cache
+def _tools() -> dict[str, str]:
+    """The versions that decide about an output's bytes, and a digest of Headway's own source files."""
+    digest = hashlib.sha256()
+    for package in _PACKAGES:
+        spec = find_spec(package)
+        assert spec is not None and spec.origin is not None
+        root = Path(spec.origin).parent
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{package}/{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    versions = manifests.tools()
+    return {name: versions.get(name, "not installed") for name in _TOOLS} | {"source": digest.hexdigest()[:12]}

@@ -1,0 +1,94 @@
+"""The second half of a retrain whose pipeline has `queues: {tensorflow: gpu}`: a flow run of its own, on that queue.
+
+    name = begin(loaded, record, queue, stop=report.stop)       # the first half, at its end
+    @flow(on_completion=[release])                              # starts it, once the first half's slot is free
+    of(client, flow_run)                                        # the second half of a flow run, if it has one
+
+Of a deployment one run goes on at a time, and a second one is cancelled, so the second half may start only when the server has
+the first as Completed. It is scheduled for some time later, in case the first half's process dies at its very end.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+from prefect.client.schemas.objects import FlowRun
+from prefect.runtime import deployment, flow_run
+from prefect.states import Scheduled, State
+
+from flows.config.pipeline import LoadedPipeline
+from flows.orchestration.deployments import polled, start_run, worker_command
+from flows.orchestration.processes import PIPELINES_VARIABLE
+from flows.orchestration.requested_stops import outlive
+from flows.records import RunRecord
+from headway.messages import window_text
+
+LATER_SECONDS = 120.0
+"""By then the state of a first half that died is true, and its slot is free."""
+_COLLISION = "Deployment concurrency limit reached."
+"""Prefect's message, where an outage of the server kept the first half longer than that."""
+
+
+def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, *, stop: threading.Event) -> str:
+    """Schedule the second half of this flow run, with its parameters; returns what the first half says at its end.
+
+    Args:
+        record: the run that prepared the window.
+        stop: ends the wait for a server that is away.
+
+    Raises:
+        ConfigError: the pipeline is not deployed, or by an older Headway.
+    """
+    window = window_text(record.spans)
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=LATER_SECONDS)
+    parameters = {**flow_run.parameters, "until": record.spans[-1], "prepared": record.run}
+    run = outlive(
+        lambda: start_run(
+            f"retrain/{deployment.name or loaded.pipeline.name}",
+            _key(flow_run.id),
+            parameters,
+            name=f"{loaded.pipeline.name} {window} on {queue}",
+            work_queue_name=queue,
+            state=Scheduled(scheduled_time=later),
+        ),
+        stop,
+    )
+    said = f"prepared {window}; flow run {run.name!r} trains on it, in queue {queue}"
+    pool = run.work_pool_name or "headway"
+    return said if polled(pool, queue) is not False else f"{said}: start a worker, {worker_command(pool, queue)}"
+
+
+def release(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Start the second half of a flow run that has ended."""
+    with get_client(sync_client=True) as client:
+        second = of(client, str(flow_run.id))
+        if second is None or second.state is None:
+            return
+        if second.state.is_scheduled() or second.state.message == _COLLISION:
+            client.set_flow_run_state(second.id, Scheduled(), force=True)
+
+
+def of(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
+    """The second half of a flow run; None: it has none."""
+    key = FlowRunFilterIdempotencyKey(any_=[_key(flow_run)])
+    return next(iter(client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key))), None)
+
+
+def _key(flow_run: str | None) -> str:
+    return f"headway-second-half-{flow_run}"
+
+
+def here(pipeline: str) -> str:
+    """Where this worker has a pipeline: below HEADWAY_PIPELINES, if that is set; else where it was deployed from."""
+    path, folder = Path(pipeline), os.environ.get(PIPELINES_VARIABLE)
+    if not folder:
+        return pipeline
+    is_file = path.suffix in (".yaml", ".yml")
+    return str(Path(folder).joinpath(*path.parts[-2 if is_file else -1 :]))

@@ -1,0 +1,147 @@
+"""A run in two halves: the first reads raw files, the second trains in another folder with the same store and no raw files."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.config.pipeline import read_pipeline
+from flows.dag.dag import run_dag
+from flows.dag.run_spec import RunSpec
+from flows.execution import prepared
+from flows.execution.engine import Planner
+from flows.execution.prepared import PREPARE, leave, prepared_by, trains
+from flows.execution.run import execute
+from flows.progress.reporter import Reporter
+from headway.errors import ConfigError, StoreError
+
+PIPELINE = """
+name: churn
+source: {format: parquet, path: "data/{span}.parquet"}
+label: y
+columns: {"*": auto, id: {role: key}, x: standardize, c: vocabulary}
+split: {mode: time}
+model: {name: "net:build"}
+preprocess: {function: "net:more", columns: {twice: standardize}}
+training: {steps: 16, batch_size: 64, steps_per_call: 8, checkpoint_every_steps: 8}
+gate: {baseline: false}
+evaluation: {importance: 100}
+queues: {tensorflow: gpu}
+"""
+MODEL = """
+import keras
+import tensorflow as tf
+
+def more(columns):
+    return {"twice": tf.cast(columns["x"], tf.float32) * 2.0}
+
+def build(layout, options):
+    inputs = {name: keras.Input(shape, dtype=dtype, name=name) for name, (shape, dtype) in layout.inputs().items()}
+    return keras.Model(inputs, keras.layers.Dense(1)(inputs["numeric"]))
+"""
+
+
+@pytest.fixture
+def folders(tmp_path, land):
+    """folders(name, ...) -> folders with the same pipeline and store; the first has raw files."""
+
+    def write(*names, **changes):
+        made = [tmp_path / name for name in names]
+        for folder in made:
+            folder.mkdir(parents=True, exist_ok=True)
+            config = yaml.safe_load(PIPELINE) | {"store": str(tmp_path / "store")} | changes
+            (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
+            (folder / "net.py").write_text(MODEL)
+        for month in ("2024-01", "2024-02"):
+            land(made[0] / "data", month)
+        return made
+
+    return write
+
+
+def _spec(folder, **fields):
+    loaded = read_pipeline(folder)
+    return RunSpec(loaded=loaded, store=loaded.open_store(), **fields)
+
+
+def _prepare(folder, **fields):
+    run_spec = _spec(folder, last=PREPARE, **fields)
+    record = execute(run_spec, Reporter())
+    leave(run_spec, record)
+    return record
+
+
+def _checksums(store):
+    """{stage/fingerprint/file: crc32c} of every file that holds neither a time that was measured nor an id that was drawn."""
+    found = {}
+    for stage, folder in store.all_outputs():
+        for entry in store.manifest(folder).files:
+            if Path(entry.path).name not in ("history.json", "replay.json", "fingerprint.pb"):
+                found[f"{stage}/{folder.name}/{entry.path}"] = entry.crc32c
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files(folders, forked, tmp_path):
+    (flow,) = folders("flow", store=str(tmp_path / "alone"), preprocess=None)
+    alone = execute(_spec(flow), Reporter())
+    expected = _checksums(_spec(flow).store)
+    assert {name.partition("/")[0] for name in expected} >= {"ingest", "train", "importance", "export"}
+    (flow / "schema.pbtxt").unlink()
+
+    flow, gpu = folders("flow", "gpu", preprocess=None)
+    assert trains(_spec(flow)), "nothing is there yet"
+    first = _prepare(flow, window=2)
+    assert first.state == "done" and first.stages[-1].stage == PREPARE
+    second = execute(prepared_by(_spec(gpu, until="2024-02"), first.run), Reporter())
+    assert second.state == alone.state == "promoted" and second.spans == first.spans
+    assert _checksums(_spec(gpu).store) == expected
+    assert all(step.cached for step in second.stages[: len(first.stages)]), "found in the store"
+    assert [step.title for step in second.stages] == [step.title for step in alone.stages]
+    assert sorted(path.name for path in gpu.iterdir()) == ["net.py", "pipeline.yaml"]
+    facts = {at: _lineage(tmp_path / at) for at in ("store", "alone")}
+    assert facts["store"]["schema"] == facts["alone"]["schema"]
+    assert facts["store"]["spans"] == facts["alone"]["spans"], "raw files, by their checksums"
+    assert not trains(_spec(flow)), "no second half is needed for what is there"
+
+
+def _lineage(store):
+    (path,) = store.glob("models/*/1/lineage.json")
+    return json.loads(path.read_text())
+
+
+def test_what_differs_between_the_two_machines_is_refused(folders, forked, tmp_path, monkeypatch):
+    flow, gpu = folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"})
+    run = _prepare(flow).run
+    folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, training={"steps": 8})
+    with pytest.raises(ConfigError, match=r"training: the value is another than where(?s:.*)commit"):
+        prepared_by(_spec(gpu), run)
+    folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, limits={})
+    assert prepared_by(_spec(gpu), run).spans == ["2024-01", "2024-02"], "limits are a machine's own"
+    (gpu / "net.py").write_text(MODEL + "# another commit")
+    with pytest.raises(ConfigError, match=r"net\.py differs(?s:.*)same commit"):
+        prepared_by(_spec(gpu), run)
+    (gpu / "net.py").write_text(MODEL)
+    ours = prepared._tools()
+    monkeypatch.setattr(prepared, "_tools", lambda: ours | {"tensorflow": "1.0"})
+    with pytest.raises(ConfigError, match=r"tensorflow is \S+ where the window was prepared, and 1\.0 on this worker"):
+        prepared_by(_spec(gpu), run)
+    monkeypatch.undo()
+    other = replace(_spec(gpu), store=_spec(gpu).store.__class__(tmp_path / "another"))
+    with pytest.raises(StoreError, match=r"is not here(?s:.*)must be the same"):
+        prepared_by(other, run)
+
+
+def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, forked, tmp_path):
+    flow, gpu = folders("flow", "gpu")
+    first = _prepare(flow)
+    assert first.step("analyse"), "the user's preprocessing is a part of the first half"
+    run_spec = prepared_by(_spec(gpu), first.run)
+    assert all(output.hit for output in run_dag(replace(run_spec, last=PREPARE), Planner(run_spec.store)).outputs)
+    shutil.rmtree(next((tmp_path / "store" / "stages" / "ingest").iterdir()))
+    with pytest.raises(StoreError, match=r"ingest 2024-0\d is not in the store as this worker would make it"):
+        prepared_by(_spec(gpu), first.run)
