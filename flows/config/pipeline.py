@@ -337,11 +337,10 @@ class Pipeline(Frozen):
         if before:
             fix = "leave it out, and write {tensorflow: gpu} for the training and what follows"
             raise ValueError(f"{before[0]} comes before the training and runs where the flow runs; {fix}")
-        queues = sorted({queue for name, queue in value.items() if name not in PREPARING})
-        if len(queues) > 1:
+        if len(queues := sorted({*value.values()} - {DATA_QUEUE})) > 1:
             raise ValueError(
-                f"the training and every stage after it run on one queue, and these name {listed(queues)}; write "
-                "{tensorflow: gpu} alone"
+                f"the training and every stage after it run on one queue, not on {listed(queues)}; write "
+                f"{{tensorflow: {value.get('train') or value.get(TENSORFLOW) or queues[0]}}} alone"
             )
         return value
 
@@ -392,7 +391,9 @@ class Pipeline(Frozen):
     @property
     def train_queue(self) -> str | None:
         """The work queue whose worker trains, and runs every stage after that; None: where the flow runs."""
-        return next((queue for queue in self.queues.values() if queue != DATA_QUEUE), None)
+        queues: dict[Any, str] = dict(self.queues)
+        named = queues.get("train") or queues.get(TENSORFLOW) or next(iter({*queues.values()} - {DATA_QUEUE}), None)
+        return None if named == DATA_QUEUE else named
 
     def label_columns(self) -> frozenset[str]:
         """The raw columns that labels are computed from; they are not features by themselves."""

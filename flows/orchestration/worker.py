@@ -259,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--pipelines",
         metavar="FOLDER",
-        help="where the folders of pipelines are here, if not where they were deployed from; for stages of other flows",
+        help="where the folders of pipelines are here, if not where they were deployed from; for second halves",
     )
     parser.add_argument("--name", help="the worker's name (default: the host's)")
     parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")

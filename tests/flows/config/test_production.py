@@ -119,20 +119,28 @@ def test_a_time_zone_that_is_none_is_refused(name):
         check_timezone(name)
 
 
-def test_stages_have_queues_one_by_one_or_all_that_need_tensorflow(tmp_path):
-    pipeline = _read(tmp_path, queues={"tensorflow": "gpu", "evaluate": "data", "gate": "far"}).pipeline
-    assert pipeline.queue_of("train", tensorflow=True) == "gpu" and pipeline.queue_of("gate", tensorflow=False) == "far"
-    assert (
-        pipeline.queue_of("evaluate", tensorflow=True) is None
-        and pipeline.queue_of("measure", tensorflow=False) is None
-    )
+@pytest.mark.parametrize(
+    ("queues", "queue"),
+    [
+        ({}, None),
+        ({"tensorflow": "gpu"}, "gpu"),
+        ({"tensorflow": "gpu", "analyse": "data", "evaluate": "data"}, "gpu"),
+        ({"train": "data", "evaluate": "gpu"}, None),
+        ({"export": "gpu"}, "gpu"),
+        ({"tensorflow": "data"}, None),
+    ],
+)
+def test_the_training_has_a_queue(queues, queue, tmp_path):
+    assert _read(tmp_path, queues=queues).pipeline.train_queue == queue
 
 
 @pytest.mark.parametrize(
     ("queues", "words"),
     [
         ({"trian": "gpu"}, "did you mean 'train'"),
-        ({"ingest": "gpu"}, "ingest runs where the flow runs"),
+        ({"ingest": "gpu"}, "ingest comes before the training and runs where the flow runs"),
+        ({"tensorflow": "gpu", "analyse": "gpu"}, "analyse comes before the training"),
+        ({"tensorflow": "gpu", "export": "cpu"}, "not on cpu and gpu; write {tensorflow: gpu} alone"),
         ({"train": "GPU 1"}, "GPU 1"),
     ],
 )

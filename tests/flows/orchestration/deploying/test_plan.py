@@ -9,7 +9,7 @@ from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, Timing
 from flows.observability.events import resource
-from flows.orchestration.deploying.plan import ENTRYPOINTS, STAGE, automations, entries, load_flow, queues_of
+from flows.orchestration.deploying.plan import ENTRYPOINTS, automations, entries, load_flow, queues_of
 from headway.errors import ConfigError
 
 PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
@@ -38,9 +38,8 @@ def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path)
     assert {entry["work_pool"]["work_queue_name"] for entry in found} == {"data"}
 
 
-def test_a_pipeline_with_queues_has_a_deployment_of_stages_of_which_many_may_run(loaded):
-    of_stages = entries(loaded(queues={"train": "gpu"}))[-1]
-    assert of_stages["entrypoint"] == ENTRYPOINTS[STAGE] and "concurrency_limit" not in of_stages
+def test_a_pipeline_with_queues_has_the_same_deployments(loaded):
+    assert entries(loaded(queues={"train": "gpu"})) == entries(loaded())
     assert queues_of(loaded(queues={"train": "gpu", "evaluate": "data"})) == ["data", "gpu"]
 
 
@@ -80,7 +79,7 @@ def test_alarms_are_automations_that_tell_each_block(loaded):
     failed, held = found["headway churn: failed"], found["headway churn: held"]
     assert {action.block_document_id for action in failed.actions} == set(blocks.values())
     assert failed.trigger.match_related.model_dump()["prefect.resource.id"] == sorted(
-        f"prefect.deployment.{id}" for flow, id in deployments.items() if flow != STAGE
+        f"prefect.deployment.{id}" for id in deployments.values()
     )
     assert held.trigger.match.model_dump() == {"prefect.resource.id": resource("churn")}
     assert found["headway churn: late"].trigger.within.total_seconds() == 3600

@@ -1,12 +1,12 @@
-"""Stages that a flow starts on other workers."""
+"""What a flow asks of a server that may be away."""
 
 import threading
 
 import httpx
 import pytest
-from flows.orchestration.stage_runs import outlive
 
-from flows.orchestration import stage_runs
+from flows.orchestration import requested_stops
+from flows.orchestration.requested_stops import outlive
 from headway.errors import Cancelled, HeadwayError
 
 AWAY = httpx.ConnectError("connection refused")
@@ -30,8 +30,8 @@ def _server(*answers):
     return ask
 
 
-def test_a_stage_is_started_once_a_server_that_was_away_is_back(monkeypatch):
-    monkeypatch.setattr(stage_runs, "TRY_SECONDS", 0.01)
+def test_a_run_is_started_once_a_server_that_was_away_is_back(monkeypatch):
+    monkeypatch.setattr(requested_stops, "SECONDS", 0.01)
     assert outlive(_server(AWAY, _status(503), "a run"), threading.Event()) == "a run"
     with pytest.raises(httpx.HTTPStatusError, match="422"):
         outlive(_server(_status(422), "a run"), threading.Event())
@@ -42,6 +42,6 @@ def test_a_run_that_is_stopped_does_not_wait_for_a_server_that_is_away(monkeypat
     stop.set()
     with pytest.raises(Cancelled, match="what was done is kept"):
         outlive(_server(AWAY), stop)
-    monkeypatch.setattr(stage_runs, "AWAY_SECONDS", -1.0)
+    monkeypatch.setattr(requested_stops, "AWAY_SECONDS", -1.0)
     with pytest.raises(HeadwayError, match="the server does not answer: connection refused"):
         outlive(_server(AWAY), threading.Event())
