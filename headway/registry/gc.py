@@ -30,8 +30,8 @@ from headway.storage.fingerprint import texts
 from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
-OUTPUTS = ("stages", "runs", "checkpoints")
-"""What a run writes: none may go on while it is collected."""
+OUTPUTS = ("stages", "runs", "checkpoints", "exchange")
+"""What a run writes, and one of an older Headway: none may go on while it is collected."""
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
 COMPARED = "compare-"
