@@ -120,11 +120,9 @@ def flows(monkeypatch):
 
     for module in (backfill_flow, monitor_flow, retrain, watch_flow):
         monkeypatch.setattr(module, "flow_body", body)
-        if hasattr(module, "stage_starter"):
-            monkeypatch.setattr(module, "stage_starter", lambda *loaded, stop: None)
-        if hasattr(module, "start_retrain"):
-            start = lambda pipeline, key, parameters: started.append(parameters) or "id"  # noqa: E731
-            monkeypatch.setattr(module, "start_retrain", start)
+        if hasattr(module, "start_run"):
+            start = lambda name, key, parameters: started.append(parameters) or SimpleNamespace(id="id")  # noqa: E731
+            monkeypatch.setattr(module, "start_run", start)
     return SimpleNamespace(
         retrain=retrain.retrain.fn, backfill=backfill_flow.backfill.fn, watch=watch_flow.watch.fn, started=started
     )
