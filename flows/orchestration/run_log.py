@@ -78,21 +78,10 @@ class RunLog(Reporter):
     """
 
     def __init__(self, stops: StopRequests, *, pipeline: str):
-        self._prefect = PrefectLog(stops, pipeline)
-        super().__init__([self._prefect, *listeners()])
+        self._prefect = prefect = PrefectLog(stops, pipeline)
+        super().__init__([prefect, *listeners()])
+        self.table, self.ended, self.catch_up = prefect.table, prefect.complete_verdict, prefect.catch_up
         about(pipeline)
-
-    def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Publish a table of the flow's own; a later one of the same key follows it."""
-        self._prefect.table(key, about, rows)
-
-    def ended(self, ending: Part) -> None:
-        """Complete the verdict's artifact, if there is one, with the end of the run."""
-        self._prefect.complete_verdict(ending)
-
-    def catch_up(self) -> None:
-        """Publish what could not be published while the server was away."""
-        self._prefect.catch_up()
 
 
 class PrefectLog(Lines):
@@ -149,7 +138,19 @@ class PrefectLog(Lines):
 
     def complete_verdict(self, ending: Part) -> None:
         """Complete the verdict's artifact, if there is one, with the end of the run."""
-        self._when_up(lambda: self._complete(ending))
+
+        def complete() -> None:
+            if self._verdict is None:
+                return
+            artifact_id, part = self._verdict
+            told = replace(ending, points=ending.points or part.points, tables=part.tables)
+            try:
+                with get_client(sync_client=True) as client:
+                    client.update_artifact(artifact_id, ArtifactUpdate(data=redact(markdown(told))))
+            except Exception as error:
+                self.logger().warning("the verdict's artifact was not completed: %s", error)
+
+        self._when_up(complete)
 
     def _when_up(self, action: Callable[[], object]) -> None:
         """Do it now, or, while the server is away, later: Prefect's client would wait for it a minute each time."""
@@ -191,17 +192,6 @@ class PrefectLog(Lines):
             self.logger().warning("artifact %s was not published: %s", key, error)
             return None
         return made if isinstance(made, UUID) else None
-
-    def _complete(self, ending: Part) -> None:
-        if self._verdict is None:
-            return
-        artifact_id, part = self._verdict
-        told = replace(ending, points=ending.points or part.points, tables=part.tables)
-        try:
-            with get_client(sync_client=True) as client:
-                client.update_artifact(artifact_id, ArtifactUpdate(data=redact(markdown(told))))
-        except Exception as error:
-            self.logger().warning("the verdict's artifact was not completed: %s", error)
 
     def logger(self) -> Logger:
         """Return the logger of the current task, else of the flow, since Headway's own threads belong to no run."""

@@ -35,7 +35,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, get_current_settings, temporary_settings
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
-from flows.orchestration.deploying.connection import connected, health, version_problem
+from flows.orchestration.deploying.connection import connected, health
 from flows.orchestration.deployments import create_queues, workers
 from flows.orchestration.processes import PIPELINES_VARIABLE
 from headway.errors import ConfigError, HeadwayError
@@ -208,18 +208,6 @@ def free_name(workers: Mapping[str, str], host: str) -> str:
     return next(name for name in names if workers.get(name) != "ONLINE")
 
 
-def _check_server() -> None:
-    """Say what is wrong with the server; a worker waits for one that is away, and goes on with an older one."""
-    problem: HeadwayError | None
-    try:
-        with connected() as (client, url):
-            problem = version_problem(str(client._client.get("/admin/version").json()), url)
-    except HeadwayError as error:
-        problem = error
-    if problem is not None:
-        _say(str(problem))
-
-
 def _workers(pool: str) -> dict[str, str]:
     """The workers of a pool with their statuses; none where the pool does not exist yet."""
     try:
@@ -266,7 +254,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
     options = parser.parse_args(arguments)
     protect()
-    _check_server()
+    try:
+        with connected(_say):
+            pass
+    except HeadwayError as error:  # a worker waits for a server that is away
+        _say(str(error))
     name = options.name or free_name(_workers(options.pool), socket.gethostname())
     if options.queue:
         _make_queues(options.pool, options.queue)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -23,8 +23,11 @@ from headway.errors import ConfigError, HeadwayError
 
 
 @contextlib.contextmanager
-def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
+def connected(say: Callable[[str], None] = lambda problem: None) -> Iterator[tuple[SyncPrefectClient, str]]:
     """Yield a client of the server and the server's address.
+
+    Args:
+        say: told of a server whose Prefect is older, which still works.
 
     Raises:
         ConfigError: no server is named, it does not answer, it wants a password, or it has another major version of Prefect.
@@ -49,11 +52,11 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
         raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")
     with get_client(sync_client=True) as client:
         try:
-            answer = client._client.get("/admin/version").raise_for_status()
-            theirs = str(answer.json())
-            wrong = version_problem(theirs, url)
-            if wrong is not None and Version(theirs).major != Version(prefect.__version__).major:
-                raise wrong
+            theirs = str(client._client.get("/admin/version").raise_for_status().json())
+            if (wrong := version_problem(theirs, url)) is not None:
+                if Version(theirs).major != Version(prefect.__version__).major:
+                    raise wrong
+                say(str(wrong))
             yield client, url
         except (PrefectHTTPStatusError, httpx.HTTPStatusError) as error:
             if error.response.status_code in (401, 403):
