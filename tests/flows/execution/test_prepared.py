@@ -145,3 +145,16 @@ def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, for
     shutil.rmtree(next((tmp_path / "store" / "stages" / "ingest").iterdir()))
     with pytest.raises(StoreError, match=r"ingest 2024-0\d is not in the store as this worker would make it"):
         prepared_by(_spec(gpu), first.run)
+
+
+def test_a_store_in_a_bucket_is_enough(folders, bucket_name):
+    """Two machines: two working copies of one bucket."""
+    store = {"url": f"s3://{bucket_name}/store", "cache": "copy"}
+    flow, gpu = folders("flow", "gpu", preprocess=None, store=store)
+    first = _prepare(flow)
+    run_spec = prepared_by(_spec(gpu), first.run)
+    assert str(run_spec.store.root).startswith(str(gpu)), "a copy of its own"
+    planner = Planner(run_spec.store)
+    plan = run_dag(run_spec, planner, freeze=False)
+    assert [output.fingerprint for output in plan.outputs if output.hit] == [step.fingerprint for step in first.stages]
+    assert "train" in {stage.name for stage in planner.tensorflow}
