@@ -234,7 +234,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_resumed(
     server, client, typed, project, tmp_path
 ):
@@ -262,7 +262,7 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
     def cancel(flow_run):
         state = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
         client._client.post(f"/flow_runs/{flow_run}/set_state", json=state)
-        until(lambda: client.read_flow_run(flow_run).state.is_final(), 60, about)
+        until(lambda: client.read_flow_run(flow_run).state.is_final(), 300, about)
         assert client.read_flow_run(flow_run).state.is_cancelled()
 
     def trainings():
@@ -277,28 +277,28 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
         return [(run.name, run.state) for run in client.read_flow_runs(limit=20)]
 
     one = start("one")
-    until(lambda: trainings() == 1 and steps(), about=about)
+    until(lambda: trainings() == 1 and steps(), 300, about)
     assert client.read_flow_run(one).state.is_completed() and half(one).is_running()
     two = start("two")
-    until(lambda: half(two) and half(two).name == "WaitingForSlot", about=about)
+    until(lambda: half(two) and half(two).name == "WaitingForSlot", 300, about)
     assert trainings() == 1
 
     # of the same deployment no other run goes on beside a second half
     beside = start("one")
-    until(lambda: client.read_flow_run(beside).state.is_final(), 60, about)
+    until(lambda: client.read_flow_run(beside).state.is_final(), 300, about)
     assert client.read_flow_run(beside).state.is_cancelled()
 
     # the second half is killed: the other pipeline gets the GPU, and the same flow goes on from the checkpoint
     kill(second_half.of(client, str(one)).id)
-    until(lambda: half(one).is_crashed(), 60, about)
-    until(lambda: trainings() == 2, about=about)
+    until(lambda: half(one).is_crashed(), 300, about)
+    until(lambda: trainings() == 2, 300, about)
     before = steps()
     cancel(second_half.of(client, str(two)).id)
     again = start("one")
-    until(lambda: half(again) and half(again).is_running() and steps() != before, about=about)
+    until(lambda: half(again) and half(again).is_running() and steps() != before, 300, about)
     assert len(steps()) == 2, "the same training"
     cancel(second_half.of(client, str(again)).id)
-    until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 30)
+    until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 100)
 
     # the first half is cancelled, or killed: it starts no second one; the next finds what was done
     locked = read_pipeline(tmp_path / "two").open_store().lock("run-two", {"run": "a person's"})
@@ -306,13 +306,13 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
         for end in (cancel, kill):
             parameters = {"set": ENDLESS, "wait": 600}
             preparing = client.create_flow_run_from_deployment(ids["two"], parameters=parameters).id
-            until(lambda id=preparing: client.read_flow_run(id).state.is_running(), about=about)
+            until(lambda id=preparing: client.read_flow_run(id).state.is_running(), 300, about)
             end(preparing)
-            until(lambda id=preparing: client.read_flow_run(id).state.is_final(), 60, about)
+            until(lambda id=preparing: client.read_flow_run(id).state.is_final(), 300, about)
             assert half(preparing) is None
     last = client.create_flow_run_from_deployment(ids["two"], parameters={"set": {"training.steps": 16}}).id
-    until(lambda: half(last) and half(last).is_final(), 240, about)
-    assert half(last).is_completed() and "promoted version" in half(last).message, half(last)
+    until(lambda: half(last) and half(last).is_final(), 300, about)
+    assert half(last).is_completed() and "is promoted" in half(last).message, half(last)
 
 
 def _deploy_an_obsolete_one(client, name):
