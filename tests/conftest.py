@@ -48,7 +48,7 @@ LONG = [
     "tfcore/train/test_stage.py",
     "flows/execution/studies/test_tune.py",
     "tfcore/ops/test_pairwise_loss.py",
-    "flows/execution/elsewhere/test_client.py",
+    "flows/execution/test_prepared.py",
     "flows/production/test_leave_alone.py",
     "docs/test_snippets.py",
     "docs/test_notebook.py",
