@@ -213,22 +213,8 @@ class RunRecord(_Recorded):
         store.save_run(self.as_json())
 
 
-_LEFT_OUT = (
-    *(
-        "code",
-        "config",
-        "columns",
-        "training",
-        "verdict",
-        "test",
-        "champion",
-        "metrics",
-        "baselines",
-        "version",
-        "alias",
-    ),
-    *("serving", "seen", "ended", "error", "report"),
-)
+_LEFT_OUT = {"code", "config", "columns", "training", "verdict", "test", "champion", "metrics", "baselines", "version"}
+_LEFT_OUT |= {"alias", "serving", "seen", "ended", "error", "report"}
 """Fields that stand in the file where they have a value."""
 
 

@@ -7,7 +7,7 @@ ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from flows.records import RunRecord, State
 from flows.tell.metric_tables import metric_table, values_of
@@ -106,7 +106,7 @@ class Ending(Frozen):
         first = self.values[0]
         of = f" of {window_text(first.spans)}" if first.spans else ""
         rows = "" if first.rows is None else f" on {counted(first.rows, 'eval row')}{of}"
-        return f"{first.metric}{rows}: " + ", ".join(f"{value.of} {number(value.value)}" for value in self.values)
+        return f"{first.name}{rows}: " + ", ".join(f"{value.of} {number(value.value)}" for value in self.values)
 
     @property
     def said(self) -> list[str]:
@@ -213,8 +213,8 @@ def checks_table(checks: Iterable[Check]) -> Table:
     return Table("Checks of the gate", [_row(check) for check in checks], whole=("outcome",))
 
 
-def _row(check: Check) -> dict[str, Any]:
-    known = {
+def _row(check: Check) -> dict[str, str]:
+    known: dict[str, str | None] = {
         "check": check.name,
         "metric": check.metric,
         "on": None if check.slice is None else named(check.slice, check.slice_value),
@@ -227,4 +227,4 @@ def _row(check: Check) -> dict[str, Any]:
         "rows": None if check.rows is None else f"{check.rows:,}",
         "outcome": check.outcome,
     }
-    return {name: "" if value is None else value for name, value in known.items()}
+    return {name: value or "" for name, value in known.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.step import Output, find_output
+from flows.dag.step import Answer, Output, find_output
 from flows.records import RunRecord, read_log
 from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
@@ -18,10 +18,12 @@ from flows.tell.rerun_reasons import steps_explained
 from flows.tell.summary import summary, window
 from flows.tell.tables import Table
 from headway.errors import StoreError
+from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
-from headway.messages import sentence
+from headway.messages import counted, sentence
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
+from headway.statistics.summary import WindowStatistics
 from headway.storage.store import Store
 
 
@@ -85,9 +87,13 @@ class Run:
         Raises:
             StoreError: the run has no statistics, or they are gone.
         """
-        found = self._output("statistics")
-        rows = [{"split": split} | column for split, columns in found["columns"].items() for column in columns]
-        return Table("statistics", [row | {"top": [str(value) for value, _ in row.get("top", [])]} for row in rows])
+        found = self._read("statistics", WindowStatistics)
+        rows = [
+            {"split": split, **column.model_dump(exclude_unset=True), "top": [str(value) for value, _ in column.top]}
+            for split, columns in found.columns.items()
+            for column in columns
+        ]
+        return Table("statistics", rows)
 
     @property
     def evaluation(self) -> Table:
@@ -98,15 +104,18 @@ class Run:
             StoreError: the run has no evaluation, or it is gone.
         """
         ran = self._record.step("measure") is not None
-        found = self.record if not ran and self.metrics else self._output("measure")
-        intervals, others = found.get("intervals") or {}, found.get("baselines") or {}
+        if not ran and self.metrics:
+            found = Measured(task="", rows=0, metrics=self._record.metrics, baselines=self._record.baselines)
+        else:
+            found = self._read("measure", Measured)
         rows = []
-        for name, value in found["metrics"].items():
-            if value is None or isinstance(value, int | float):
-                low, high = intervals.get(name) or (None, None)
-                beside = {who: metrics.get(name) for who, metrics in others.items()}
-                rows.append({"metric": name, "value": value, "low": low, "high": high} | beside)
-        return Table(f"metrics on {found['rows']:,} eval rows" if "rows" in found else "metrics on the eval rows", rows)
+        for each in found.values:
+            low, high = each.interval or (None, None)
+            beside = {who: values.get(each.name) for who, values in found.baselines.items()}
+            rows.append({"metric": each.name, "value": each.value, "low": low, "high": high, **beside})
+        return Table(
+            f"metrics on {counted(found.rows, 'eval row')}" if found.rows else "metrics on the eval rows", rows
+        )
 
     @property
     def model(self) -> Version:
@@ -154,8 +163,10 @@ class Run:
         self._store.localize(str(found.path))
         return found.path
 
-    def _output(self, stage: str) -> dict[str, Any]:
-        return self._find(stage).get()
+    def _read(self, stage: str, model: type[Answer]) -> Answer:
+        found = self._find(stage).read(model)
+        assert found is not None
+        return found
 
     def _find(self, stage: str) -> Output:
         entry = self._record.step(stage)

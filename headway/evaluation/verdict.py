@@ -35,12 +35,14 @@ error; None: infinite)."""
 
 
 class MetricValue(Result):
-    """A metric of one model, with the rows that it is of."""
+    """One metric of one model on some rows."""
 
-    of: str
-    """The model: candidate, version 3, constant, ..."""
-    metric: str
+    name: str
     value: float | None
+    interval: tuple[float, float] | None = None
+    """None: no rows to tell it by, or the metric has none."""
+    of: str = ""
+    """The model: candidate, version 3, constant, ..."""
     rows: int | None = None
     spans: tuple[str, ...] = ()
 
@@ -264,8 +266,8 @@ class Verdict(Result):
         names = {"champion": self.champion, "reference": self.reference}
         return [
             MetricValue(
+                name=str(metric),
                 of=model.name if (model := names.get(side)) else side,
-                metric=str(metric),
                 value=values[str(metric)],
                 rows=self.rows,
                 spans=self.spans,

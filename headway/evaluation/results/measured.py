@@ -14,19 +14,11 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from headway.config import Result
+from headway.evaluation.verdict import MetricValue
 
 Interval = tuple[float, float]
 Values = dict[str, float | None]
 """By metric; None: it is undefined, as the AUC of a single class."""
-
-
-class MetricValue(Result):
-    """One metric of one model on some rows."""
-
-    name: str
-    value: float | None
-    interval: Interval | None = None
-    """None: no rows to tell it by, or the metric has none."""
 
 
 class Metrics(Result):
