@@ -97,7 +97,7 @@ def test_ablate_is_a_row_for_each_group_with_what_its_lack_costs(ran):
     (row,) = table
     assert row["without"] == ["dep_delay", "origin"] and row["outcome"] != "better"
     assert row["value"] - run.metrics["auc"] == pytest.approx(row["difference"]) and row["difference"] < -0.05
-    assert "flights: auc on" in table.title and "<td>dep_delay, origin</td>" in table._repr_html_()
+    assert "flights: auc on" in table.title and ">dep_delay, origin</t" in table._repr_html_()
     assert table.to_arrow().num_rows == 1 and pipeline.champion.number == 1
 
 
