@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headway.evaluation import verdict
+from headway.tasks.table import direction
 
 FORMAT = 3
 """Of a run's record."""
@@ -108,11 +109,22 @@ def _listed(compared: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any
     return compared.get(name) or ()
 
 
+def _outcome(each: Mapping[str, Any]) -> str:
+    """The word for a comparison; the first verdicts named none."""
+    if "outcome" in each or each.get("failed"):
+        return str(each.get("outcome", "blocked"))
+    if each["interval"] is None:
+        return verdict.NOT_COMPARED
+    low, high = sorted(direction(each["metric"], each.get("better")) * end for end in each["interval"])
+    if low > 0 or high < 0:
+        return "better" if low > 0 else "worse"
+    return "equal" if low >= -each["tolerance"] else verdict.CANNOT_TELL
+
+
 def _compared(each: Mapping[str, Any], name: str, other: Mapping[str, Any]) -> dict[str, Any]:
-    low_enough = each["outcome"] == "worse" and abs(each["interval"][0]) <= each["tolerance"] >= abs(
-        each["interval"][1]
-    )
-    outcome = _OUTCOMES.get(each["outcome"], each["outcome"])
+    said = _outcome(each)
+    low_enough = said == "worse" and abs(each["interval"][0]) <= each["tolerance"] >= abs(each["interval"][1])
+    outcome = _OUTCOMES.get(said, said)
     outcome = (verdict.WITHIN if low_enough else verdict.CANNOT_TELL) if outcome == "worse" else outcome
     same = ("metric", "slice", "interval", "better", "error", "seed_deviation", "p", "p_adjusted", "detectable", "rows")
     return {field: each.get(field) for field in same} | {
