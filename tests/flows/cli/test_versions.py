@@ -200,7 +200,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     for name, wrong, spans in (("a", 0.2, "2026-01"), ("b", 0.3, "2026-01"), ("c", 0.3, "2026-02")):
         evaluated(judged.store, f"e{name}", label, wrong, {"inputs": {"examples": [[spans, "eval"]]}})
         with judged.store.open("measure", f"m{name}", {"slices": [], "config": {"slice_min_rows": 100}}) as staging:
-            staging.commit(result={"task": "binary"})
+            staging.commit(result={"task": "binary", "rows": ROWS, "metrics": {}})
         stages = [
             {"stage": s, "title": s, "fingerprint": s[0] + name, "cached": False} for s in ("evaluate", "measure")
         ]
