@@ -147,7 +147,7 @@ class GateSteps(ExportSteps):
         rolled_back = self._rolled_back({trained, *(training.output.fingerprint for training in self.others)})
         group, slices, chosen = self.columns.of_role("group"), self._slices(), self.pipeline.evaluation.slices is None
         training = self.pipeline.training
-        own_objective = training.loss is not None or training.class_weights is not None
+        own_objective = any((training.loss, training.class_weights, training.ranking, training.retrieval))
         key = {
             "config": self.pipeline.gate.model_dump(mode="json"),
             "slices": list(slices),
