@@ -25,7 +25,7 @@ from flows.observability.reporting import Progress, reporting
 from flows.records import LATEST, RunRecord, find, runs_of
 from flows.tell.comparison.shown import Comparison
 from flows.tell.past_run import Run, Version
-from flows.tell.tables import Table
+from flows.tell.rendering.tables import Table
 from headway.errors import StoreError
 from headway.registry.registry import Registry
 

@@ -171,8 +171,8 @@ def validate(
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
+    from flows.tell.rendering.text import text as text_of
     from flows.tell.step_parts import part_of
-    from flows.tell.text import text as text_of
 
     record = execute(options, run_spec)
     text = summary_text(record, run_spec)

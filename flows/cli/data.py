@@ -105,7 +105,7 @@ def _reasons(table: pa.Table) -> list[dict[str, str | int]]:
 
 
 def _text(found: Rejected) -> str:
-    from flows.tell.cells import text_table
+    from flows.tell.rendering.cells import text_table
 
     rows, read = found.rows, found.read
     if not rows:

@@ -159,7 +159,7 @@ class _Stored:
 
 def report_text(result: Mapping[str, Any]) -> str:
     """The report for a terminal: problems first, then tables."""
-    from flows.tell.cells import text_table
+    from flows.tell.rendering.cells import text_table
 
     compiled = result["compiled"]
     seconds = compiled["seconds"]
@@ -263,7 +263,7 @@ def _graph(graph: Mapping[str, Any]) -> str:
 
 
 def _copies(graph: Mapping[str, Any]) -> str:
-    from flows.tell.cells import text_table
+    from flows.tell.rendering.cells import text_table
 
     rows = [
         {"op": copy["op"], "nodes": copy["count"], "why": copy["why"]}

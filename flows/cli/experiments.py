@@ -44,7 +44,7 @@ def backtest(
 
 
 def _backtest_text(found: Backtest) -> Iterator[str]:
-    from flows.tell.cells import cell, text_table
+    from flows.tell.rendering.cells import cell, text_table
 
     primary = str(found.primary)
     yield f"{found.pipeline}: {found.primary or 'no metric'} of each window on the span after it"
@@ -115,7 +115,7 @@ def tune(
 
 def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
     from flows.execution.studies.tune import short
-    from flows.tell.cells import cell, text_table
+    from flows.tell.rendering.cells import cell, text_table
 
     yield f"{found.pipeline}: loss on a holdout of {found.holdout:.0%} of the train rows, best first"
     base, best = found.base, found.best
@@ -180,7 +180,7 @@ def ablate(
 
 
 def _ablate_text(found: Ablation) -> Iterator[str]:
-    from flows.tell.cells import cell, text_table
+    from flows.tell.rendering.cells import cell, text_table
 
     metric = str(found.primary)
     yield f"{found.pipeline}: {metric} on {found.eval_rows or 0:,} eval rows without a column, the most harm first"

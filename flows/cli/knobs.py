@@ -26,7 +26,7 @@ def knobs(
     options: Options = Options(),
 ) -> int:
     """Show the knobs of the pipeline's training, or write values to the control file that a running training reads."""
-    from flows.tell.cells import text_table
+    from flows.tell.rendering.cells import text_table
     from tfcore.train.settings.control_file import ControlFile
     from tfcore.train.settings.knob_values import MEANINGS, check
 

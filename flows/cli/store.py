@@ -26,7 +26,7 @@ def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options
         limit: runs to show.
     """
     from flows.records import runs_of
-    from flows.tell.cells import text_table
+    from flows.tell.rendering.cells import text_table
 
     _, store = store_of(pipeline, options)
     records = runs_of(store)[:limit]
@@ -201,7 +201,7 @@ def clean(
     Args:
         yes: delete it; without --yes nothing is deleted.
     """
-    from flows.tell.cells import text_table
+    from flows.tell.rendering.cells import text_table
 
     _, store = store_of(pipeline, options)
     found = collected(store, keep, keep_versions, dry_run=not yes)

@@ -58,7 +58,7 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import ALL_METRICS, TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.export.metadata import FORMATS, NEEDED, Format
-from tfcore.export.serving_limits import ServingLimits
+from tfcore.export.replay.serving_limits import ServingLimits
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out

@@ -6,7 +6,7 @@
            process=early)
 
 The SavedModel is copied to a folder of its own first, so that nothing it might have been saved next to is found. The
-process is `tfcore.export.replay_process`'s; this side never imports TensorFlow.
+process is `tfcore.export.replay.replay_process`'s; this side never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.data.examples import Examples
 from tfcore.export.metadata import OtherFormats
-from tfcore.export.replay_process import ReplayProcess, replay_request
-from tfcore.export.serving_limits import ServingLimits, over, serving_text
+from tfcore.export.replay.replay_process import ReplayProcess, replay_request
+from tfcore.export.replay.serving_limits import ServingLimits, over, serving_text
 
 VERSION = 4
 BOUND = 1e-5

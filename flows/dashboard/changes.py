@@ -18,7 +18,7 @@ from flows.dashboard.request_checks import Access
 from flows.execution.promotions import promote_version, roll_back
 from flows.tell.ending import Ending
 from flows.tell.paired import against_part, spans_of
-from flows.tell.parts import Part
+from flows.tell.rendering.parts import Part
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
 from headway.registry.registry import NOBODY, Event, Registry, Version

@@ -1,4 +1,4 @@
-"""A page of the dashboard as plain values, and its HTML: the parts are the report's own (`flows.tell.parts`).
+"""A page of the dashboard as plain values, and its HTML: the parts are the report's own (`flows.tell.rendering.parts`).
 
 html = render(Page("Runs", parts=[Part("Runs", tables=[Table("Runs", rows)])]), stores)
 """
@@ -17,8 +17,8 @@ from markupsafe import Markup
 
 from flows.records import RunRecord
 from flows.tell.ending import Ending, ending_of
-from flows.tell.parts import Finding, Part
-from flows.tell.templating import environment, style
+from flows.tell.rendering.parts import Finding, Part
+from flows.tell.rendering.templating import environment, style
 from headway.redaction import redact
 
 HERE = Path(__file__).parent

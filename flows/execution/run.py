@@ -33,7 +33,7 @@ from headway.registry.leases import WAIT_SECONDS
 from headway.registry.registry import Event, Version
 from headway.schema.notes import Note
 from headway.storage.atomic_io import storage_error
-from tfcore.export.replay_process import ReplayProcess
+from tfcore.export.replay.replay_process import ReplayProcess
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
 

@@ -39,8 +39,8 @@ from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines
 from flows.records import RunRecord
-from flows.tell.markdown import markdown
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.markdown import markdown
+from flows.tell.rendering.parts import Part, Table
 from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of, report_part
 from headway.redaction import redact, redacted

@@ -11,7 +11,7 @@ from typing import Literal
 
 from flows.records import RunRecord, State
 from flows.tell.metric_tables import metric_table, values_of
-from flows.tell.parts import Finding, Part, Table
+from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import Check, MetricValue, Verdict, bound

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flows.tell.ending import Ending
-from flows.tell.parts import Finding, Part
-from flows.tell.templating import environment, style
+from flows.tell.rendering.parts import Finding, Part
+from flows.tell.rendering.templating import environment, style
 from headway.redaction import redact
 
 

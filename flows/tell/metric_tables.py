@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flows.tell.cells import Row, between
 from flows.tell.figures.drawing import FIRST, short
 from flows.tell.figures.strips import Strips
-from flows.tell.tables import Table
+from flows.tell.rendering.cells import Row, between
+from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Metrics, MetricValue, Threshold, Values
 from headway.evaluation.results.threshold import AS_CONFIGURED
 from headway.messages import counted, number, window_text

@@ -20,7 +20,7 @@ from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.material import Material
 from flows.tell.metric_tables import metric_table, values_of
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
 from headway.messages import between, metrics_line, number, signed, window_text

@@ -13,10 +13,10 @@ from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.paired import eval_spans, own_levels, rows_in_words
-from flows.tell.parts import Part
+from flows.tell.rendering.parts import Part
+from flows.tell.rendering.tables import Table
 from flows.tell.rerun_reasons import steps_explained
 from flows.tell.summary import summary, window
-from flows.tell.tables import Table
 from headway.errors import StoreError
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict

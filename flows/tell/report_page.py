@@ -13,13 +13,13 @@ from typing import Any
 from markupsafe import escape
 
 from flows.records import RunRecord
-from flows.tell.cells import between
 from flows.tell.ending import checks_table, ending_of
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
 from flows.tell.metric_tables import rows_of
-from flows.tell.parts import Part
+from flows.tell.rendering.cells import between
+from flows.tell.rendering.parts import Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation

@@ -16,7 +16,7 @@ MODULES = {
         "flows.api",
         "flows.tell.past_run",
         "flows.tell.comparison.shown",
-        "flows.tell.tables",
+        "flows.tell.rendering.tables",
         "headway.api",
         "headway.errors",
     ),

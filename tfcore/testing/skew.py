@@ -15,7 +15,7 @@ from headway.monitor import Monitor
 from headway.process import Scratch
 from headway.records.spec import total
 from headway.schema.columns import Column
-from tfcore.export.replay_process import ReplayProcess, replay_request
+from tfcore.export.replay.replay_process import ReplayProcess, replay_request
 from tfcore.export.signatures import tensor_names
 from tfcore.testing.example_shards import Written
 

@@ -1,6 +1,7 @@
-"""The request of the training stage; TensorFlow-free.
+"""The request of the training stage, and what people read of its answer; TensorFlow-free.
 
 TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"epochs": 3}, checkpoints="/...")
+Trained.model_validate(result).best_step
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headway.config import Frozen
+from headway.config import Frozen, Result
 from headway.tabular.splits import SplitConfig
 from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
@@ -78,3 +79,30 @@ class TrainRequest(Frozen):
     warm_start: WarmStart | None = Field(default=None, description="the model to begin with; None: initial weights")
     latest: Latest | None = Field(default=None, description="the split is by time; None: it is not")
     control: Path | None = Field(default=None, description="a file that may change knobs while training runs")
+
+
+class WarmStarted(Result):
+    """The weights that a training began with."""
+
+    says: str
+
+
+class Trained(Result):
+    """What a training came to; None and 0 where there is nothing to say."""
+
+    steps: int = 0
+    epochs: float | None = None
+    rows: int | None = None
+    """Seen, of train."""
+    seconds: float = 0.0
+    steps_per_second: float | None = None
+    parameters: int | None = None
+    final_loss: float | None = None
+    best_loss: float | None = None
+    """On the holdout."""
+    best_step: int | None = None
+    stopped: str | None = None
+    skipped: int | None = None
+    strategy: str | None = None
+    jit: str | None = None
+    warm_start: WarmStarted | None = None

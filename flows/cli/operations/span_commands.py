@@ -43,7 +43,7 @@ def backfill(
     if options.until != "latest":
         raise ConfigError("a backfill has a range of last spans", where="--until", fix="--from and --to name them")
     from flows.production.backfill import backfill as run_backfill
-    from flows.tell.cells import text_table
+    from flows.tell.rendering.cells import text_table
 
     run_spec = run_spec_of(pipeline, options)
     with reporting(options) as report:

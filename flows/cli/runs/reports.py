@@ -31,7 +31,7 @@ def report(
         again: draw it again, from what the store has now.
         open: open it in the browser.
     """
-    from flows.cli.pages import handed_out
+    from flows.cli.runs.pages import handed_out
     from flows.tell.report_page import path_of, write
 
     run, pipeline = arranged_run(run, pipeline)

@@ -36,7 +36,7 @@ def compare(
     Args:
         open: show the page in the browser.
     """
-    from flows.cli.pages import handed_out
+    from flows.cli.runs.pages import handed_out
     from flows.tell.comparison.compared import compare as compared
     from flows.tell.comparison.comparison_page import write
     from flows.tell.comparison.shown import Comparison

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page
 from flows.dashboard.opened_stores import OpenedStore
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, size
 from headway.registry.gc import collect

@@ -12,7 +12,7 @@ from flows.records import RunRecord
 from flows.tell.ending import ending_of
 from flows.tell.material import Material
 from flows.tell.paired import judged_spans
-from flows.tell.parts import Part
+from flows.tell.rendering.parts import Part
 from flows.tell.report_page import path_of
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran

@@ -8,7 +8,7 @@ from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, li
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link
 from flows.records import RunRecord
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.parts import Part, Table
 from headway.messages import counted, duration, window_text
 
 

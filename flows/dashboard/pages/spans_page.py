@@ -9,7 +9,7 @@ from flows.dashboard.monitor_state import checked_spans, waiting_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of
 from flows.tell.paired import spans_of
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, size
 from headway.storage.manifest import Manifest

@@ -14,7 +14,7 @@ from flows.dashboard.pages.model_page import champion_of, level_of, version_link
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
 from flows.records import RunRecord
-from flows.tell.parts import Finding, Part, Table
+from flows.tell.rendering.parts import Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration
 from headway.registry.versions import numbers

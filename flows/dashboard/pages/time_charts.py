@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, short
 from flows.tell.paired import Paired, outcome_of
-from flows.tell.parts import Chart
+from flows.tell.rendering.parts import Chart
 from headway.messages import number
 
 DRAWING = threading.Lock()

@@ -7,7 +7,7 @@ from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, event_rows
 from flows.tell.ending import Ending
 from flows.tell.paired import against_part, judged, own_level, own_table, paired, spans_of
-from flows.tell.parts import Finding, Part, Table
+from flows.tell.rendering.parts import Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, size, window_text
 from headway.registry.registry import Registry, Version

@@ -26,7 +26,7 @@ from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
-from tfcore.export.replay_process import ReplayProcess
+from tfcore.export.replay.replay_process import ReplayProcess
 
 Load = Callable[[Mapping[str, Any]], LoadedPipeline]
 """The pipeline with some keys set over it: {"training.epochs": 3}."""

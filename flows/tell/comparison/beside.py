@@ -15,7 +15,7 @@ from flows.tell.comparison.sides import Side
 from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import short
 from flows.tell.paired import rows_in_words
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.parts import Part, Table
 from flows.tell.sections.curves import Training, trained_by, trainings
 from headway.messages import counted, duration, number, sentence, size, window_text
 

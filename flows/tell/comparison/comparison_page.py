@@ -11,7 +11,7 @@ from flows.tell.comparison.beside import parts_of
 from flows.tell.comparison.compared import Compared
 from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
-from flows.tell.parts import Finding
+from flows.tell.rendering.parts import Finding
 
 
 def write(comparison: Compared) -> Path:

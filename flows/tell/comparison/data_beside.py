@@ -8,7 +8,7 @@ from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.sides import Side
 from flows.tell.figures.column_charts import distance, histograms
 from flows.tell.figures.drawing import short
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.parts import Part, Table
 from flows.tell.sections.column_rows import usual_values
 from flows.tell.sections.window_data import MOST_DRAWN, by_weight, train_statistics
 from headway.messages import some

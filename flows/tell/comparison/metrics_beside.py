@@ -11,7 +11,7 @@ from flows.tell.comparison.sides import Side
 from flows.tell.figures import score_charts
 from flows.tell.metric_tables import metric_table
 from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
-from flows.tell.parts import Chart, Part, Table
+from flows.tell.rendering.parts import Chart, Part, Table
 from headway.evaluation.results.measured import MetricValue
 from headway.evaluation.verdict import Check
 from headway.messages import counted, sentence, window_text

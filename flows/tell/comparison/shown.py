@@ -11,8 +11,8 @@ from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.outcome import apart, primary_of
 from flows.tell.html import fragment
 from flows.tell.paired import outcome_of
-from flows.tell.tables import Table
-from flows.tell.text import text
+from flows.tell.rendering.tables import Table
+from flows.tell.rendering.text import text
 from headway.messages import window_text
 
 

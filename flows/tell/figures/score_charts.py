@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, figure
-from flows.tell.parts import Chart
+from flows.tell.rendering.parts import Chart
 from headway.messages import number
 from headway.metrics.base import Rows
 

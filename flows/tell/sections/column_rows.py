@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flows.tell.cells import Row, cell
 from flows.tell.figures.drawing import short
+from flows.tell.rendering.cells import Row, cell
 from headway.messages import duration
 from headway.schema.calendar_days import PER_DAY, moment
 from headway.statistics.summary import ColumnSummary

@@ -11,10 +11,10 @@ from typing import Any
 
 from flows.tell.figures.drawing import FIRST, GOOD, MUTED, SECOND, Plot, figure, thinned
 from flows.tell.material import Material
-from flows.tell.parts import Chart, Part
-from flows.tell.tables import Table
+from flows.tell.rendering.parts import Chart, Part
+from flows.tell.rendering.tables import Table
 from headway.messages import counted, duration, number
-from tfcore.train.trained import Trained
+from tfcore.train.request import Trained
 
 _COLOURS = (("first", FIRST), ("second", SECOND), ("good", GOOD))
 Point = dict[str, float | None]

@@ -10,9 +10,9 @@ from contextlib import suppress
 import yaml
 
 from flows.records import Code
-from flows.tell.cells import Row
 from flows.tell.material import Material
-from flows.tell.parts import Part, Table
+from flows.tell.rendering.cells import Row
+from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, some
 from headway.registry import lineage as lineages

@@ -8,16 +8,16 @@ from typing import Any
 from markupsafe import Markup
 
 from flows.records import State
-from flows.tell.cells import Row, between
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table, metric_table, rows_of, threshold_table, values_of
 from flows.tell.paired import eval_spans, judged_spans, rows_in_words
-from flows.tell.parts import Chart, Part
+from flows.tell.rendering.cells import Row, between
+from flows.tell.rendering.parts import Chart, Part
+from flows.tell.rendering.tables import Table
 from flows.tell.sections.slice_harm import slices
-from flows.tell.tables import Table
 from headway.errors import HeadwayError
 from headway.evaluation import metrics
 from headway.evaluation.further_labels import split_name

@@ -8,10 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from flows.tell.cells import Row, between
 from flows.tell.figures.drawing import FIRST, MUTED, short
 from flows.tell.figures.strips import Strips
-from flows.tell.tables import Table
+from flows.tell.rendering.cells import Row, between
+from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Measured, SliceMetrics, WorstSlices
 from headway.evaluation.verdict import Verdict
 from headway.messages import number, signed

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flows.records import Ran, RunRecord
-from flows.tell.cells import Row
 from flows.tell.figures.drawing import FIRST, LINE
 from flows.tell.figures.strips import Strips
-from flows.tell.parts import Part
+from flows.tell.rendering.cells import Row
+from flows.tell.rendering.parts import Part
+from flows.tell.rendering.tables import Table
 from flows.tell.rerun_reasons import why_it_ran
-from flows.tell.tables import Table
 from headway.messages import agree, counted, duration
 
 _MOST_SPANS = 3

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.tell.cells import Row
 from flows.tell.figures.column_charts import distance, histograms
 from flows.tell.figures.drawing import short
 from flows.tell.material import Material
-from flows.tell.parts import Finding, Part
+from flows.tell.rendering.cells import Row
+from flows.tell.rendering.parts import Finding, Part
+from flows.tell.rendering.tables import Table
 from flows.tell.sections.column_rows import column_rows, usual_values
-from flows.tell.tables import Table
 from headway.errors import HeadwayError
 from headway.messages import counted, sentence, some, window_text
 from headway.schema.columns import LABEL

@@ -17,9 +17,9 @@ from flows.observability.json_log import JsonLog
 from flows.observability.json_stream import JsonStream
 from flows.records import RunRecord, read_record
 from flows.tell.ending import ending_of, ending_part
-from flows.tell.markdown import markdown
 from flows.tell.material import Material
 from flows.tell.past_run import Run
+from flows.tell.rendering.markdown import markdown
 from flows.tell.report_page import page
 from flows.tell.summary import summary
 from headway.evaluation.gate import Candidate, Champion, GateRequest, decide

@@ -14,10 +14,10 @@ from flows.records import record_of, records
 from flows.tell.comparison.compared import compare
 from flows.tell.comparison.comparison_page import page
 from flows.tell.comparison.shown import Comparison
-from flows.tell.markdown import markdown
 from flows.tell.material import Material
 from flows.tell.paired import paired
 from flows.tell.past_run import Run, Version
+from flows.tell.rendering.markdown import markdown
 from flows.tell.step_parts import part_of
 from flows.tell.summary import summary
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Model

@@ -24,12 +24,12 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from headway.tasks.table import task_of
-from tfcore.export import replay_main as replay_script
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts
-from tfcore.export.replay_process import ReplayProcess
+from tfcore.export.replay import replay_main as replay_script
+from tfcore.export.replay.replay_process import ReplayProcess
+from tfcore.export.replay.serving_limits import serving_text
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
-from tfcore.export.serving_limits import serving_text
 from tfcore.export.warm_up import black_image, warm_up_requests
 from tfcore.graph.python_op import python_op
 from tfcore.heads.label_parameters import LabelParameters
@@ -601,7 +601,7 @@ def test_a_model_that_cannot_be_loaded_or_a_process_that_dies(exported, tmp_path
         replay(request.model_copy(update={"saved_model": broken}), tmp_path, Monitor())
     script = tmp_path / "dies.py"
     script.write_text("import sys; print('last words', file=sys.stderr); sys.exit(3)")
-    monkeypatch.setattr("tfcore.export.replay_process.script", lambda: str(script))
+    monkeypatch.setattr("tfcore.export.replay.replay_process.script", lambda: str(script))
     with pytest.raises(HeadwayError, match=r"exit code 3(?s:.*)last words"):
         replay(request, tmp_path, Monitor())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfcore.export.serving_limits import ServingLimits, over, serving_text
+from tfcore.export.replay.serving_limits import ServingLimits, over, serving_text
 
 RESULT = {
     "load_seconds": 0.75,

@@ -1,4 +1,4 @@
-"""Runs `tfcore/export/replay_main.py` in a fresh process that has only TensorFlow, to check an exported model.
+"""Runs `tfcore/export/replay/replay_main.py` in a fresh process that has only TensorFlow, to check an exported model.
 
     process = ReplayProcess()
     process.start()                             # imports TensorFlow while the model trains
@@ -70,9 +70,9 @@ class ReplayProcess:
 
 def script() -> str:
     """Return the path of the replay script, found without importing TensorFlow."""
-    spec = importlib.util.find_spec("tfcore.export.replay_main")
+    spec = importlib.util.find_spec("tfcore.export.replay.replay_main")
     if spec is None or spec.origin is None:
-        raise HeadwayError("tfcore/export/replay_main.py is not installed", fix="install headway again")
+        raise HeadwayError("tfcore/export/replay/replay_main.py is not installed", fix="install headway again")
     return spec.origin
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from flows.tell.cells import cell
-from flows.tell.parts import Part
-from flows.tell.tables import Table
+from flows.tell.rendering.cells import cell
+from flows.tell.rendering.parts import Part
+from flows.tell.rendering.tables import Table
 
 
 def markdown(part: Part) -> str:

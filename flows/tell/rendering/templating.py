@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from flows.tell.cells import cell
+from flows.tell.rendering.cells import cell
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

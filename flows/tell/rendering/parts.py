@@ -1,5 +1,5 @@
-"""What is told is made of parts: sentences, tables, charts, lists, findings. They are plain values, which `flows.tell.text`,
-`markdown` and `html` render.
+"""What is told is made of parts: sentences, tables, charts, lists, findings. They are plain values, which `text`, `markdown`
+and `flows.tell.html` render.
 
 Chart("ROC curve", svg, keys=(("first", "candidate"), ("second", "version 3")))
 Part("Splits", ["No id is in two splits."], tables=[Table("splits", rows)])
@@ -13,7 +13,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from flows.tell.tables import Table
+from flows.tell.rendering.tables import Table
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Tables for a terminal line up."""
 
-from flows.tell.cells import text_table
+from flows.tell.rendering.cells import text_table
 
 
 def test_numbers_stand_right_text_left_and_empty_columns_are_left_out():

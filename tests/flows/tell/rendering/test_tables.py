@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import flows.tell.tables
-from flows.tell.cells import cell
-from flows.tell.tables import Table
+import flows.tell.rendering.tables
+from flows.tell.rendering.cells import cell
+from flows.tell.rendering.tables import Table
 from headway.errors import ConfigError
 
 VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text()
@@ -47,7 +47,7 @@ def test_a_long_table_shows_its_beginning_and_says_so():
 
 
 def test_without_pandas_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setattr(flows.tell.tables, "find_spec", lambda name: None)
+    monkeypatch.setattr(flows.tell.rendering.tables, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"headway\[notebook\]"):
         Table("", [{"a": 1}]).to_frame()
 

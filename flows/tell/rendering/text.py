@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flows.tell.parts import Finding, Part
+from flows.tell.rendering.parts import Finding, Part
 
 
 def text(part: Part) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from flows.config.extras import command
-from flows.tell.cells import Row, filled, is_number, text_table
+from flows.tell.rendering.cells import Row, filled, is_number, text_table
 from headway.errors import ConfigError
 from headway.messages import counted
 from headway.redaction import redact
@@ -102,7 +102,7 @@ class Table(Sequence[Row]):
         return self._first().text
 
     def _repr_html_(self) -> str:
-        from flows.tell.templating import environment
+        from flows.tell.rendering.templating import environment
 
         title = Markup("<p>{}</p>").format(self.title) if self.title else ""
         parts = environment().get_template("parts.html").module
