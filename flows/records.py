@@ -25,6 +25,7 @@ from headway.errors import StoreError
 from headway.evaluation.verdict import Metrics, Verdict
 from headway.redaction import redacted
 from headway.schema.notes import Note
+from headway.storage.fingerprint import Difference
 from headway.storage.locks import gone
 from headway.storage.store import Store
 
@@ -86,7 +87,7 @@ class Ran(_Recorded):
     cached: bool
     """Its output was there already."""
     seconds: float = 0.0
-    why: str | None = None
+    why: Difference | None = None
     """It ran: the first thing that differs from the most similar output there was."""
 
 

@@ -8,11 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headway.evaluation import verdict
+from headway.storage.fingerprint import NEVER_RUN, Difference
 from headway.tasks.table import direction
 
 FORMAT = 3
 """Of a run's record."""
 _ON_COLUMN = re.compile(r"""column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")( is left out)?:? (.*)""", re.DOTALL)
+_DIFFERENCE = re.compile(
+    r"(?P<place>\w[^: ]*)(?: is (?P<lack>new|gone)|: (?P<order>another order)|: (?P<old>.*?)(?P<many> entries)? -> (?P<new>.*))",
+    re.DOTALL,
+)
 _OUTCOMES = {"equal": verdict.WITHIN, "blocked": verdict.BEYOND}
 """Words of comparisons, before format 2 of a verdict."""
 
@@ -27,6 +32,8 @@ def upgraded(value: object) -> object:
         return value
     if isinstance(notes := value.get("notes"), list):
         value = {**value, "notes": [_note(note) for note in notes]}
+    if isinstance(steps := value.get("stages"), list):
+        value = {**value, "stages": [_step(step) for step in steps]}
     if value.get("format", 1) >= FORMAT:
         return value
     record = {name: each for name, each in value.items() if each is not None}
@@ -58,6 +65,27 @@ def _note(note: object) -> object:
     if found is None:
         return {"text": note}
     return {"column": ast.literal_eval(found[1]), "left_out": bool(found[2]), "text": found[3]}
+
+
+def _step(step: object) -> object:
+    """A step of a run, whose reason was a sentence."""
+    if not isinstance(step, Mapping) or not isinstance(why := step.get("why"), str):
+        return step
+    return {**step, "why": difference(why)}
+
+
+def difference(why: str) -> Difference:
+    """Why a step ran, of the sentence that `Difference` was before."""
+    if why == "never run":
+        return NEVER_RUN
+    found = _DIFFERENCE.fullmatch(why)
+    if found is None:
+        return Difference(kind="damaged", new=why)
+    place = tuple(re.findall(r"\[[^\]]*\]|[^.\[\]]+", found["place"]))
+    kind = found["lack"] or ("order" if found["order"] else "entries" if found["many"] else "value")
+    return Difference.model_validate(
+        {"kind": kind, "place": place, "old": found["old"] or "", "new": found["new"] or ""}
+    )
 
 
 def _numbers(metrics: Mapping[str, object]) -> dict[str, object]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from flows.upgrades import upgraded_result
 from headway.config import Frozen, Result
-from headway.storage.fingerprint import fingerprint
+from headway.storage.fingerprint import Difference, fingerprint
 from headway.storage.store import Store
 
 Answer = TypeVar("Answer", bound=Result)
@@ -86,7 +86,7 @@ class Step:
         result: dict[str, Any] | None,
         *,
         seconds: float = 0.0,
-        why: str | None = None,
+        why: Difference | None = None,
         bytes: int = 0,
     ) -> Output:
         """The output of a step that did not find one."""
@@ -104,7 +104,7 @@ class Output:
     result: dict[str, Any] | None
     hit: bool
     seconds: float = 0.0
-    why: str | None = None
+    why: Difference | None = None
     """For a miss: the first thing that differs from the nearest output there is."""
     bytes: int = 0
     """Of its files."""

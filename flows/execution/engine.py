@@ -27,7 +27,7 @@ from flows.execution.step_places import name_steps, naming_steps
 from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
-from headway.storage.fingerprint import first_difference, texts
+from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference, texts
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
 from tfcore.train.request import TrainRequest
@@ -237,7 +237,7 @@ def run_stage(
     return function(validated(function, request), out, monitor, **runtime)
 
 
-def explain(store: Store, step: Step, missed: Collection[str] = ()) -> str:
+def explain(store: Store, step: Step, missed: Collection[str] = ()) -> Difference:
     """Explain why `step` has no output: it is damaged, or the first difference from the nearest output.
 
     Args:
@@ -245,16 +245,16 @@ def explain(store: Store, step: Step, missed: Collection[str] = ()) -> str:
             that are chosen by its result still stand in the key as they were left out.
     """
     if reason := store.check(step.stage.name, step.fingerprint):
-        return reason
+        return Difference(kind="damaged", new=reason)
     nearest = store.nearest(step.stage.name, step.key, but=("trial",))  # a run is no variant of a study's trial
     if nearest is None:
-        return "never run"
+        return NEVER_RUN
     inputs: dict[str, Any] = {name: step.key[name] for name in ("inputs", "model") if name in step.key}
     if set(texts(inputs)) & set(missed):
         before: dict[str, Any] = {name: nearest.key[name] for name in inputs if name in nearest.key}
         if difference := first_difference(before, inputs):
             return difference
-    return first_difference(nearest.key, step.key) or "never run"
+    return first_difference(nearest.key, step.key) or NEVER_RUN
 
 
 def validated(function: Callable[..., Any], request: Any) -> Any:

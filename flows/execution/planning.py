@@ -5,12 +5,15 @@ planned(run_spec).steps[0].reason      # "training.steps in the config: 100 -> 2
 
 from __future__ import annotations
 
+from pydantic import computed_field
+
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.execution.engine import Planner
 from flows.records import Chosen
 from flows.tell.rerun_reasons import in_words
 from headway.config import Frozen
+from headway.storage.fingerprint import Difference
 
 
 class PlannedStep(Frozen):
@@ -20,13 +23,19 @@ class PlannedStep(Frozen):
     stage: str
     fingerprint: str
     cached: bool
-    why: str | None
-    """The first key that differs from the nearest output there is."""
+    differs: Difference | None
+    """From the nearest output there is."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def why(self) -> str | None:
+        """The same as a sentence."""
+        return str(self.differs) if self.differs else None
 
     @property
     def reason(self) -> str:
         """Why it would run, in words."""
-        return in_words(self.why, self.stage)
+        return in_words(self.differs, self.stage)
 
 
 class Plan(Frozen):
@@ -55,7 +64,7 @@ def planned(run_spec: RunSpec) -> Plan:
         window_says=str(run_spec.chosen_window),
         spans=tuple(result.spans),
         steps=tuple(
-            PlannedStep(step=o.title, stage=o.stage, fingerprint=o.fingerprint, cached=o.hit, why=o.why)
+            PlannedStep(step=o.title, stage=o.stage, fingerprint=o.fingerprint, cached=o.hit, differs=o.why)
             for o in result.outputs
         ),
         later=tuple(result.later),

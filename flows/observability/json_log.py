@@ -108,7 +108,11 @@ class JsonLog(Reporter):
         self._write("stage.part", f"{title}: {name}", step=title, part=name, **facts)
 
     def output(self, output: Output) -> None:
-        facts: dict[str, Any] = {"cached": output.hit, "fingerprint": output.fingerprint, "why": output.why}
+        facts: dict[str, Any] = {
+            "cached": output.hit,
+            "fingerprint": output.fingerprint,
+            "why": output.why and str(output.why),
+        }
         facts |= {"seconds": 0.0 if output.hit else round(output.seconds, 3), "bytes": output.bytes}
         facts |= {name: output.result[name] for name in _RESULT if output.result and name in output.result}
         self._stages.setdefault(output.title, output.stage)

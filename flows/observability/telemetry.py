@@ -117,7 +117,11 @@ class Telemetry(Reporter):
         # a backfill that runs several windows at once puts the window before the title
         running = None if output.hit else self._open.get(output.title.rpartition(": ")[2])
         span = running or self._start(output.title, output.stage, output.fingerprint, reused=output.hit)
-        facts = {"headway.rows": rows_of(output), "headway.bytes": output.bytes, "headway.why": output.why}
+        facts = {
+            "headway.rows": rows_of(output),
+            "headway.bytes": output.bytes,
+            "headway.why": output.why and str(output.why),
+        }
         span.set_attributes(_attributes(facts))
         if running is None:
             span.end()

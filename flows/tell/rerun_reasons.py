@@ -1,6 +1,6 @@
 """Explains why a step is not cached: the differences from the most similar stored output.
 
-in_words("config.training.batch_size: 256 -> 64", "train")      # "training.batch_size is 64, before 256"
+in_words(first_difference(old, new), "train")      # "training.batch_size is 64, before 256"
 steps_explained(store, record)                                  # the steps of a run, each with its reason
 """
 
@@ -10,9 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import computed_field
+
 from flows.records import RunRecord, records
 from headway.config import Frozen
-from headway.storage.fingerprint import texts
+from headway.storage.fingerprint import Difference, texts
 from headway.storage.store import Store
 
 _DIGEST = re.compile(r"\b[0-9a-f]{16,}\b")
@@ -51,41 +53,45 @@ _NAMES = {
 }
 
 
-def in_words(why: str | None, stage: str) -> str:
-    """The reason as a short sentence; a place in a key, and digests, are left to --explain."""
-    if not why:
+def in_words(why: Difference | None, stage: str, never: str = "has not run yet") -> str:
+    """The reason as a short sentence; a place in a key, and digests, are left to --explain.
+
+    Args:
+        never: what is said of a step that never ran.
+    """
+    if why is None:
         return ""
-    if why in ("never run", "model.version is new"):
-        return "has not run yet"
-    place, _, change = why.partition(": ")
-    old, arrow, new = change.partition(" -> ")
-    parts = re.findall(r"[^.\[\]]+", place.removesuffix(" is new").removesuffix(" is gone"))
-    counts = re.fullmatch(r"(\d+) entries -> (\d+)", change)
-    if parts[:1] == ["span"] and arrow:
-        return f"span {new} is new"
-    if parts[:1] == ["files"]:
-        return "a file of this span changed, came or went"
-    if parts[:1] == ["version"]:
-        back = old.isdecimal() and new.isdecimal() and int(new) < int(old)
-        return f"Headway's code of this stage is {'older' if back else 'newer'}"
-    if parts[:1] in (["config"], ["training"], ["source"], ["label"], ["records"]):
-        key = ".".join(parts).removeprefix("config.")
-        if arrow and not counts and not _DIGEST.search(change) and "{" not in change:
-            return f"{key} is {new}, before {old}"
-        return f"{key} changed"
-    if counts and parts[:1] == ["inputs"]:
-        return f"the window has {counts[2]} spans in {parts[-1]}, before {counts[1]}"
-    if stage in ("statistics", "splits") and parts[:1] == ["inputs"]:
-        return "the spans of the window changed"
-    names = [_NAMES[part] for part in (parts[-1:] if stage == "evaluate" else []) + parts if part in _NAMES]
-    if names:
-        return f"{names[-1] if parts[:1] in (['inputs'], ['model']) else names[0]} changed"
-    return f"{'.'.join(parts)} changed" if _DIGEST.search(change) or counts or not arrow else why
+    if why.kind == "never run" or (why.kind == "new" and why.place == ("model", "version")):
+        return never
+    if why.kind == "damaged":
+        return str(why)
+    first, names = why.place[0], [name for name in why.place if not name.startswith("[")]
+    digest, counted = bool(_DIGEST.search(f"{why.old} {why.new}")), why.kind == "entries"
+    match first:
+        case "span" if why.kind == "value":
+            return f"span {why.new} is new"
+        case "files":
+            return "a file of this span changed, came or went"
+        case "version":
+            back = why.old.isdecimal() and why.new.isdecimal() and int(why.new) < int(why.old)
+            return f"Headway's code of this stage is {'older' if back else 'newer'}"
+        case "config" | "training" | "source" | "label" | "records":
+            key = ".".join(names[1:] if first == "config" else names)
+            plain = why.kind == "value" and not digest and "{" not in why.old + why.new
+            return f"{key} is {why.new}, before {why.old}" if plain else f"{key} changed"
+        case "inputs" if counted:
+            return f"the window has {why.new} spans in {names[-1]}, before {why.old}"
+        case "inputs" if stage in ("statistics", "splits"):
+            return "the spans of the window changed"
+    known = [_NAMES[name] for name in (names[-1:] if stage == "evaluate" else []) + names if name in _NAMES]
+    if known:
+        return f"{known[-1] if first in ('inputs', 'model') else known[0]} changed"
+    return str(why) if why.kind == "value" and not digest else f"{'.'.join(names)} changed"
 
 
-def why_it_ran(why: str | None, stage: str) -> str:
+def why_it_ran(why: Difference | None, stage: str) -> str:
     """The reason of a step that has run by now."""
-    return in_words(why, stage).replace("has not run yet", "for the first time")
+    return in_words(why, stage, never="for the first time")
 
 
 class Explained(Frozen):
@@ -96,9 +102,10 @@ class Explained(Frozen):
     fingerprint: str
     cached: bool
     seconds: float
-    why: str | None
+    differs: Difference | None
+    """It ran: from the most similar output there was."""
     reason: str
-    """In words; empty for one that was reused."""
+    """The same in words; empty for one that was reused."""
     output: str
     """Its path."""
     kept: bool
@@ -109,6 +116,12 @@ class Explained(Frozen):
     made_by: str | None = None
     """Of one that was reused: the run that made it, and in how many seconds."""
     made_in: float | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def why(self) -> str | None:
+        """What differs, with its place in the key."""
+        return str(self.differs) if self.differs else None
 
 
 class Read(Frozen):
@@ -133,7 +146,8 @@ def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
             made_by, made_in = made.get(step.fingerprint, (None, None))
         steps.append(
             Explained(
-                **step.model_dump(),
+                **step.model_dump(exclude={"why"}),
+                differs=step.why,
                 reason="" if step.cached else why_it_ran(step.why, step.stage),
                 output=str(store.output(step.stage, step.fingerprint)),
                 kept=manifest is not None,

@@ -1,7 +1,7 @@
 """Fingerprints: an output's name is the hash of everything that went into it.
 
     fingerprint({"stage": "train", "version": 1, "config": {...}, "inputs": {...}})      # 32 hex digits
-    first_difference(old, new)               # "config.learning_rate: 0.001 -> 0.002"
+    str(first_difference(old, new))          # "config.learning_rate: 0.001 -> 0.002"
 
 Keys are plain JSON: no pickles, no times, no paths where a checksum can stand.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
+from headway.config import Result
 from headway.redaction import redact
 
 Key = dict[str, Any]
@@ -28,17 +29,49 @@ def fingerprint(key: Key) -> str:
     return hashlib.sha256(canonical(key).encode()).hexdigest()[:32]
 
 
-def first_difference(old: Key, new: Key) -> str | None:
-    """A sentence about the first difference of two keys; None exactly when their fingerprints are equal.
+class Difference(Result):
+    """Why there is no output with a key: what in the key differs from that of an output there was."""
+
+    kind: Literal["value", "entries", "new", "gone", "order", "never run", "damaged"]
+    """What differs: a value, the number of a list's entries, an entry that only one key has, the order of files. Or there was
+    no output like it, or it is damaged."""
+    place: tuple[str, ...] = ()
+    """Names from the outermost in; an entry of a list is its number or, of a file, its path, in brackets."""
+    old: str = ""
+    """A value, shortened, or how many entries there are."""
+    new: str = ""
+    """The same; of an output that is damaged, how."""
+
+    def __str__(self) -> str:
+        at = "".join(name if name.startswith("[") else f".{name}" for name in self.place).removeprefix(".")
+        match self.kind:
+            case "value":
+                return f"{at}: {self.old} -> {self.new}"
+            case "entries":
+                return f"{at}: {self.old} entries -> {self.new}"
+            case "order":
+                return f"{at}: another order"
+            case "damaged":
+                return self.new
+            case "never run":
+                return "never run"
+        return f"{at} is {self.kind}"
+
+
+NEVER_RUN = Difference(kind="never run")
+
+
+def first_difference(old: Key, new: Key) -> Difference | None:
+    """The first difference of two keys; None exactly when their fingerprints are equal.
 
     Keys are compared in the order of `new`. Entries of a list that are files (they have a "path") are matched and named
     by it, other entries by their place.
     """
     # through JSON, so that a key from a manifest (lists) equals the same key fresh from a config (tuples)
-    return _difference(json.loads(json.dumps(old)), json.loads(json.dumps(new)), "")
+    return _difference(json.loads(json.dumps(old)), json.loads(json.dumps(new)), ())
 
 
-def _difference(old: Any, new: Any, at: str) -> str | None:
+def _difference(old: Any, new: Any, at: tuple[str, ...]) -> Difference | None:
     if canonical(old) == canonical(new):  # not ==, for which 1, 1.0 and true are one
         return None
     listed = isinstance(old, list) and isinstance(new, list)
@@ -46,20 +79,18 @@ def _difference(old: Any, new: Any, at: str) -> str | None:
         if (by_path := _by_path(old)) is not None and (other := _by_path(new)) is not None:
             old, new = by_path, other
         elif len(old) != len(new):
-            return f"{at}: {len(old)} entries -> {len(new)}"
+            return Difference(kind="entries", place=at, old=str(len(old)), new=str(len(new)))
         else:
             old, new = dict(enumerate(old)), dict(enumerate(new))
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*new, *(n for n in old if n not in new)]:
-            where = f"{at}[{name}]" if listed else f"{at}.{name}" if at else name
-            if name not in old:
-                return f"{where} is new"
-            if name not in new:
-                return f"{where} is gone"
+            where = (*at, f"[{name}]" if listed else name)
+            if name not in old or name not in new:
+                return Difference(kind="new" if name in new else "gone", place=where)
             if difference := _difference(old[name], new[name], where):
                 return difference
-        return f"{at}: another order"
-    return f"{at}: {_short(old)} -> {_short(new)}"
+        return Difference(kind="order", place=at)
+    return Difference(kind="value", place=at, old=_short(old), new=_short(new))
 
 
 def _by_path(entries: list[Any]) -> dict[str, Any] | None:

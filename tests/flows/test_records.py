@@ -9,6 +9,7 @@ from flows.cli.app import main
 from flows.progress.step_progress import Pace, Progress
 from flows.records import find, read_record, runs_of, settled
 from flows.tell.rerun_reasons import in_words
+from flows.upgrades import difference
 from headway.errors import StoreError
 from headway.messages import duration
 from headway.storage.process_identity import place, started
@@ -90,7 +91,6 @@ def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
 @pytest.mark.parametrize(
     ("why", "stage", "words"),
     [
-        (None, "train", ""),
         ("never run", "ingest", "has not run yet"),
         ("span: 2024-03 -> 2024-04", "ingest", "span 2024-04 is new"),
         ("inputs.train: 3 entries -> 4", "statistics", "the window has 4 spans in train, before 3"),
@@ -110,7 +110,8 @@ def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
     ],
 )
 def test_a_plan_says_why_in_words(why, stage, words):
-    assert in_words(why, stage) == words
+    assert in_words(difference(why), stage) == words and str(difference(why)) == why
+    assert in_words(None, stage) == ""
 
 
 def test_no_time_is_estimated_before_it_means_something():

@@ -31,7 +31,7 @@ def small(tmp_path):
 @pytest.mark.slow
 def test_validate_and_show_say_what_is_proven_and_a_leak_stops_the_run(typed, small):
     told = typed("validate", small, check=0).stdout
-    assert "no customer is in two splits" in told and "order is unique: no value occurs twice in 200 rows" in told
+    assert "No customer is in two splits" in told and "order is unique: no value occurs twice in 200 rows" in told
     table = [line.split() for line in told.splitlines() if line.strip().startswith(("split", "train", "eval"))]
     assert table[1][:3] == ["split", "rows", "share"] or table[0][:3] == ["split", "rows", "share"]
     assert any(line[0] == "eval" and "40.00%" in line for line in table)

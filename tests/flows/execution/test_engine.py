@@ -118,7 +118,7 @@ def test_a_plan_does_not_blame_settings_that_follow_from_outputs_not_made_yet(tm
         [made] = executor.call_many([one])
         key = {"config": {"hidden": hidden}, "inputs": {"one": made.fingerprint}}
         [two] = executor.call_many([Step(Stage("two", "stages:second"), "two", key, lambda: {"of": made.path})])
-        return two.why
+        return str(two.why)
 
     walk(Engine(store, child=None, monitor_for=lambda title: Lines()), 1, [16])
     assert walk(Planner(store), 2, "auto").startswith("inputs.one: ")  # "auto" is chosen by rows that nobody counted

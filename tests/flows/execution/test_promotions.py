@@ -9,6 +9,7 @@ import pytest
 
 from flows.dag.run_spec import RunSpec
 from flows.execution import promotions
+from flows.execution.planning import PlannedStep
 from headway.errors import ConfigError
 from headway.evaluation.verdict import Verdict
 from headway.storage.store import Store
@@ -58,8 +59,8 @@ def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_t
     spec = RunSpec(loaded, store)
 
     def plans(fingerprint):
-        step = {"step": "train", "stage": "train", "cached": True, "why": None, "fingerprint": fingerprint}
-        monkeypatch.setattr(promotions, "planned", lambda spec: {"steps": [step]})
+        step = PlannedStep(step="train", stage="train", fingerprint=fingerprint, cached=True, differs=None)
+        monkeypatch.setattr(promotions, "planned", lambda spec: SimpleNamespace(steps=[step]))
 
     plans("b" * 32)
     found = promotions.last_candidate(spec)
