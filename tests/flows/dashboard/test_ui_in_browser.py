@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from flows.cli.runs.ui import leading_to
+from flows.progress.step_progress import Progress, as_json, progress_path
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.flows.dashboard.conftest import add_run, fill, name_of, verdict
@@ -125,13 +126,14 @@ def test_a_page_follows_a_run_without_being_loaded_again(visit, served, projects
     store = Store(projects[2] / "store")
     page = entered(visit, served, THIRD)
     run = add_run(store, 9, state="running", seen="2026-11-20T00:09:20.000Z")
-    log = store.runs_folder / f"{run}.log"
-    log.write_text("2026-11-20T00:09:20.000Z   train: 10 of 600 steps, loss 0.9\n")
+    (store.runs_folder / f"{run}.log").write_text("2026-11-20T00:09:20.000Z   ingest 2013-03   1.2 s\n")
+    step = Progress(step="train", done=10, total=600, unit="steps")
+    progress_path(store, run).write_text(as_json([step]))
     with store.lock("run-flights", {"run": run}).held():
         page.get_by_text("train: 10 of 600 steps").wait_for(timeout=30_000)
         page.goto(served.partition("/?")[0] + f"{THIRD}/runs/{run}")
         page.evaluate("window.loadedOnce = true")
-        log.write_text("2026-11-20T00:09:22.000Z   train: 300 of 600 steps, loss 0.5\n")
+        progress_path(store, run).write_text(as_json([step.model_copy(update={"done": 300})]))
         page.get_by_text("train: 300 of 600 steps").first.wait_for(timeout=30_000)
         assert page.locator("progress").first.get_attribute("value") == "300"
     add_run(store, 9, version=3, **verdict(0.9))
