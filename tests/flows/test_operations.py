@@ -210,7 +210,7 @@ def test_the_ten_commands_end_with_a_promoted_model_and_a_schedule(place):
     done = place.type(place.here("\n".join(lines)))
     out = dict(zip(range(11), done.stdout.split("@@ "), strict=True))
     assert "Prefect is up" in out[2] and (place.files / "auth").read_text().strip() not in done.stdout + done.stderr
-    assert "first model" in out[6] and (place.home / "churn" / "schema.pbtxt").is_file()
+    assert "Version 1 is promoted" in out[6] and (place.home / "churn" / "schema.pbtxt").is_file()
     assert "made deployment retrain/churn: runs 0 5 2 * * UTC" in out[7] and "nobody is told of a failure" in out[7]
     by_hand = [run for run in place.runs("churn") if not run["auto_scheduled"]]
     assert [(run["name"], run["state"]["type"]) for run in by_hand] == [
