@@ -9,20 +9,21 @@ of its rows.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from markupsafe import Markup
 
+from flows.dag.step import find_output
 from flows.records import RunRecord, State, record_of
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
 from flows.tell.figures.strips import Strips
-from flows.tell.material import Material
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
-from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Verdict
 from headway.messages import between, metrics_line, number, signed, window_text
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
@@ -177,10 +178,12 @@ def judged(store: Store, version: Version, against: int | None = None, *, whole:
 def _checks(store: Store, version: Version, against: int) -> list[Check]:
     """What the gate found of a version beside another, over all rows, while the store has its verdict."""
     record = record_of(store, version.facts.get("run"))
-    try:
-        verdict = Material(store, record).verdict if record is not None else None
-    except HeadwayError:  # its output is damaged
-        verdict = record.verdict if record is not None else None
+    if record is None:
+        return []
+    step, verdict = record.step("gate"), record.verdict
+    with contextlib.suppress(HeadwayError):  # its output is damaged: the record has a brief form
+        if step is not None and (output := find_output(store, step.stage, step.fingerprint, step.title)) is not None:
+            verdict = output.read(Verdict)
     if verdict is None:
         return []
     if verdict.champion is not None and verdict.champion.version == against:
