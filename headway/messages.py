@@ -7,6 +7,7 @@ did_you_mean("trian", ["train", "eval"])  # "did you mean 'train'?"
 number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
+ends((0.7, 0.72))     # '0.7 to 0.72'
 between((-0.003, 0.001), 0.95)            # '95% interval -0.003 to +0.001'
 chance(0.00002)       # 'p < 0.001'
 duration(102_700)     # '29 h'
@@ -76,12 +77,17 @@ def signed(value: float | None) -> str:
     return number(value) if value is None or value < 1e-9 else f"+{number(value)}"
 
 
+def ends(interval: Sequence[float] | None, show: Callable[[float], str] = number) -> str:
+    """The ends of an interval; empty where there is none."""
+    return "" if interval is None else f"{show(interval[0])} to {show(interval[1])}"
+
+
 def between(interval: Sequence[float] | None, confidence: float | None = None) -> str:
     """The interval of a change in words, with its confidence where that is known."""
     if interval is None:
         return "no interval"
     share = "" if confidence is None else f"{100 * confidence:.4g}% "
-    return f"{share}interval {signed(interval[0])} to {signed(interval[1])}"
+    return f"{share}interval {ends(interval, signed)}"
 
 
 def chance(p: float | None) -> str:

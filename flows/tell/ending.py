@@ -11,6 +11,7 @@ from typing import Literal
 
 from flows.records import RunRecord, State
 from flows.tell.metric_tables import metric_table, values_of
+from flows.tell.rendering.cells import cell
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
@@ -169,8 +170,8 @@ def _notes(verdict: Verdict) -> Iterator[str]:
     said = {remark.check for remark in (*verdict.reasons, *verdict.notes, *verdict.alarms)}
     for check in verdict.checks:
         if check.key not in said:
-            row = {name: value for name, value in _row(check).items() if value and name not in ("check", "outcome")}
-            numbers = ", ".join(f"{name} {value}" for name, value in row.items())
+            row = {name: cell(value) for name, value in _row(check).items() if name not in ("check", "outcome")}
+            numbers = ", ".join(f"{name} {text}" for name, text in row.items() if text)
             yield f"{check.name}: {check.outcome}" + (f" ({numbers})" if numbers else "")
 
 
@@ -213,18 +214,17 @@ def checks_table(checks: Iterable[Check]) -> Table:
     return Table("Checks of the gate", [_row(check) for check in checks], whole=("outcome",))
 
 
-def _row(check: Check) -> dict[str, str]:
-    known: dict[str, str | None] = {
+def _row(check: Check) -> dict[str, object]:
+    return {
         "check": check.name,
         "metric": check.metric,
         "on": None if check.slice is None else named(check.slice, check.slice_value),
-        "candidate": None if check.value is None else number(check.value),
+        "candidate": check.value,
         "against": check.against,
-        "there": None if check.before is None else number(check.before),
+        "there": check.before,
         "change": None if check.change is None else signed(check.change),
         "interval": None if check.interval is None else between(check.interval, check.confidence),
         "limit": bound(check),
-        "rows": None if check.rows is None else f"{check.rows:,}",
+        "rows": check.rows,
         "outcome": check.outcome,
     }
-    return {name: value or "" for name, value in known.items()}

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from flows.dag.step import Answer, Output
 from flows.records import RunRecord
+from flows.tell.paired import judged_spans
 from headway.errors import HeadwayError
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
@@ -64,8 +65,7 @@ class Material:
         found = self.read("measure", Measured)
         if found is None or found.spans:
             return found
-        parts = self.key("splits").get("inputs", {}).get("parts", {}).get("eval", [])
-        return found.model_copy(update={"spans": tuple(dict.fromkeys(span for span, _ in parts))})
+        return found.model_copy(update={"spans": judged_spans(self.store, self.record)})
 
     @functools.cached_property
     def statistics(self) -> WindowStatistics:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from flows.tell.figures.drawing import FIRST, short
 from flows.tell.figures.strips import Strips
-from flows.tell.rendering.cells import Row, between
+from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Metrics, MetricValue, Threshold, Values
 from headway.evaluation.results.threshold import AS_CONFIGURED
-from headway.messages import counted, number, window_text
+from headway.messages import counted, ends, number, window_text
 from tfcore.evaluation.results import Importance
 
 _MOST_ROWS = 60
@@ -47,7 +47,7 @@ def metric_table(
     # each row has the further cells of all, so that the columns of other models come last
     names = dict.fromkeys(name for row in cells.values() for name in row)
     rows = [
-        {"metric": of.name, value: number(of.value), interval: between(of.interval)}
+        {"metric": of.name, value: number(of.value), interval: ends(of.interval)}
         | {name: cells.get(of.name, {}).get(name) for name in names}
         | {other: number(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
         for of in values
@@ -73,7 +73,7 @@ def importance_table(found: Importance, where: str = "") -> Table:
         title += ", with 95% intervals"
     shown = found.columns[:_MOST_ROWS]
     highest = max([1e-12, *(each.interval[1] if each.interval else each.permuted or 0.0 for each in shown)])
-    strips = Strips(len(shown), limits=(0, highest), height=14)
+    strips = Strips(len(shown), limits=(0, highest))
     for row, each in enumerate(shown):
         strips.box(row, 0, max(each.permuted or 0.0, 0.0), FIRST)
     rows = [
@@ -81,7 +81,7 @@ def importance_table(found: Importance, where: str = "") -> Table:
             "column": short(each.column, 60),
             "harm": picture,
             "permuted": number(each.permuted),
-            "interval": between(each.interval),
+            "interval": ends(each.interval),
             "missing": each.missing,
         }
         for each, picture in zip(shown, strips.svgs(), strict=True)

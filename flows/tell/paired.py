@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from markupsafe import Markup
-
 from flows.dag.step import find_output
 from flows.records import RunRecord, State, record_of
-from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
-from flows.tell.figures.strips import Strips
+from flows.tell.figures.drawing import BAD, FIRST, GOOD, short
+from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Verdict
-from headway.messages import between, metrics_line, number, signed, window_text
+from headway.messages import between, ends, metrics_line, number, signed, window_text
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
 from headway.tasks.table import direction
 
 UNCLEAR: Literal["no clear difference"] = "no clear difference"
 Outcome = Literal["better", "worse", "no clear difference", ""]
+COLOURS = {"better": GOOD, "worse": BAD}
+"""Of an outcome that is clear."""
 
 
 def outcome_of(check: Check) -> Outcome:
@@ -43,52 +43,39 @@ def outcome_of(check: Check) -> Outcome:
     return "better" if (low > 0) == (direction(str(check.metric).rpartition("/")[2], check.better) > 0) else "worse"
 
 
+def change(check: Check) -> str:
+    """A change with its sign; empty where there is none."""
+    return "" if check.change is None else signed(check.change)
+
+
 def change_text(check: Check) -> str:
     """A change with its interval."""
-    interval = f" ({_interval(check)})" if check.interval else ""
-    return "" if check.change is None else signed(check.change) + interval
-
-
-def _interval(check: Check) -> str:
-    return "" if check.interval is None else f"{signed(check.interval[0])} to {signed(check.interval[1])}"
+    return change(check) + (f" ({ends(check.interval, signed)})" if check.change is not None and check.interval else "")
 
 
 def paired_table(title: str, checks: Sequence[Check], first: str, second: str, note: str = "") -> Table:
     """A row per check: the values of both models, which are of the same rows, and their difference."""
+    known = [check.interval or (check.change or 0.0,) * 2 for check in checks]
+    marks: list[Mark | None] = [
+        None if check.change is None else (low, check.change, high, COLOURS.get(outcome_of(check), FIRST))
+        for check, (low, high) in zip(checks, known, strict=True)
+    ]
+    drawn = interval_strips(marks) if any(check.interval for check in checks) else [None] * len(checks)
     rows = [
         {
-            "metric" if check.slice is None else "slice": check.metric
-            if check.slice is None
-            else f"{check.slice}: {short(check.slice_value or '', 40)}",
-            "rows": f"{check.rows:,}" if check.slice is not None else "",
-            first: number(check.before) if check.before is not None else "",
-            second: number(check.value) if check.value is not None else "",
-            "difference": signed(check.change) if check.change is not None else "",
-            "its interval": _interval(check),
+            "metric": check.metric if check.slice is None else None,
+            "slice": None if check.slice is None else f"{check.slice}: {short(check.slice_value or '', 40)}",
+            "rows": None if check.slice is None else check.rows,
+            first: check.before,
+            second: check.value,
+            "difference": change(check),
+            "its interval": ends(check.interval, signed),
             "picture": picture,
             f"{second} is": outcome_of(check),
         }
-        for check, picture in zip(checks, _pictures(checks), strict=True)
+        for check, picture in zip(checks, drawn, strict=True)
     ]
     return Table(title, rows, note, whole=("difference",))
-
-
-def _pictures(checks: Sequence[Check]) -> list[Markup] | list[str]:
-    """A picture of each difference and its interval, all on one axis."""
-    if all(check.interval is None for check in checks):
-        return [""] * len(checks)
-    ranges = [check.interval or (check.change or 0.0,) * 2 for check in checks]
-    low, high = min(0.0, *(low for low, _ in ranges)), max(0.0, *(high for _, high in ranges))
-    width = (high - low) or 1.0
-    strips = Strips(len(checks), limits=(low - 0.03 * width, high + 0.03 * width), height=14)
-    for row, (check, (left, right)) in enumerate(zip(checks, ranges, strict=True)):
-        strips.box(row, -0.004 * width, 0.004 * width, MUTED, low=0, high=1, alpha=0.6)
-        if check.change is not None:
-            colour = {"better": GOOD, "worse": BAD}.get(outcome_of(check), FIRST)
-            strips.box(row, left, right, colour, low=0.42, high=0.58, alpha=0.6)
-            at = check.change
-            strips.box(row, at - 0.012 * width, at + 0.012 * width, colour, low=0.25, high=0.75)
-    return strips.svgs()
 
 
 # --- versions
@@ -117,9 +104,8 @@ class Paired:
             "worse": f"{one} is worse than {other}",
             UNCLEAR: f"there is no clear difference between {one} and {other}",
         }.get(outcome_of(first), f"{one} differs from {other}, by how much beyond chance is not known")
-        change = "" if first.change is None else signed(first.change)
         interval = f" ({between(first.interval, first.confidence)})" if first.interval else ""
-        return f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {change}{interval}."
+        return f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {change(first)}{interval}."
 
     @property
     def table(self) -> Table:
@@ -133,11 +119,10 @@ class Paired:
 
 
 def _turned(check: Check) -> Check:
-    change = None if check.change is None else -check.change
+    apart = None if check.change is None else -check.change
     interval = None if check.interval is None else (-check.interval[1], -check.interval[0])
-    return check.model_copy(
-        update={"value": check.before, "before": check.value, "change": change, "interval": interval}
-    )
+    turned = {"value": check.before, "before": check.value, "change": apart, "interval": interval}
+    return check.model_copy(update=turned)
 
 
 def paired(registry: Registry, version: Version, against: Version) -> Paired | None:
@@ -158,19 +143,12 @@ def judged(store: Store, version: Version, against: int | None = None, *, whole:
     standing = version.facts.get("standing")
     if not isinstance(standing, dict):
         return None
-    metric, champion, interval = str(standing["metric"]), int(standing["against"]), standing.get("interval")
+    of = {name: standing.get(name) for name in ("metric", "interval", "confidence", "better")}
+    kept = Check.model_validate({"name": CHAMPION, "outcome": "", "change": standing.get("difference"), **of})
+    champion = int(standing["against"])
     against = champion if against is None else against
-    kept = Check(
-        name=CHAMPION,
-        metric=metric,
-        change=standing.get("difference"),
-        interval=interval,
-        confidence=standing.get("confidence"),
-        better=standing.get("better"),
-        outcome="",
-    )
-    checks = _checks(store, version, against) if whole or interval is None or against != champion else []
-    found = sorted(checks, key=lambda check: check.metric != metric) or ([kept] if against == champion else [])
+    checks = _checks(store, version, against) if whole or kept.interval is None or against != champion else []
+    found = sorted(checks, key=lambda check: check.metric != kept.metric) or ([kept] if against == champion else [])
     spans = eval_spans(version)
     return Paired(version.number, against, spans, tuple(found if whole else found[:1])) if found else None
 
@@ -239,8 +217,8 @@ def run_texts(store: Store, record: RunRecord) -> tuple[str, str]:
     if verdict is None or metric is None or value is None or record.state == State.ALREADY:
         return "", ""
     spans, check = judged_spans(store, record), verdict.of(CHAMPION, metric)
-    change = f"{metric} {change_text(check)} against {check.against}{_on(spans)}" if check is not None else ""
-    return change, level(metric, value, spans)
+    apart = f"{metric} {change_text(check)} against {check.against}{_on(spans)}" if check is not None else ""
+    return apart, level(metric, value, spans)
 
 
 def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
@@ -248,8 +226,8 @@ def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
     if record.verdict is not None and record.verdict.spans:
         return record.verdict.spans
     step = record.step("splits")
-    manifest = store.find("splits", step.fingerprint) if step is not None else None
-    return _spans(manifest.key["inputs"]["parts"].get("eval") if manifest is not None else None)
+    manifest = store.find(step.stage, step.fingerprint) if step is not None else None
+    return _spans(manifest.key.get("inputs", {}).get("parts", {}).get("eval") if manifest is not None else None)
 
 
 def rows_in_words(spans: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from flows.records import RunRecord, read_log
 from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
 from flows.tell.metric_tables import metric_table, values_of
-from flows.tell.paired import eval_spans, own_levels, rows_in_words
+from flows.tell.paired import eval_spans, metrics_of, own_levels, rows_in_words
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
 from flows.tell.rerun_reasons import steps_explained
@@ -210,7 +210,7 @@ class Version:
     @property
     def metrics(self) -> dict[str, float]:
         """On the eval split of the run that made it."""
-        return {k: v for k, v in (self._version.facts.get("metrics") or {}).items() if isinstance(v, int | float)}
+        return metrics_of(self._version)
 
     @property
     def names(self) -> list[str]:

@@ -18,14 +18,13 @@ from flows.tell.figures.drawing import reused
 from flows.tell.html import Document, document
 from flows.tell.material import Material
 from flows.tell.metric_tables import rows_of
-from flows.tell.rendering.cells import between
 from flows.tell.rendering.parts import Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from flows.tell.sections.window_data import data
-from headway.messages import counted, duration, number, window_text
+from headway.messages import counted, duration, ends, number, window_text
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
@@ -120,7 +119,7 @@ def _facts(material: Material) -> list[tuple[str, str]]:
     if (value := record.metrics.get(primary)) is not None:
         interval = measured.of(primary).interval if measured is not None else None
         name = primary if measured is None else f"{primary}, {rows_of(measured.rows, measured.spans)}"
-        facts.append((name, number(value) + (f" ({between(interval)})" if interval else "")))
+        facts.append((name, number(value) + (f" ({ends(interval)})" if interval else "")))
     facts += [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
     if spans:
         facts.append((counted(len(spans), "span"), window_text(spans)))

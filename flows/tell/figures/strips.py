@@ -1,4 +1,4 @@
-"""Small pictures for the rows of a table, as SVG: boxes and histograms.
+"""Small pictures for the rows of a table, as SVG: boxes, intervals and histograms.
 
 strips = Strips(3)
 strips.box(0, 0.0, 0.4, FIRST)
@@ -8,14 +8,18 @@ first, second, third = strips.svgs()
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import VARIABLES
+from flows.tell.figures.drawing import MUTED, VARIABLES
 
 _FOOT, _ROOM = 0.04, 0.92
 """Of a histogram: what lies below it and how high it may be, in shares of the picture."""
+_WIDTH = 120.0
+"""Points."""
+Mark = tuple[float, float, float, str]
+"""(low end of an interval, value, high end, colour)"""
 
 
 class Strips:
@@ -24,13 +28,11 @@ class Strips:
     Args:
         rows: how many.
         limits: the range of x; y is 0 to 1, upwards.
-        width, height: in points.
+        height: in points.
     """
 
-    def __init__(
-        self, rows: int, *, limits: tuple[float, float] = (0.0, 1.0), width: float = 120.0, height: float = 20.0
-    ):
-        self._limits, self._size = limits, (width, height)
+    def __init__(self, rows: int, *, limits: tuple[float, float] = (0.0, 1.0), height: float = 14.0):
+        self._limits, self._size = limits, (_WIDTH, height)
         self._shapes: list[list[str]] = [[] for _ in range(rows)]
 
     def box(
@@ -78,6 +80,34 @@ class Strips:
         least, most = self._limits
         width, height = self._size
         return (x - least) / ((most - least) or 1.0) * width, (1.0 - y) * height
+
+
+def interval_strips(
+    marks: Sequence[Mark | None],
+    *,
+    lines: Mapping[float, str] = {0.0: MUTED},
+    limits: tuple[float, float] | None = None,
+) -> list[Markup]:
+    """A picture of a value and its interval for each row, all on one axis.
+
+    Args:
+        marks: None: only the lines.
+        lines: {place: colour} of what the values are held against.
+        limits: of the axis; None: all marks and lines are within.
+    """
+    if limits is None:
+        places = [*lines, *(at for mark in marks if mark is not None for at in mark[:3])]
+        room = 0.03 * ((max(places) - min(places)) or 1.0)
+        limits = min(places) - room, max(places) + room
+    strips, width = Strips(len(marks), limits=limits), limits[1] - limits[0]
+    for row, mark in enumerate(marks):
+        for line, colour in lines.items():
+            strips.box(row, line - 0.003 * width, line + 0.003 * width, colour, low=0, high=1, alpha=0.6)
+        if mark is not None:
+            left, at, right, colour = mark
+            strips.box(row, left, right, colour, low=0.42, high=0.58, alpha=0.6)
+            strips.box(row, at - 0.012 * width, at + 0.012 * width, colour, low=0.25, high=0.75)
+    return strips.svgs()
 
 
 def _fill(colour: str, alpha: float) -> str:

@@ -1,6 +1,6 @@
 """Cells and rows as text.
 
-cell(0.712345), between((0.7, 0.72))                       # "0.7123", "0.7 to 0.72"
+cell(0.712345), cell([1, 2])                               # "0.7123", "1, 2"
 print(text_table([{"column": "carrier", "rows": 1200}]))
 """
 
@@ -35,11 +35,6 @@ def cell(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else number(value)
-
-
-def between(interval: Sequence[float] | None) -> str:
-    """The text of an interval; empty where there is none."""
-    return "" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
 
 
 def is_number(value: object) -> bool:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from flows.records import State
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
-from flows.tell.figures.strips import Strips
+from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table, metric_table, rows_of, threshold_table, values_of
 from flows.tell.paired import eval_spans, judged_spans, rows_in_words
-from flows.tell.rendering.cells import Row, between
+from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.slice_harm import slices
@@ -24,7 +22,7 @@ from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import BETTER, Check, Verdict
-from headway.messages import listed, number, signed
+from headway.messages import ends, listed, number, signed
 from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
@@ -122,10 +120,13 @@ def _tested(material: Material) -> list[str]:
 
 def _metrics(measured: Measured, verdict: Verdict | None, whose: str) -> Table:
     checks = verdict.compared() if verdict is not None else []
+    marks = list(map(_in_tolerances, checks))
     champion = measured.baselines.get("champion") or {}
     more: dict[str, Row] = {name: {whose: number(value)} for name, value in champion.items()}
-    for check, picture in zip(checks, _differences(checks), strict=True):
-        apart = {"difference": signed(check.change), "its interval": between(check.interval)}
+    for check, picture in zip(
+        checks, interval_strips(marks, lines={0.0: MUTED, -1.0: BAD}, limits=(-3, 3)), strict=True
+    ):
+        apart = {"difference": signed(check.change), "its interval": ends(check.interval, signed)}
         name = str(check.metric)
         more[name] = {**more.get(name, {}), **apart, "which is": check.outcome, "in tolerances": picture}
     primary, note = verdict.primary if verdict is not None else None, ""
@@ -143,24 +144,15 @@ def _metrics(measured: Measured, verdict: Verdict | None, whose: str) -> Table:
     )
 
 
-def _differences(compared: Sequence[Check]) -> list[Markup]:
-    """A picture of each difference, in units of its tolerance."""
-    strips = Strips(len(compared), limits=(-3, 3), height=16)
-    for row, each in enumerate(compared):
-        strips.box(row, -0.015, 0.015, MUTED, low=0, high=1, alpha=0.5)
-        strips.box(row, -1.015, -0.985, BAD, low=0.1, high=0.9, alpha=0.6)
-        if each.interval is None or each.change is None or not each.allowed:
-            continue
-        sign = direction(split_name(str(each.metric))[1], each.better)
-        low, at, high = sorted(_within(sign * value / each.allowed) for value in (*each.interval, each.change))
-        colour = GOOD if each.outcome == BETTER else FIRST if each.passed else BAD
-        strips.box(row, low, high, colour, low=0.42, high=0.58, alpha=0.6)
-        strips.box(row, at - 0.06, at + 0.06, colour, low=0.25, high=0.75)
-    return strips.svgs()
-
-
-def _within(tolerances: float) -> float:
-    return min(max(tolerances, -2.94), 2.94)
+def _in_tolerances(check: Check) -> Mark | None:
+    """A difference and its interval in units of its tolerance, better to the right."""
+    if check.interval is None or check.change is None or not check.allowed:
+        return None
+    sign = direction(split_name(str(check.metric))[1], check.better)
+    low, at, high = sorted(
+        min(max(sign * value / check.allowed, -2.94), 2.94) for value in (*check.interval, check.change)
+    )
+    return low, at, high, GOOD if check.outcome == BETTER else FIRST if check.passed else BAD
 
 
 # --- figures

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
 from flows.tell.figures.drawing import FIRST, MUTED, short
-from flows.tell.figures.strips import Strips
-from flows.tell.rendering.cells import Row, between
+from flows.tell.figures.strips import Strips, interval_strips
+from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Measured, SliceMetrics, WorstSlices
 from headway.evaluation.verdict import Verdict
-from headway.messages import number, signed
+from headway.messages import ends, number, signed
 from headway.tasks.table import direction
 
 _MOST = 60
@@ -60,15 +58,17 @@ def _table(measured: Measured, verdict: Verdict | None, whose: str, metric: str,
     checks = verdict.compared(slices=True) if verdict is not None else []
     against = {(check.slice, check.slice_value): check for check in checks if check.metric == primary}
     largest = max(abs(each.harm) for each in harmed)
-    rows = list[Row]()
-    for each, picture in zip(harmed, _intervals(harmed[:_MOST], metric, whole), strict=False):
+    shown, rows = harmed[:_MOST], list[Row]()
+    known = [each.metrics.intervals.get(metric) or (each.level, each.level) for each in shown]
+    marks = [(low, each.level, high, FIRST) for each, (low, high) in zip(shown, known, strict=True)]
+    for each, picture in zip(shown, interval_strips(marks, lines={whole: MUTED}), strict=True):
         cells: dict[str, Any] = {
             "slice": f"{each.column}: {short(each.value, 40)}",
             "rows": each.metrics.rows,
             # two digits; nothing is said of less than a thousandth of the largest
             "harm": signed(float(f"{each.harm:.2g}")) if abs(each.harm) > largest / 1000 else "0",
             metric: number(each.level),
-            "interval": between(each.metrics.intervals.get(metric)),
+            "interval": ends(each.metrics.intervals.get(metric)),
             "beside the others": picture,
         }
         if primary in each.metrics.metrics and primary != metric:
@@ -82,22 +82,8 @@ def _table(measured: Measured, verdict: Verdict | None, whose: str, metric: str,
     return Table("Slices, the most harmful first", rows, note)
 
 
-def _intervals(harmed: Sequence[_Harmed], metric: str, whole: float) -> list[Markup]:
-    """A picture of each slice's value and interval, all on one axis."""
-    ends = [each.metrics.intervals.get(metric) or (each.level, each.level) for each in harmed]
-    low, high = min([whole, *(left for left, _ in ends)]), max([whole, *(right for _, right in ends)])
-    width = (high - low) or 1.0
-    strips = Strips(len(harmed), limits=(low - 0.03 * width, high + 0.03 * width), height=14)
-    for row, (left, right) in enumerate(ends):
-        strips.box(row, whole - 0.003 * width, whole + 0.003 * width, MUTED, low=0, high=1, alpha=0.5)
-        strips.box(row, left, right, FIRST, low=0.42, high=0.58, alpha=0.6)
-        level = harmed[row].level
-        strips.box(row, level - 0.012 * width, level + 0.012 * width, FIRST, low=0.25, high=0.75)
-    return strips.svgs()
-
-
 def _worst(found: WorstSlices) -> Table:
-    strips = Strips(len(found.slices), limits=(0, max(each.loss for each in found.slices) or 1.0), height=14)
+    strips = Strips(len(found.slices), limits=(0, max(each.loss for each in found.slices) or 1.0))
     for row, each in enumerate(found.slices):
         strips.box(row, 0, each.loss, FIRST)
         strips.box(row, 0, each.loss_of_others, MUTED, low=0.38, high=0.62)

@@ -33,7 +33,7 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
         together = [ingests, *([step] for step in stages if step.stage != "ingest")]
     seconds = [sum(step.seconds for step in steps if not step.cached) for steps in together]
     longest = max(seconds, default=0.0) or 1.0
-    strips = Strips(len(together), height=14)
+    strips = Strips(len(together))
     for row, (steps, took) in enumerate(zip(together, seconds, strict=True)):
         reused = all(step.cached for step in steps)
         strips.box(row, 0, 0.012 if reused else took / longest, LINE if reused else FIRST)
