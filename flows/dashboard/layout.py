@@ -114,6 +114,27 @@ def state_cell(record: RunRecord) -> Markup:
     return Markup('<span class="state {}">{}</span>').format(said.tone, said.label)
 
 
+def choices(key: str, names: Sequence[str], chosen: str, *list_of: object, **others: str) -> Markup:
+    """Links that leave only some of the rows in a list.
+
+    Args:
+        names: the choices; "" is all.
+        list_of, others: of the list's address.
+    """
+    links = [
+        Markup("<b>{}</b>").format(name or "all")
+        if name == chosen
+        else link(name or "all", address(*list_of, **{key: name}, **others))
+        for name in names
+    ]
+    return Markup('<span class="choices">{}: {}</span>').format(key, Markup(" ").join(links))
+
+
+def looks_every(runs: Sequence[RunRecord]) -> int:
+    """How often a page about these runs looks for what is new."""
+    return LIVE_SECONDS if any(run.going_on for run in runs) else IDLE_SECONDS
+
+
 def long(text: str, most: int = 300) -> Markup:
     """A cell of whole sentences, which may take several lines."""
     return Markup('<span class="long">{}</span>').format(text if len(text) <= most else text[: most - 1] + "…")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
-from flows.dashboard.run_index import RunIndex
+from flows.dashboard.run_index import RunIndex, leads_out
 from flows.records import RunRecord, log_path, read_log
 from flows.tell.paired import Paired, judged, run_texts
 from headway.errors import StoreError
@@ -68,11 +68,7 @@ class OpenedStore:
 
     def log(self, run: str) -> str | None:
         """The log of a run that the index has; None where there is none."""
-        return None if self.leads_out(log_path(self.store, run)) else read_log(self.store, run)
-
-    def leads_out(self, path: Path) -> bool:
-        """Whether a file of the store is a link to something outside of it."""
-        return path.exists() and not path.resolve().is_relative_to(self.store.root.resolve())
+        return None if leads_out(self.store, log_path(self.store, run)) else read_log(self.store, run)
 
     def model_folders(self) -> list[str]:
         """The models with a folder in the registry."""

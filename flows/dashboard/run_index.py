@@ -70,7 +70,7 @@ class RunIndex:
     def _read(self, name: str) -> RunRecord | str:
         """A record, or what is wrong with it."""
         path = self.store.runs_folder / name
-        if _leads_out(self.store, path):
+        if leads_out(self.store, path):
             return "is a link that leads out of the store"
         try:
             record = read_record(json.loads(self.store.read(path)))
@@ -83,8 +83,8 @@ class RunIndex:
         return record if name == f"{record.run}.json" else f"is the record of run {record.run}, under another name"
 
 
-def _leads_out(store: Store, path: Path) -> bool:
-    """Whether a record is a link to something outside of the store, or to nothing."""
+def leads_out(store: Store, path: Path) -> bool:
+    """Whether a file is a link to something outside of the store, or to nothing."""
     return path.is_symlink() and not (path.exists() and path.resolve().is_relative_to(store.root.resolve()))
 
 

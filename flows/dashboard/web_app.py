@@ -27,6 +27,7 @@ from flows.dashboard.pages.store_page import store_page, stores_page
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.dashboard.pages.version_page import version_page
 from flows.dashboard.request_checks import FORM_BYTES, REPORT_POLICY, Access, Guard
+from flows.dashboard.run_index import leads_out
 from flows.tell.ending import Ending
 from flows.tell.material import Material
 from flows.tell.report_page import page as drawn_report
@@ -158,11 +159,11 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
 
     @app.get("/stores/{store}/models/{model}/versions/{number}/promote", dependencies=inside)
     def ask_promote(request: Request, store: str, model: str, number: int) -> Response:
-        return answered(request, changes.confirm_promotion(at(store), model, number, access))
+        return answered(request, changes.confirm(at(store), model, access, number))
 
     @app.get("/stores/{store}/models/{model}/rollback", dependencies=inside)
     def ask_rollback(request: Request, store: str, model: str) -> Response:
-        return answered(request, changes.confirm_rollback(at(store), model, access))
+        return answered(request, changes.confirm(at(store), model, access))
 
     def change(store: str, model: str, kind: str, form: Mapping[str, str]) -> Response:
         opened = at(store)
@@ -245,7 +246,7 @@ def _report(opened: OpenedStore, run: str) -> str:
         raise _NotThere
     path = path_of(opened.store, run)
     if not record.going_on and path.name in opened.store.children(path.parent):
-        if opened.leads_out(path):
+        if leads_out(opened.store, path):
             raise _NotThere
         return opened.store.read(path).decode("utf-8", "replace")
     with DRAWING:

@@ -37,19 +37,11 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What a folder of the store takes."""
-
-    name: str
-    count: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class Usage:
-    """What a store takes, by kind, and what could be freed."""
+    """What a store takes, and what could be freed."""
 
-    kinds: list[Kind]
+    kinds: dict[str, tuple[int, int]]
+    """By folder, (items, bytes)."""
     could_go: tuple[int, int] | str
     """(items, bytes), or why that cannot be told."""
     seconds: float
@@ -57,7 +49,7 @@ class Usage:
 
     @property
     def bytes(self) -> int:
-        return sum(kind.bytes for kind in self.kinds)
+        return sum(taken for _, taken in self.kinds.values())
 
 
 def usage_of(store: Store) -> Usage:
@@ -73,15 +65,15 @@ def usage_of(store: Store) -> Usage:
     return Usage(kinds, could_go, time.perf_counter() - began)
 
 
-def _on_disk(store: Store) -> list[Kind]:
+def _on_disk(store: Store) -> dict[str, tuple[int, int]]:
     folders = [store.root / name for name in store.children(store.root) if name != "stages"]
     folders += [store.stages / name for name in store.children(store.stages)]
     linked: set[tuple[int, int]] = set()
-    return [
-        Kind(folder.relative_to(store.root).as_posix(), len(store.children(folder)), _taken(folder, linked))
+    return {
+        folder.relative_to(store.root).as_posix(): (len(store.children(folder)), _taken(folder, linked))
         for folder in folders
         if not folder.name.startswith(".")
-    ]
+    }
 
 
 def _taken(folder: Path, linked: set[tuple[int, int]]) -> int:
@@ -96,7 +88,7 @@ def _taken(folder: Path, linked: set[tuple[int, int]]) -> int:
     return total
 
 
-def _in_bucket(store: BucketStore) -> list[Kind]:
+def _in_bucket(store: BucketStore) -> dict[str, tuple[int, int]]:
     """The same by one listing."""
     sizes: Counter[str] = Counter()
     items: dict[str, set[str]] = {}
@@ -106,36 +98,34 @@ def _in_bucket(store: BucketStore) -> list[Kind]:
         kind = "/".join(parts[:depth])
         sizes[kind] += found.bytes
         items.setdefault(kind, set()).add("/".join(parts[: depth + 1]))
-    return [Kind(kind, len(items[kind]), total) for kind, total in sizes.items()]
+    return {kind: (len(items[kind]), total) for kind, total in sizes.items()}
 
 
 class DiskUsage:
     """The last count of a store, made in a thread when a page asks and the last one is old."""
 
     def __init__(self, store: Store, *, count: Callable[[Store], Usage] = usage_of):
-        self._store, self._count = store, count
-        self._guard = threading.Lock()
+        self._store, self._count, self._guard = store, count, threading.Lock()
         self._found: Usage | str | None = None
-        self._at = 0.0
+        self._at = float("-inf")
         self._thread: threading.Thread | None = None
 
     def look(self) -> tuple[Usage | str | None, bool]:
         """(the last count, or why there is none; None before the first, whether one is being made)."""
         with self._guard:
             going_on = self._thread is not None and self._thread.is_alive()
-            old = self._found is None or time.monotonic() - self._at > KEPT_SECONDS
-            if old and not going_on:
+            if not going_on and time.monotonic() - self._at > KEPT_SECONDS:
                 self._thread = threading.Thread(target=self._go, name="disk-usage", daemon=True)
                 self._thread.start()
                 going_on = True
-        return self._found, going_on
+            return self._found, going_on
 
     def _go(self) -> None:
         try:
-            found: Usage | str = self._count(self._store)
+            self._found = self._count(self._store)
         except (HeadwayError, OSError) as error:
-            found = str(error)
-        self._found, self._at = found, time.monotonic()
+            self._found = str(error)
+        self._at = time.monotonic()
 
 
 def disk_page(opened: OpenedStore, usage: DiskUsage) -> Page:
@@ -147,13 +137,13 @@ def disk_page(opened: OpenedStore, usage: DiskUsage) -> Page:
         return Page("Disk", "Disk", opened.slug, "Disk", parts=[Part("Disk", [said])], every=every)
     rows = [
         {
-            "what": kind.name,
-            "count": f"{kind.count:,}",
-            "size": size(kind.bytes),
-            "is": _KINDS.get(kind.name.partition("/")[0], "not of Headway's making"),
+            "what": name,
+            "count": count,
+            "size": size(taken),
+            "is": _KINDS.get(name.partition("/")[0], "not of Headway's making"),
         }
-        for kind in sorted(found.kinds, key=lambda kind: -kind.bytes)
-        if kind.count
+        for name, (count, taken) in sorted(found.kinds.items(), key=lambda kind: -kind[1][1])
+        if count
     ]
     facts = [("in all", size(found.bytes))]
     if not isinstance(found.could_go, str):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
-from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, state_cell, when
+from flows.dashboard.layout import Page, address, choices, link, looks_every, paged, state_cell, when
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link
 from flows.records import RunRecord
@@ -24,25 +22,18 @@ def runs_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: 
     runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", run.state)]
     shown, note = paged(runs, page, slug, "runs", pipeline=pipeline, state=state)
     rows = [run_row(opened, run, several=len(pipelines) > 1) for run in shown]
-    choices = [_choices("state", slug, states, state, pipeline=pipeline)] if len(states) > 1 or state else []
-    choices += [_choices("pipeline", slug, pipelines, pipeline, state=state)] if len(pipelines) > 1 else []
+    chosen = (
+        [choices("state", ["", *states], state, slug, "runs", pipeline=pipeline)] if len(states) > 1 or state else []
+    )
+    if len(pipelines) > 1:
+        chosen.append(choices("pipeline", ["", *pipelines], pipeline, slug, "runs", state=state))
     said = counted(len(runs), "run") + (f" of {len(everything):,}" if len(runs) < len(everything) else "")
-    table = [Table("Runs", rows, note=note)] if rows else []
-    sentences = choices if rows else [*choices, "There is none."]
-    part = Part("Runs", sentences, tables=table)
-    every = LIVE_SECONDS if any(run.state == "running" for run in everything) else IDLE_SECONDS
-    return Page("Runs", said, slug, "Runs", parts=[part], every=every)
-
-
-def _choices(key: str, slug: str, names: list[str], chosen: str, **others: str) -> Markup:
-    """Links that leave only some runs in the list."""
-    links = [
-        Markup("<b>{}</b>").format(name or "all")
-        if name == chosen
-        else link(name or "all", address(slug, "runs", **{key: name}, **others))
-        for name in ("", *names)
-    ]
-    return Markup('<span class="choices">{}: {}</span>').format(key, Markup(" ").join(links))
+    part = (
+        Part("Runs", chosen, tables=[Table("Runs", rows, note=note)])
+        if rows
+        else Part("Runs", [*chosen, "There is none."])
+    )
+    return Page("Runs", said, slug, "Runs", parts=[part], every=looks_every(everything))
 
 
 def run_row(opened: OpenedStore, run: RunRecord, *, several: bool) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, paged, when
+from flows.dashboard.layout import Page, address, choices, link, looks_every, paged, when
 from flows.dashboard.monitor_state import checked_spans, waiting_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of
@@ -43,24 +43,19 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
             row |= {"in runs": uses[span], "last run": link(last, address(slug, "runs", last))}
         else:
             read = checked[span].rows
-            row |= {"rows read": "" if read is None else f"{read:,}", "in runs": 0}
+            row |= {"rows read": read, "in runs": 0}
         row["champion"] = trained.get(span) or ("held against it" if span in checked else "")
         row["alarms"] = len(checked[span].alarms) or "" if span in checked else ""
         rows.append(row)
     said: list[str] = []
     if len(names) > 1:
-        links = [
-            Markup("<b>{}</b>").format(name) if name == pipeline else link(name, address(slug, "spans", pipeline=name))
-            for name in names
-        ]
-        said.append(Markup('<span class="choices">pipeline: {}</span>').format(Markup(" ").join(links)))
+        said.append(choices("pipeline", names, pipeline, slug, "spans"))
     said += waiting_spans(opened.store, pipeline) if pipeline else []
     if not rows:
         said.append("No span was ingested yet.")
     tables = [Table(f"Spans of {pipeline}", rows, note=note)] if rows else []
-    every = LIVE_SECONDS if any(run.state == "running" for run in runs) else IDLE_SECONDS
     heading = counted(len(spans), "span") + (f" of {pipeline}" if pipeline else "")
-    return Page("Spans", heading, slug, "Spans", parts=[Part("Spans", said, tables=tables)], every=every)
+    return Page("Spans", heading, slug, "Spans", parts=[Part("Spans", said, tables=tables)], every=looks_every(runs))
 
 
 def _trained_on(opened: OpenedStore, pipeline: str) -> dict[str, str]:
@@ -88,6 +83,6 @@ def _counts(opened: OpenedStore, fingerprint: str) -> dict[str, object]:
     counts = manifest.counts
     row: dict[str, object] = {"ingested": when(manifest.created)}
     if counts is not None:
-        row |= {"rows read": f"{counts.read:,}", "kept": f"{counts.written:,}", "filtered": f"{counts.filtered:,}"}
-        row |= {"rejected": f"{counts.quarantined:,}"}
+        row |= {"rows read": counts.read, "kept": counts.written, "filtered": counts.filtered}
+        row |= {"rejected": counts.quarantined}
     return row | {"size": size(sum(entry.bytes for entry in manifest.files))}

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import IDLE_SECONDS, LIVE_SECONDS, Page, address, link, when
+from flows.dashboard.layout import Page, address, link, looks_every, when
 from flows.dashboard.monitor_state import checked_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, level_of, version_link
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
 from flows.records import RunRecord
+from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, duration
@@ -24,11 +25,10 @@ _LATEST = 8
 
 def stores_page(stores: Mapping[str, OpenedStore]) -> Page:
     """All stores, a row each."""
-    rows, running = [], 0
+    rows, everything = list[Row](), list[RunRecord]()
     for slug, opened in stores.items():
         runs = opened.index.runs()
-        live = sum(run.state == "running" for run in runs)
-        running += live
+        everything += runs
         models = [model for model in opened.model_folders() if _champion(opened, model) is not None]
         rows.append(
             {
@@ -36,20 +36,19 @@ def stores_page(stores: Mapping[str, OpenedStore]) -> Page:
                 "place": opened.store.name,
                 "champions": len(models),
                 "runs": len(runs),
-                "running": live or "",
+                "running": sum(run.going_on for run in runs) or "",
                 "latest": when(runs[0].started) if runs else "nothing yet",
                 "to look at": len(alarms(opened)) or "",
             }
         )
     parts = [Part("Stores", tables=[Table("Stores", rows)])]
-    every = LIVE_SECONDS if running else IDLE_SECONDS
-    return Page("Stores", counted(len(rows), "store"), parts=parts, every=every)
+    return Page("Stores", counted(len(rows), "store"), parts=parts, every=looks_every(everything))
 
 
 def store_page(opened: OpenedStore) -> Page:
     """One store."""
     runs, slug = opened.index.runs(), opened.slug
-    live = [run for run in runs if run.state == "running"]
+    live = [run for run in runs if run.going_on]
     found = alarms(opened)
     parts = []
     if live:
@@ -69,8 +68,7 @@ def store_page(opened: OpenedStore) -> Page:
     facts += [("latest run", f"{when(runs[0].started)} UTC")] if runs else []
     facts += [("running", f"{len(live)}")] if live else []
     facts += [("failed", f"{states.count('failed'):,}")] if "failed" in states else []
-    every = LIVE_SECONDS if live else IDLE_SECONDS
-    return Page(slug, slug, slug, "Overview", facts=facts, findings=found, parts=parts, every=every)
+    return Page(slug, slug, slug, "Overview", facts=facts, findings=found, parts=parts, every=looks_every(live))
 
 
 def alarms(opened: OpenedStore) -> list[Finding]:
@@ -147,16 +145,14 @@ def _model_row(opened: OpenedStore, model: str, runs: list[RunRecord]) -> dict[s
         row |= {"champion": problem or "none yet"}
     row["versions"] = len(numbers(registry.store, registry.folder)) if registry else 0
     if latest:
-        run = link(when(latest.started), address(opened.slug, "runs", latest.run))
-        row["latest run"] = run
+        row["latest run"] = link(when(latest.started), address(opened.slug, "runs", latest.run))
     return row
 
 
 def _how_to_begin(opened: OpenedStore) -> Part:
-    if opened.pipelines:
-        commands = [f"headway run {_typed(loaded.file)}" for loaded in opened.pipelines.values()]
-    else:
-        commands = ["headway run PIPELINE"]
+    commands = [f"headway run {_typed(loaded.file)}" for loaded in opened.pipelines.values()] or [
+        "headway run PIPELINE"
+    ]
     said = [
         "This store is empty: no run has written to it yet.",
         "A run appears here as soon as it begins. To start one:",

@@ -1,17 +1,47 @@
-"""A comparison as one HTML file, drawn as the report of a run is.
+"""Two models beside each other: what each is, their metrics on the rows that both scored, and what differs, as parts and as
+one HTML file, drawn as the report of a run is.
 
-place = write(comparison)                # <store>/runs/compare-<pipeline>-<A>-<B>.html, whole or not at all
+    for part in parts_of(comparison, drawn=False):
+        print(text(part))
+    place = write(comparison)                # <store>/runs/compare-<pipeline>-<A>-<B>.html, whole or not at all
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from flows.tell.comparison.beside import parts_of
-from flows.tell.comparison.compared import Compared
-from flows.tell.figures.drawing import reused
+from flows.tell.comparison.compared import Compared, Differs
+from flows.tell.comparison.data_beside import data
+from flows.tell.comparison.metrics_beside import metrics, slices
+from flows.tell.comparison.sides import Side
+from flows.tell.ending import ending_of
+from flows.tell.figures.drawing import reused, short
 from flows.tell.html import Document, document
-from flows.tell.rendering.parts import Finding
+from flows.tell.paired import rows_in_words
+from flows.tell.rendering.parts import Finding, Part, Table
+from flows.tell.sections.curves import Training, trained_by, trainings
+from headway.messages import counted, duration, number, sentence, size, window_text
+
+_MOST_DIFFERENCES = 200
+
+
+def parts_of(comparison: Compared, *, drawn: bool) -> list[Part]:
+    """The parts of a comparison.
+
+    Args:
+        drawn: with the figures, and with what is only shown beside them.
+    """
+    a, b = comparison.a, comparison.b
+    found = [
+        Part("Both sides", tables=list(_sides(a, b))),
+        metrics(comparison, drawn=drawn),
+        slices(comparison),
+        _differing(comparison),
+        data(comparison, drawn=drawn),
+        _training(a, b) if drawn else None,
+    ]
+    return [part for part in found if part is not None]
 
 
 def write(comparison: Compared) -> Path:
@@ -45,3 +75,134 @@ def page(comparison: Compared) -> str:
             findings=problems,
         )
     )
+
+
+# --- what each is
+
+
+def _sides(a: Side, b: Side) -> Iterator[Table]:
+    told = [{"what": what, **{side.label: tell(side) for side in (a, b)}} for what, tell in _TOLD.items()]
+    yield Table("Both sides", [row for row in told if row[a.label] or row[b.label]])
+    reasons = [
+        {"of": side.label, "judged on": rows_in_words(side.spans.eval), "reason": text}
+        for side in (a, b)
+        for text in side.verdict.reasons
+    ]
+    if reasons:
+        yield Table("What the gate said", reasons, whole=("reason",))
+
+
+def _ended(side: Side) -> str:
+    record = side.material.record
+    # nothing is known of the end where a version's run is no longer recorded
+    return ending_of(record).word if record.started else ""
+
+
+def _judged(side: Side) -> str:
+    against = f" against version {side.verdict.champion}" if side.verdict.champion else ""
+    return f"{side.verdict.verdict}{against}" if side.verdict.verdict else ""
+
+
+def _window(spans: Sequence[str]) -> str:
+    return f"{window_text(spans)}, {counted(len(spans), 'span')}" if spans else ""
+
+
+def _rows(split: str) -> Callable[[Side], str]:
+    return lambda side: f"{side.rows[split]:,}" if split in side.rows else ""
+
+
+def _read(side: Side) -> str:
+    shown = {name: count for name, count in side.counts.items() if count or name in ("read", "written")}
+    return ", ".join(f"{name} {count:,}" for name, count in shown.items())
+
+
+def _took(side: Side) -> str:
+    seconds = [output.get().get("seconds") for output in side.material.outputs.values() if output.stage == "train"]
+    known = [each for each in seconds if isinstance(each, int | float)]
+    return duration(sum(known)) if known else ""
+
+
+_TOLD: dict[str, Callable[[Side], str]] = {
+    "stands as": lambda side: ", ".join(side.names),
+    "how its run ended": _ended,
+    "the gate": _judged,
+    "made": lambda side: side.created[:16].replace("T", " ") + " UTC",
+    "run": lambda side: side.run or "",
+    "task": lambda side: side.task or "",
+    "train spans": lambda side: _window(side.spans.train),
+    "eval spans": lambda side: _window(side.spans.eval),
+    "train rows": _rows("train"),
+    "eval rows": _rows("eval"),
+    "rows from the files": _read,
+    "training took": _took,
+    "size": lambda side: size(side.bytes) if side.bytes else "",
+}
+
+
+# --- what differs
+
+
+def _differing(comparison: Compared) -> Part:
+    a, b, columns = comparison.a, comparison.b, comparison.columns
+    sentences, tables = [], []
+    if comparison.config:
+        tables.append(_table("Settings", "key", comparison.config, a, b))
+    else:
+        sentences.append("The settings are the same, as far as they were kept.")
+    if comparison.code:
+        tables.append(_table("Code and tools", "what", comparison.code, a, b))
+    else:
+        same = "are the same" if comparison.code is not None else "were not kept of both sides"
+        sentences.append(f"The code and the tools {same}.")
+    if columns is not None:
+        rows = [{"column": name, "change": f"only in {a.label}"} for name in columns.only_a]
+        rows += [{"column": name, "change": f"only in {b.label}"} for name in columns.only_b]
+        rows += [{"column": name, "change": change} for name, change in columns.changes]
+        if rows:
+            shown = [row | {"column": short(row["column"], 60)} for row in rows[:_MOST_DIFFERENCES]]
+            tables.append(Table("Columns", shown, _more(len(rows) - len(shown))))
+        else:
+            sentences.append("The columns and their types are the same.")
+    return Part("What differs", sentences, tables=tables)
+
+
+def _table(title: str, head: str, differences: Sequence[Differs], a: Side, b: Side) -> Table:
+    rows = [
+        {head: short(each.key, 80), a.label: _cell(each.a), b.label: _cell(each.b)}
+        for each in differences[:_MOST_DIFFERENCES]
+    ]
+    return Table(title, rows, _more(len(differences) - len(rows)))
+
+
+def _more(count: int) -> str:
+    return f"{count:,} more: --json has all" if count else ""
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return number(value) if isinstance(value, float) else short(value, 120)
+
+
+# --- the trainings
+
+
+def _training(a: Side, b: Side) -> Part | None:
+    """The part on the trainings, of several seeds the first; None where the store has neither any more."""
+    titles = [next(iter(trained_by(side.material)), None) for side in (a, b)]
+    found = [
+        Training(side.label, side.material, title)
+        for side, title in zip((a, b), titles, strict=True)
+        if title is not None
+    ]
+    if not found:
+        return None
+    if len({each.material.outputs[each.title].fingerprint for each in found}) < len(found):
+        return Part("Training", ["Both have the same training: its output is one and the same."])
+    sentences = []
+    for side, title in zip((a, b), titles, strict=True):
+        if title is None:
+            sentences.append(f"The store no longer has the training of {side.label}.")
+        elif (chosen := side.material.record.training) is not None:
+            sentences.append(sentence(f"{side.label}: {counted(chosen.rows, 'train row')}, {chosen.says}"))
+    return trainings(found, sentences)

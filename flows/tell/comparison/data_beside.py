@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.sides import Side
 from flows.tell.figures.column_charts import distance, histograms
-from flows.tell.figures.drawing import short
 from flows.tell.rendering.parts import Part, Table
-from flows.tell.sections.column_rows import usual_values
+from flows.tell.sections.column_rows import column_name, usual_values
 from flows.tell.sections.window_data import MOST_DRAWN, by_weight, train_statistics
 from headway.messages import some
-from headway.schema.columns import LABEL
-from headway.validation.drift import drift_distance
 
 _MOST_LOADED = 300
 """Columns whose distance is measured; of wider tables those that matter most."""
@@ -49,13 +46,11 @@ def _columns(a: Side, b: Side) -> Iterator[Table]:
     order, by = by_weight(b.material, names)
     mine, theirs = (train_statistics(side.material, "statistics", order[:_MOST_LOADED]) for side in (a, b))
     drift = {name: distance(mine[name], theirs[name]) for name in order if name in mine and name in theirs}
-    apart = {name: drift_distance(mine[name], theirs[name]) or 0.0 if drift[name] else 0.0 for name in drift}
-    shown = sorted(drift, key=lambda name: -apart[name])[:MOST_DRAWN]
+    shown = sorted(drift, key=lambda name: -(drift[name] or 0.0))[:MOST_DRAWN]
     pictures = histograms([(mine[name], theirs[name]) for name in shown], name="columns")
     rows = []
     for name, picture in zip(shown, pictures, strict=True):
-        row = {"column": "the label" if name == LABEL else short(name, 60), "distribution": picture}
-        row["drift"] = drift[name]
+        row: dict[str, object] = {"column": column_name(name), "distribution": picture, "drift": drift[name]}
         for side, summaries in zip((a, b), sides, strict=True):
             of = summaries[name]
             row[f"usual values, {side.label}"] = usual_values(of)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from flows.tell.comparison.beside import parts_of
 from flows.tell.comparison.compared import Compared
+from flows.tell.comparison.comparison_page import parts_of, write
 from flows.tell.comparison.outcome import apart, primary_of
 from flows.tell.html import fragment
 from flows.tell.paired import outcome_of
@@ -89,7 +89,6 @@ class Comparison:
         Raises:
             OSError, StoreError: the store cannot be written.
         """
-        from flows.tell.comparison.comparison_page import write
         from flows.tell.report_page import on_this_disk
 
         return on_this_disk(self._compared.store, write(self._compared))

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from flows.tell.figures.drawing import FIRST, SECOND
 from flows.tell.figures.strips import Strips
-from headway.messages import number
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.validation.drift import drift_distance
 
@@ -40,12 +39,11 @@ def histograms(pairs: Sequence[Pair], *, name: str) -> list[Markup]:
     return strips.svgs()
 
 
-def distance(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> str:
-    """How far a column is from the champion's, as validation measures it; empty where it cannot be told."""
-    if theirs is None or (ours.type == "bytes" and not (_countable(ours) and _countable(theirs))):
-        return ""
-    apart = drift_distance(ours, theirs)
-    return "" if apart is None else number(apart)
+def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> float | None:
+    """How far a column is from the champion's, as validation measures it; None where it cannot be told."""
+    if ours is None or theirs is None or (ours.type == "bytes" and not (_countable(ours) and _countable(theirs))):
+        return None
+    return drift_distance(ours, theirs)
 
 
 def _shares(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> tuple[Shares, Shares | None] | None:

@@ -8,6 +8,7 @@ from flows.tell.figures.drawing import short
 from flows.tell.rendering.cells import Row, cell
 from headway.messages import duration
 from headway.schema.calendar_days import PER_DAY, moment
+from headway.schema.columns import LABEL
 from headway.statistics.summary import ColumnSummary
 
 _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
@@ -33,6 +34,11 @@ def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
         }
         for column in columns
     ]
+
+
+def column_name(name: str) -> str:
+    """A column as a table names it."""
+    return "the label" if name == LABEL else short(name, 60)
 
 
 def figure(column: ColumnSummary, name: str) -> str:

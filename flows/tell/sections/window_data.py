@@ -13,7 +13,7 @@ from flows.tell.material import Material
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Finding, Part
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.column_rows import column_rows, usual_values
+from flows.tell.sections.column_rows import column_name, column_rows, usual_values
 from headway.errors import HeadwayError
 from headway.messages import counted, sentence, some, window_text
 from headway.schema.columns import LABEL
@@ -89,13 +89,13 @@ def _columns(material: Material) -> Iterator[Table]:
     def row(name: str) -> Row:
         (told,) = column_rows([summaries[name]])
         return {
-            "column": "the label" if name == LABEL else short(name, 60),
+            "column": column_name(name),
             "type": told["type"],
             "distribution": pictures.get(name),
             **{key: told[key] for key in ("missing", "distinct")},
             "usual values": usual_values(summaries[name]),
             "tells the label": strengths.get(name) if name in drawn else None,
-            "drift": distance(ours[name], theirs.get(name)) if name in ours else "",
+            "drift": distance(ours.get(name), theirs.get(name)),
         }
 
     note = "Bars: the train rows of this run"
