@@ -46,9 +46,14 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def capital(text: str) -> str:
+    """A text that begins a sentence or a title."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(text: str) -> str:
     """A text that stands alone: a capital first, a full stop last; nothing of nothing."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" if text else ""
+    return f"{capital(text)}{'' if text.endswith('.') else '.'}" if text else ""
 
 
 def did_you_mean(name: object, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:

@@ -13,17 +13,21 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field, JsonValue, computed_field
 
-from flows.tell.comparison.outcome import compared_ending, why_none
 from flows.tell.comparison.same_rows import SameRows, on_the_same_rows
 from flows.tell.comparison.sides import Side, named_side
-from flows.tell.ending import Ending
+from flows.tell.ending import Ending, Tone
+from flows.tell.paired import UNCLEAR, Outcome, change_text, outcome_of
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.messages import agree, counted
-from headway.metrics.base import Rows
+from headway.evaluation.verdict import Check
+from headway.messages import agree, capital, counted
+from headway.metrics.base import Better, Rows
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry
 from headway.storage.store import Store
+from headway.tasks.table import task_of
+
+_TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
 
 
 class Differs(Frozen):
@@ -75,10 +79,67 @@ class Compared(Frozen):
     """Of `same`, both sides' in one order."""
 
     @property
+    def primary(self) -> tuple[str | None, Better | None]:
+        """The metric that decides and which values of it are better, as the gate of a side has them, else the task; (None, None)
+        where no metric is known of both."""
+        both = [name for name in self.a.metrics if name in self.b.metrics]
+        for side in (self.b, self.a):
+            verdict = side.material.verdict
+            if verdict is not None and verdict.primary in both:
+                return verdict.primary, verdict.better
+        task = self.a.task
+        if task is not None and ":" not in task and task_of(task).primary in both:
+            return task_of(task).primary, None
+        return (both[0], None) if both else (None, None)
+
+    @property
+    def apart(self) -> list[Check]:
+        """B against A by every metric on the same rows; that which decides comes first."""
+        primary, better = self.primary
+        found = self.same.metrics if self.same is not None else {}
+        return [
+            each.check(name, better if name == primary else None)
+            for name, each in sorted(found.items(), key=lambda item: item[0] != primary)
+        ]
+
+    @property
+    def outcome(self) -> Outcome:
+        """B against A by the metric that decides; empty: not to be told."""
+        return next((outcome_of(check) for check in self.apart if check.metric == self.primary[0]), "")
+
+    @property
     def ending(self) -> Ending:
-        differing = list(_differing(self))
-        said = differing or ["No difference in data, columns, settings or code, as far as they were kept"]
-        return compared_ending(self.a, self.b, self.same, said)
+        """The comparison in one sentence, and what differs between the two."""
+        word, tone, headline = self._said()
+        said = list(_differing(self)) or ["No difference in data, columns, settings or code, as far as they were kept"]
+        return Ending(word=word, tone=tone, headline=capital(headline), reasons=tuple(map(capital, said)))
+
+    def _said(self) -> tuple[str, Tone, str]:
+        """(word, tone, headline)"""
+        a, b, same = self.a, self.b, self.same
+        if without := [side.title for side in (a, b) if not side.metrics]:
+            has = "has" if len(without) == 1 else "have"
+            return "not evaluated", "plain", f"{' and '.join(without)} {has} no metrics: nothing was evaluated."
+        cannot = "It cannot be told which one is better"
+        if a.task != b.task:
+            if None in (a.task, b.task):
+                return "not compared", "amber", f"{cannot}: {self.no_difference}."
+            known = [f"{side.title} has the task {side.task}" for side in (a, b)]
+            return "different tasks", "plain", f"{known[0]}, {known[1]}: their metrics do not compare."
+        metric, _ = self.primary
+        if metric is None:
+            return "different metrics", "plain", f"{a.title} and {b.title} have no metric in common."
+        found = next((each for each in self.apart if each.metric == metric), None)
+        if same is None or found is None:
+            why = "the interval of their difference is not known" if same else self.no_difference
+            return "not compared", "amber", f"{cannot} by {metric}: {why}."
+        by = f"{metric} {change_text(found)} on the {counted(same.rows, 'row')} that both scored"
+        if (outcome := outcome_of(found)) in _TONES:
+            return f"{b.label} is {outcome}", _TONES[outcome], f"{b.title} is {outcome} than {a.title}: {by}."
+        between = "No clear difference between"
+        if not outcome:
+            between = "The difference has no interval, so nothing is clear between"
+        return UNCLEAR, "plain", f"{between} {a.title} and {b.title}: {by}."
 
     @property
     def value(self) -> dict[str, JsonValue]:
@@ -108,7 +169,7 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         a=a,
         b=b,
         same=found.same if found else None,
-        no_difference=None if found else why_none(a, b),
+        no_difference=None if found else _why_none(a, b),
         config=_differences(a.config, b.config),
         code=_differences(_code(a), _code(b)) if a.code and b.code else None,
         columns=_columns(a, b),
@@ -117,6 +178,18 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         store=registry.store,
         scored=found.rows if found else None,
     )
+
+
+def _why_none(a: Side, b: Side) -> str:
+    """Why no difference is computed between the two."""
+    if a.task != b.task:
+        if gone := [side.title for side in (a, b) if side.task is None]:
+            return f"the store no longer has the evaluation of {gone[0]}, and so its task is not known"
+        return "metrics do not compare: their tasks differ"
+    if a.task is not None and ":" in a.task:
+        told = f"no difference is computed of {a.task}, a task of your own"
+        return f"{told}; where the gate judged one against the other, its reasons have it"
+    return "metrics are of different rows: no run scored the same rows with both"
 
 
 def _code(side: Side) -> dict[str, JsonValue]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flows.tell.comparison.compared import Compared
-from flows.tell.comparison.outcome import apart, capital, check_of, primary_of
-from flows.tell.comparison.same_rows import SameRows
 from flows.tell.comparison.sides import Side
 from flows.tell.figures import score_charts
 from flows.tell.metric_tables import metric_table
 from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
 from flows.tell.rendering.parts import Chart, Part, Table
 from headway.evaluation.results.measured import MetricValue
-from headway.evaluation.verdict import Check
-from headway.messages import counted, sentence, window_text
-from headway.metrics.base import Better, Rows
+from headway.messages import capital, counted, sentence, window_text
+from headway.metrics.base import Rows
 from headway.metrics.classification import decided
 from headway.tasks.table import task_of
 
@@ -38,7 +35,7 @@ def metrics(comparison: Compared, *, drawn: bool) -> Part | None:
     said = [
         f"Both on the {counted(same.rows, 'row')}{of} that {who}; differences are {b.label} − {a.label}, with 95% intervals."
     ]
-    tables = [paired_table("Metrics", apart(a, b, same), a.label, b.label), *_decisions(comparison)]
+    tables = [paired_table("Metrics", comparison.apart, a.label, b.label), *_decisions(comparison)]
     tables += [_own(side) for side in (a, b) if same.run not in (None, side.run)]
     return Part("Metrics", said, list(_charts(comparison)) if drawn else [], tables)
 
@@ -97,8 +94,9 @@ def _decisions(comparison: Compared) -> Iterator[Table]:
 def slices(comparison: Compared) -> Part | None:
     """The slices of the rows that both scored, those first on which the two differ most; None where there are none."""
     a, b, same = comparison.a, comparison.b, comparison.same
-    metric, better = primary_of(a, b)
-    found = [] if same is None or metric is None else _on_slices(same, metric, better)
+    metric, better = comparison.primary
+    known = same.slices if same is not None else ()
+    found = [each.check(better) for each in known if each.metric == metric and each.difference is not None]
     if not found:
         return None
     found.sort(key=lambda each: (outcome_of(each) in (UNCLEAR, ""), -abs(each.change or 0.0)))
@@ -107,11 +105,3 @@ def slices(comparison: Compared) -> Part | None:
     said = f"{metric} on the same rows: first where the difference is beyond chance, the largest first. Of many slices some "
     said += "are beyond chance by chance: one in twenty."
     return Part("Slices", [said], tables=[paired_table("Slices", shown, a.label, b.label, more)])
-
-
-def _on_slices(same: SameRows, metric: str, better: Better | None) -> list[Check]:
-    return [
-        check_of(metric, on.a.value, on.b.value, on, better, slice=on.slice, slice_value=on.value, rows=on.rows)
-        for on in same.slices
-        if on.metric == metric and on.difference is not None
-    ]

@@ -16,7 +16,8 @@ from headway.evaluation.bootstrap import paired
 from headway.evaluation.gate_checks import check_same_rows
 from headway.evaluation.results.intervals import intervals
 from headway.evaluation.slices import slice_rows
-from headway.metrics.base import Rows
+from headway.evaluation.verdict import Check
+from headway.metrics.base import Better, Rows
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 from headway.tasks.table import task_of
@@ -31,6 +32,13 @@ class Spread(Frozen):
     a: float | None
     b: float | None
 
+    def check(self, metric: str, better: Better | None, **where: object) -> Check:
+        """The same as a check, whose change is B - A."""
+        known = {"before": self.a, "value": self.b, "change": self.difference, "interval": self.interval}
+        return Check.model_validate(
+            {"name": "same rows", "metric": metric, "better": better, "outcome": "", **known, **where}
+        )
+
 
 class OnSlice(Frozen):
     """A metric of both on the rows of a slice."""
@@ -43,6 +51,11 @@ class OnSlice(Frozen):
     b: Figure
     difference: float | None
     interval: Interval | None
+
+    def check(self, better: Better | None) -> Check:
+        """The same as a check, whose change is B - A."""
+        both = Spread(difference=self.difference, interval=self.interval, a=self.a.value, b=self.b.value)
+        return both.check(self.metric, better, slice=self.slice, slice_value=self.value, rows=self.rows)
 
 
 class SameRows(Frozen):

@@ -8,9 +8,7 @@ from pydantic import JsonValue
 
 from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.comparison_page import parts_of, write
-from flows.tell.comparison.outcome import apart, primary_of
 from flows.tell.html import fragment
-from flows.tell.paired import outcome_of
 from flows.tell.rendering.tables import Table
 from flows.tell.rendering.text import text
 from headway.messages import window_text
@@ -33,9 +31,7 @@ class Comparison:
     @property
     def outcome(self) -> str:
         """ "better", "worse" or "no clear difference" of the second one, by the metric that decides; empty: not to be told."""
-        metric, _ = primary_of(*self._sides)
-        checks = apart(*self._sides, self._compared.same)
-        return next((outcome_of(check) for check in checks if check.metric == metric), "")
+        return self._compared.outcome
 
     @property
     def metrics(self) -> Table:

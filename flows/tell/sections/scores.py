@@ -22,7 +22,7 @@ from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import BETTER, Check, Verdict
-from headway.messages import ends, listed, number, signed
+from headway.messages import capital, ends, listed, number, signed
 from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
@@ -209,7 +209,7 @@ def _others(measured: Measured) -> Iterator[Table]:
                 for row in zip(*columns.values(), strict=True)
             ]
             title = measured.titles.get(name, name)
-            yield Table(title[:1].upper() + title[1:], rows[:_MOST_ROWS], folded=name not in ("per_class",))
+            yield Table(capital(title), rows[:_MOST_ROWS], folded=name not in ("per_class",))
 
 
 def _confusion(columns: Mapping[str, list[Any]]) -> Table:

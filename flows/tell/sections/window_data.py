@@ -15,7 +15,7 @@ from flows.tell.rendering.parts import Finding, Part
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.column_rows import column_name, column_rows, usual_values
 from headway.errors import HeadwayError
-from headway.messages import counted, sentence, some, window_text
+from headway.messages import capital, counted, sentence, some, window_text
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
@@ -169,5 +169,6 @@ def _rejected(material: Material) -> Iterator[Table]:
     shown = [{name: short(value, 80) if value is not None else "" for name, value in row.items()} for row in rows]
     files = some(sorted({row["file"] for row in shown}), 3)
     more = f"The first {len(shown)} of {total:,}, in {files}; headway quarantine shows more."
-    title = counted(total, "rejected row")
-    yield Table(title[:1].upper() + title[1:], shown, more if total > len(shown) else "", folded=len(shown) > 6)
+    yield Table(
+        capital(counted(total, "rejected row")), shown, more if total > len(shown) else "", folded=len(shown) > 6
+    )
