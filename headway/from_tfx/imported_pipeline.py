@@ -18,13 +18,12 @@ from headway.first_pipeline.found_files import found_source
 from headway.first_pipeline.label_choice import label_of, sole_label
 from headway.first_pipeline.look import Look
 from headway.from_tfx.example_folders import examples_path
-from headway.from_tfx.interpreter import read_preprocessing_fn
 from headway.from_tfx.label_expression import expression_of
 from headway.from_tfx.output_columns import Translation, translate
-from headway.from_tfx.program import Unknown
+from headway.from_tfx.preprocessing_fn import read_preprocessing_fn
 from headway.from_tfx.remarks import Remark
 from headway.from_tfx.schema_file import ImportedSchema, read_schema
-from headway.from_tfx.symbols import Analyzed, Filled, Raw
+from headway.from_tfx.symbols import Analyzed, Filled, Raw, Unknown
 from headway.messages import counted, some
 from headway.schema.columns import Schema
 from headway.schema.pbtxt import to_text
@@ -74,7 +73,6 @@ def import_pipeline(
     source, look = look_at(source)
     remarks = list(imported.remarks) if imported else []
     outputs = None if transform is None else read_preprocessing_fn(transform, _inputs(imported, look))
-    remarks += outputs.remarks if outputs else []
     label = _label(label, imported, outputs.values if outputs else {}, look)
     draft = draft_of(source, look, label_of(label, look.names), name=name)
     files, unread = dict[str, str](), dict[str, str]()
@@ -156,7 +154,7 @@ def _label(label: str | None, imported: ImportedSchema | None, outputs: dict[str
     if isinstance(value, Raw):
         return value.name
     if isinstance(value, Unknown):
-        said = value.reason.remark
+        said = value.remark
         raise ConfigError(
             f"the label {given!r} cannot be read: {said.problem}",
             where=f"{said.file}:{said.line}",

@@ -11,10 +11,21 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.from_tfx.interpreter import Outputs
-from headway.from_tfx.program import Unknown
+from headway.from_tfx.preprocessing_fn import Outputs
 from headway.from_tfx.remarks import Remark
-from headway.from_tfx.symbols import SYMBOLS, Analyzed, Call, Filled, Operation, Raw, Ref, leaves, raws_of, source_of
+from headway.from_tfx.symbols import (
+    SYMBOLS,
+    Analyzed,
+    Call,
+    Filled,
+    Operation,
+    Raw,
+    Ref,
+    Unknown,
+    leaves,
+    raws_of,
+    source_of,
+)
 from headway.schema.columns import LABEL
 from headway.schema.tensor_name import PRESENT
 
@@ -57,7 +68,7 @@ def translate(outputs: Outputs, *, label: frozenset[str], sole: bool, taken: Col
     for key, value in outputs.values.items():
         place = outputs.places[key]
         if isinstance(value, Unknown):
-            said = value.reason.remark
+            said = value.remark
             done.remarks.append(Remark(said.file, said.line, f"output {key!r}: {said.problem}", said.fix))
             continue
         if not isinstance(value, (*SYMBOLS, Analyzed)):

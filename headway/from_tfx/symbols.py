@@ -1,4 +1,4 @@
-"""Values of a preprocessing_fn that is read and not run: columns, what is computed of them row by row, what tft makes of them.
+"""Values of a preprocessing_fn: columns, what is computed of them row by row, what tft makes of them.
 
 value = Call("tf.math.log1p", (Raw("fare", "float32"),))
 source_of(value)                           # tf.math.log1p(columns['fare'])
@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from headway.from_tfx.remarks import Remark
 from headway.schema.columns import StoredType
 
 
@@ -92,8 +93,51 @@ class Analyzed:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Unknown:
+    """A value without a counterpart, and why."""
+
+    remark: Remark
+
+
 Symbol = Raw | Filled | Call | Operation
 SYMBOLS = (Raw, Filled, Call, Operation)
+
+
+_KINDS = {kind.__name__: kind for kind in (Ref, Raw, Filled, Part, Call, Operation, Vocab, Analyzed, Unknown, Remark)}
+
+
+def to_json(value: Any) -> Any:
+    """A value for another process; None for what is neither a symbol nor a constant."""
+    if is_dataclass(value) and type(value).__name__ in _KINDS:
+        return {
+            "kind": type(value).__name__,
+            **{each.name: to_json(getattr(value, each.name)) for each in fields(value)},
+        }
+    if isinstance(value, tuple):
+        return {"kind": "tuple", "items": [to_json(item) for item in value]}
+    if isinstance(value, bytes):
+        return {"kind": "bytes", "text": value.decode("latin-1")}
+    if isinstance(value, list):
+        return [to_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    return value if isinstance(value, str | int | float) else None
+
+
+def from_json(value: Any) -> Any:
+    """The value that `to_json` wrote."""
+    if isinstance(value, list):
+        return [from_json(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    given = {key: from_json(item) for key, item in value.items()}
+    kind = given.pop("kind", None)
+    if kind == "tuple":
+        return tuple(given["items"])
+    if kind == "bytes":
+        return given["text"].encode("latin-1")
+    return given if kind is None else _KINDS[kind](**given)
 
 
 def is_symbolic(value: Any) -> bool:

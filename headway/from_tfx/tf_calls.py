@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headway.from_tfx.program import known
 from headway.from_tfx.remarks import Untranslatable, names_of
 from headway.from_tfx.symbols import SYMBOLS, Analyzed, Call, Filled, Part, Raw, Ref, Vocab, is_symbolic
 
@@ -140,7 +139,6 @@ def fits_a_row(values: Iterable[Any], complain: Complain) -> None:
         Untranslatable: it cannot.
     """
     for value in values:
-        known(value)
         if isinstance(value, list | tuple):
             fits_a_row(value, complain)
         elif isinstance(value, Analyzed | Vocab):
