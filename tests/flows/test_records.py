@@ -1,6 +1,7 @@
 """Runs as they are looked back on: their true state, which one is meant, and why a step would run."""
 
 import os
+import re
 import time
 
 import pytest
@@ -9,9 +10,9 @@ from flows.cli.app import main
 from flows.progress.step_progress import Pace, Progress
 from flows.records import find, read_record, runs_of, settled
 from flows.tell.rerun_reasons import in_words
-from flows.upgrades import difference
 from headway.errors import StoreError
 from headway.messages import duration
+from headway.storage.fingerprint import NEVER_RUN, Difference
 from headway.storage.process_identity import place, started
 from headway.storage.store import Store
 
@@ -86,6 +87,26 @@ def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
     store.save_run(_run("20240503-100000-dd", state="running", seconds=0.0, seen="2024-05-01T10:05:00.000Z"))
     newest = runs_of(store)[0]
     assert (newest.state, newest.seconds) == ("killed", 300.0)
+
+
+_DIFFERENCE = re.compile(
+    r"(?P<place>\w[^: ]*)(?: is (?P<lack>new|gone)|: (?P<order>another order)|: (?P<old>.*?)(?P<many> entries)? -> (?P<new>.*))",
+    re.DOTALL,
+)
+
+
+def difference(why):
+    """A Difference, of its text."""
+    if why == "never run":
+        return NEVER_RUN
+    found = _DIFFERENCE.fullmatch(why)
+    if found is None:
+        return Difference(kind="damaged", new=why)
+    place = tuple(re.findall(r"\[[^\]]*\]|[^.\[\]]+", found["place"]))
+    kind = found["lack"] or ("order" if found["order"] else "entries" if found["many"] else "value")
+    return Difference.model_validate(
+        {"kind": kind, "place": place, "old": found["old"] or "", "new": found["new"] or ""}
+    )
 
 
 @pytest.mark.parametrize(
