@@ -264,6 +264,12 @@ def all_settled(store: Store, runs: Iterable[RunRecord]) -> list[RunRecord]:
     return [settled(run, owner(run.pipeline), clock()) if run.going_on else run for run in runs]
 
 
+def judging(runs: Iterable[RunRecord], pipeline: str, champion: int | None) -> RunRecord | None:
+    """The first of the runs that judged a champion, besides its candidate."""
+    of = (run for run in runs if run.pipeline == pipeline and run.champion is not None)
+    return next((run for run in of if run.champion and run.champion.version == champion), None)
+
+
 def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> RunRecord:
     """Correct the record of a run marked as running: add its time so far, or mark it killed if its process is gone.
 

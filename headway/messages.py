@@ -14,6 +14,7 @@ duration(102_700)     # '29 h'
 size(306_188)         # '306 kB'
 percent(0.998)        # '99.8%'
 window_text(["2013-01", "2013-02"])       # '2013-01 to 2013-02'
+when(now())           # '2026-11-22 11:24'
 now()                 # '2026-11-22T11:24:00.123Z'
 """
 
@@ -154,6 +155,11 @@ def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapp
 
     values = metrics or {}
     return ", ".join(f"{name} {number(values[name])}{beside(name)}" for name in first if values.get(name) is not None)
+
+
+def when(time: object) -> str:
+    """A time of a record for a reader: '2026-11-23 04:14'."""
+    return str(time or "")[:16].replace("T", " ")
 
 
 def now() -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from flows.dashboard.layout import Form, Page, address, when
+from flows.dashboard.layout import Form, Page, address
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of
 from flows.dashboard.request_checks import Access
@@ -20,7 +20,7 @@ from flows.tell.ending import Ending
 from flows.tell.paired import against_part, spans_of
 from flows.tell.rendering.parts import Part
 from headway.errors import ConfigError, StoreError
-from headway.messages import window_text
+from headway.messages import when, window_text
 from headway.registry.registry import NOBODY, Event, Version
 
 PROMOTE, ROLLBACK = "promote", "rollback"

@@ -140,11 +140,6 @@ def long(text: str, most: int = 300) -> Markup:
     return Markup('<span class="long">{}</span>').format(text if len(text) <= most else text[: most - 1] + "…")
 
 
-def when(text: object) -> str:
-    """A time of the store for a reader: '2026-11-23 04:14'."""
-    return str(text or "")[:16].replace("T", " ")
-
-
 Row = TypeVar("Row")
 
 

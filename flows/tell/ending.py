@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from flows.records import RunRecord, State
-from flows.tell.metric_tables import metric_table, values_of
+from flows.tell.metric_tables import metric_table, rows_of, values_of
 from flows.tell.rendering.cells import cell
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import Check, MetricValue, Verdict, bound
-from headway.messages import between, counted, number, sentence, signed, window_text
+from headway.messages import between, number, sentence, signed, window_text
 
 Tone = Literal["green", "amber", "red", "plain"]
 _ENDS: dict[str, tuple[str, Tone, str]] = {
@@ -105,8 +105,7 @@ class Ending(Frozen):
         if not self.values:
             return ""
         first = self.values[0]
-        of = f" of {window_text(first.spans)}" if first.spans else ""
-        rows = "" if first.rows is None else f" on {counted(first.rows, 'eval row')}{of}"
+        rows = "" if first.rows is None else f" on {rows_of(first.rows, first.spans)}"
         return f"{first.name}{rows}: " + ", ".join(f"{value.of} {number(value.value)}" for value in self.values)
 
     @property

@@ -239,6 +239,12 @@ def _on(spans: Sequence[str]) -> str:
     return f" on {window_text(spans)}" if spans else " on its own eval rows"
 
 
+def names_of(registry: Registry, number: int) -> tuple[str, ...]:
+    """What points at a version: champion, previous, aliases."""
+    places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
+    return tuple(name for name, at in places.items() if at == number)
+
+
 def spans_of(version: Version) -> tuple[str, ...]:
     """The window that a version was made from."""
     spans = version.facts.get("spans")

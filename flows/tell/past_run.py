@@ -12,7 +12,7 @@ from flows.records import RunRecord, read_log
 from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
 from flows.tell.metric_tables import metric_table, values_of
-from flows.tell.paired import eval_spans, metrics_of, own_levels, rows_in_words
+from flows.tell.paired import eval_spans, metrics_of, names_of, own_levels, rows_in_words
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
 from flows.tell.rerun_reasons import steps_explained
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def window(self) -> str:
-        return window(self._record.spans)
+        return window(self._record.spans) or "no spans"
 
     @property
     def seconds(self) -> float:
@@ -215,13 +215,7 @@ class Version:
     @property
     def names(self) -> list[str]:
         """What points at it now: champion, previous, aliases."""
-        champion = self._registry.champion()
-        places = {
-            "champion": champion and champion.number,
-            "previous": self._registry.previous(),
-            **self._registry.aliases(),
-        }
-        return [name for name, number in places.items() if number == self.number]
+        return list(names_of(self._registry, self.number))
 
     @property
     def lineage(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from flows.tell.sections.window_data import data
-from headway.messages import counted, duration, ends, number, window_text
+from headway.messages import counted, duration, ends, number, when, window_text
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
@@ -123,5 +123,4 @@ def _facts(material: Material) -> list[tuple[str, str]]:
     facts += [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
     if spans:
         facts.append((counted(len(spans), "span"), window_text(spans)))
-    began = record.started[:16].replace("T", " ") + " UTC"
-    return [*facts, ("took", duration(record.seconds)), ("began", began)]
+    return [*facts, ("took", duration(record.seconds)), ("began", f"{when(record.started)} UTC")]

@@ -37,7 +37,7 @@ def summary(
     if metrics := metrics_line(record.metrics, record.baselines):
         spans = record.verdict.spans if record.verdict else ()
         facts.append(("metrics", metrics + (f"; on the eval rows of {window_text(spans)}" if spans else "")))
-    facts.append(("data", window(record.spans)))
+    facts.append(("data", window(record.spans) or "no spans"))
     if training := record.training:
         facts.append(("training", f"{counted(training.rows, 'row')}: {training.says}"))
     facts += [("note", note) for note in (record.notes if notes is None else notes)]
@@ -58,9 +58,9 @@ def summary(
     return "\n".join(lines)
 
 
-def window(spans: Sequence[str] | None) -> str:
-    """The first and the last of some spans, and how many they are."""
-    return window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "") if spans else "no spans"
+def window(spans: Sequence[str]) -> str:
+    """The first and the last of some spans, and how many they are; empty of none."""
+    return window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")
 
 
 def _fitted(head: str, text: str) -> str:

@@ -6,17 +6,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, execute, load_pipeline, run_spec_of, store_of, summary_text
 from flows.cli.options import CandidateOptions, Options, PipelinePath
 from headway.errors import ConfigError, HeadwayError
-from headway.messages import window_text
+from headway.messages import when, window_text
 
 if TYPE_CHECKING:
-    from flows.records import RunRecord
     from headway.registry.registry import Event, Registry, Version
     from headway.storage.store import Store
 
@@ -55,7 +54,7 @@ def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
-    from flows.records import records
+    from flows.records import judging, records
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
@@ -64,10 +63,11 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
         registry = Registry(store, name)
         history, aliases, versions = registry.history(), registry.aliases(), registry.versions()
         champion, previous = history[-1].version if history else None, registry.previous()
-        alarms = alarms_of(runs, name, champion)
+        judged = judging(runs, name, champion)
+        found = list(judged.champion.alarms) if judged and judged.champion else []
         value[name] = {
             "champion": champion,
-            "alarms": alarms,
+            "alarms": None if judged is None else {"run": judged.run, "alarms": found},
             "previous": previous,
             "aliases": aliases,
             "serving": str(registry.serving / str(history[-1].serving)) if history else None,
@@ -81,33 +81,20 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
             marks = [place for place, number in places.items() if number == version.number]
             marks += ["rolled back"] if version.number in gone else []
             lines += _version_lines(store, version, ", ".join(marks))
-            if version.number == champion and alarms:
-                lines += [f"        warning (run {alarms['run']}): {alarm}" for alarm in alarms["alarms"]]
+            if version.number == champion and judged:
+                lines += [f"        warning (run {judged.run}): {alarm}" for alarm in found]
     return answer(options, value, "\n".join(lines) or "no model was promoted yet")
 
 
 def _version_lines(store: Store, version: Version, marks: str) -> Iterator[str]:
     from flows.tell.paired import judged, own_levels
 
-    created, spans = version.created[:16].replace("T", " "), version.facts.get("spans") or ["?"]
+    created, spans = when(version.created), version.facts.get("spans") or ["?"]
     yield f"  {version.number:>4}  {marks:<11}  {created}  {window_text(spans)}"
     pair = judged(store, version, whole=False)
     for line in (pair and pair.text, own_levels(version), version.saved_model):
         if line:
             yield f"        {line}"
-
-
-def alarms_of(runs: list[RunRecord], model: str, champion: int | None) -> dict[str, Any] | None:
-    """What the latest run that judged the champion found wrong with it: {run, alarms}; None without such a run.
-
-    Args:
-        runs: newest first.
-    """
-    for run in runs:
-        judged = run.champion if run.pipeline == model else None
-        if judged is not None and judged.version == champion:
-            return {"run": run.run, "alarms": list(judged.alarms)}
-    return None
 
 
 def promote(

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import Page, address, link, long, paged, when
+from flows.dashboard.layout import Page, address, link, long, paged
 from flows.dashboard.monitor_state import CheckedSpan, checked_spans
 from flows.dashboard.opened_stores import OpenedStore, pair_of, version_of
 from flows.dashboard.pages.time_charts import MOST_POINTS, differences_chart, drift_chart, trend_chart
 from flows.tell.paired import eval_spans, level, metrics_of, own_level, primary_of, spans_of
 from flows.tell.rendering.parts import Chart, Finding, Part, Table
 from headway.errors import HeadwayError
-from headway.messages import counted, number, window_text
+from headway.messages import counted, number, when, window_text
 from headway.registry.registry import Event, Registry, Version
 from headway.registry.versions import numbers
 

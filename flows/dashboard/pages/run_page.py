@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import LIVE_SECONDS, Page, address, link, when
+from flows.dashboard.layout import LIVE_SECONDS, Page, address, link
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.progress.step_progress import read_progress
@@ -16,7 +16,7 @@ from flows.tell.rendering.parts import Part
 from flows.tell.report_page import path_of
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
-from headway.messages import counted, duration, window_text
+from headway.messages import counted, duration, when, window_text
 
 _TAIL = 14
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from flows.dashboard.layout import Page, address, choices, link, looks_every, paged, state_cell, when
+from flows.dashboard.layout import Page, address, choices, link, looks_every, paged, state_cell
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link
 from flows.records import RunRecord
 from flows.tell.rendering.parts import Part, Table
-from headway.messages import counted, duration, window_text
+from headway.messages import counted, duration, when, window_text
 
 
 def runs_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: str = "") -> Page:

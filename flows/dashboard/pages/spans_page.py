@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import Page, address, choices, link, looks_every, paged, when
+from flows.dashboard.layout import Page, address, choices, link, looks_every, paged
 from flows.dashboard.monitor_state import checked_spans, waiting_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of
 from flows.tell.paired import spans_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
-from headway.messages import counted, size
+from headway.messages import counted, size, when
 from headway.storage.manifest import Manifest
 
 _COLUMNS = ("span", "ingested", "rows read", "kept", "filtered", "rejected", "size", "in runs", "last run")

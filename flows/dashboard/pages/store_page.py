@@ -7,17 +7,17 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import Page, address, link, looks_every, when
+from flows.dashboard.layout import Page, address, link, looks_every
 from flows.dashboard.monitor_state import checked_spans
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, level_of, version_link
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
-from flows.records import RunRecord
+from flows.records import RunRecord, judging
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.errors import HeadwayError
-from headway.messages import counted, duration
+from headway.messages import counted, duration, when
 from headway.registry.versions import numbers
 
 _LATEST = 8
@@ -87,11 +87,10 @@ def _of_champions(opened: OpenedStore) -> Iterator[Finding]:
             message = f"{model}, span {row.span}: {row.alarms[0]}{more}"
             yield Finding("warning", message, link(f"drift of {model}", address(opened.slug, "models", model)))
             continue
-        judged = next((r for r in opened.index.runs() if r.pipeline == model and r.champion), None)
-        if judged and judged.champion and judged.champion.version == number_of:
-            for alarm in judged.champion.alarms:
-                run = link(f"run {judged.run}", address(opened.slug, "runs", judged.run))
-                yield Finding("warning", f"{model}: {alarm}", run)
+        judged = judging(opened.index.runs(), model, number_of)
+        if judged and judged.champion:
+            run = link(f"run {judged.run}", address(opened.slug, "runs", judged.run))
+            yield from (Finding("warning", f"{model}: {alarm}", run) for alarm in judged.champion.alarms)
 
 
 def _damage(opened: OpenedStore) -> Iterator[Finding]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from flows.dashboard.layout import Page, address, link, when
+from flows.dashboard.layout import Page, address, link
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, event_rows
 from flows.tell.ending import Ending
 from flows.tell.paired import against_part, judged, own_level, own_table, paired, spans_of
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.errors import HeadwayError
-from headway.messages import counted, size, window_text
+from headway.messages import counted, size, when, window_text
 from headway.registry.registry import Registry, Version
 
 

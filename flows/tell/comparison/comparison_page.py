@@ -21,7 +21,8 @@ from flows.tell.html import Document, document
 from flows.tell.paired import rows_in_words
 from flows.tell.rendering.parts import Finding, Part, Table
 from flows.tell.sections.curves import Training, trained_by, trainings
-from headway.messages import counted, duration, number, sentence, size, window_text
+from flows.tell.summary import window
+from headway.messages import counted, duration, number, sentence, size, when
 
 _MOST_DIFFERENCES = 200
 
@@ -103,10 +104,6 @@ def _judged(side: Side) -> str:
     return f"{side.verdict.verdict}{against}" if side.verdict.verdict else ""
 
 
-def _window(spans: Sequence[str]) -> str:
-    return f"{window_text(spans)}, {counted(len(spans), 'span')}" if spans else ""
-
-
 def _rows(split: str) -> Callable[[Side], str]:
     return lambda side: f"{side.rows[split]:,}" if split in side.rows else ""
 
@@ -126,11 +123,11 @@ _TOLD: dict[str, Callable[[Side], str]] = {
     "stands as": lambda side: ", ".join(side.names),
     "how its run ended": _ended,
     "the gate": _judged,
-    "made": lambda side: side.created[:16].replace("T", " ") + " UTC",
+    "made": lambda side: f"{when(side.created)} UTC",
     "run": lambda side: side.run or "",
     "task": lambda side: side.task or "",
-    "train spans": lambda side: _window(side.spans.train),
-    "eval spans": lambda side: _window(side.spans.eval),
+    "train spans": lambda side: window(side.spans.train),
+    "eval spans": lambda side: window(side.spans.eval),
     "train rows": _rows("train"),
     "eval rows": _rows("eval"),
     "rows from the files": _read,

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 from flows.config.pipeline import Pipeline
 from flows.records import LATEST, Code, Ran, RunRecord, State, find, record_of
 from flows.tell.material import Material
+from flows.tell.paired import names_of
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
 from headway.evaluation.gate_checks import read_predictions
@@ -150,14 +151,13 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
     record = record_of(store, run) or known
     material = Material(store, record.model_copy(update={"stages": stages}))
     trained = store.find("train", str(facts.get("train"))) if lineage["config"] is None else None
-    places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
     evaluated = {stage.title: stage.fingerprint for stage in stages if stage.stage == "evaluate"}
     return _measured(
         Side(
             name=str(version.number),
             title=f"version {version.number}",
             version=version.number,
-            names=tuple(name for name, at in places.items() if at == version.number),
+            names=names_of(registry, version.number),
             created=version.created,
             run=run,
             spans=_spans(lineage["parts"]),
