@@ -1,13 +1,12 @@
 """Parts as HTML: a page that stands alone, and a fragment for a notebook.
 
-html = document(Document(title, pipeline, about, ending, parts))       # one file: no script, nothing from elsewhere
+html = document(title=..., pipeline=..., about=..., ending=ending, parts=parts)     # one file: no script, nothing from elsewhere
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from flows.tell.ending import Ending
 from flows.tell.rendering.parts import Finding, Part
@@ -15,25 +14,26 @@ from flows.tell.rendering.templating import environment, style
 from headway.redaction import redact
 
 
-@dataclass(frozen=True)
-class Document:
-    """A page that stands alone."""
+def document(
+    *,
+    title: str,
+    pipeline: str,
+    about: str,
+    ending: Ending,
+    parts: Sequence[Part],
+    facts: Sequence[tuple[str, str]] = (),
+    findings: Sequence[Finding] = (),
+) -> str:
+    """The HTML of a page that stands alone, without secrets.
 
-    title: str
-    pipeline: str
-    about: str
-    """Such as "run 20261123-000714-4081"."""
-    ending: Ending
-    parts: Sequence[Part]
-    facts: Sequence[tuple[str, str]] = ()
-    """What a reader wants to know first: (name, value)."""
-    findings: Sequence[Finding] = ()
-    """What to look at first."""
-
-
-def document(page: Document) -> str:
-    """The HTML of a page, without secrets."""
+    Args:
+        about: such as "run 20261123-000714-4081".
+        facts: what a reader wants to know first: (name, value).
+        findings: what to look at first.
+    """
     drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}
+    page |= {"facts": facts, "findings": findings}
     html = environment().get_template("report.html").render(page=page, style=style(), drawn=drawn)
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
 

@@ -15,7 +15,7 @@ from markupsafe import escape
 from flows.records import RunRecord
 from flows.tell.ending import checks_table, ending_of
 from flows.tell.figures.drawing import reused
-from flows.tell.html import Document, document
+from flows.tell.html import document
 from flows.tell.material import Material
 from flows.tell.metric_tables import rows_of
 from flows.tell.rendering.parts import Part
@@ -99,14 +99,12 @@ def page(material: Material) -> str:
         parts.append(Part("Notes", points=[str(note) for note in record.notes]))
     about = f"run {record.run}"
     return document(
-        Document(
-            title=f"{record.pipeline}: {ending.label}, {about}",
-            pipeline=record.pipeline,
-            about=about,
-            ending=ending,
-            parts=[part for part in parts if part is not None],
-            facts=_facts(material),
-        )
+        title=f"{record.pipeline}: {ending.label}, {about}",
+        pipeline=record.pipeline,
+        about=about,
+        ending=ending,
+        parts=[part for part in parts if part is not None],
+        facts=_facts(material),
     )
 
 

@@ -13,10 +13,9 @@ from flows.tell.ending import verdict_part
 from flows.tell.metric_tables import importance_table, metric_table, rows_of
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.column_rows import column_rows
 from flows.tell.sections.curves import curves_part
 from flows.tell.sections.scores import measured_part
-from flows.tell.sections.window_data import findings_of, splits_table
+from flows.tell.sections.window_data import column_rows, findings_of, splits_table
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
 from headway.messages import counted

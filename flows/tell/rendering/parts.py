@@ -1,5 +1,5 @@
 """What is told is made of parts: sentences, tables, charts, lists, findings. They are plain values, which `text`, `markdown`
-and `flows.tell.html` render.
+and `flows.tell.rendering.templating` render.
 
 Chart("ROC curve", svg, keys=(("first", "candidate"), ("second", "version 3")))
 Part("Splits", ["No id is in two splits."], tables=[Table("splits", rows)])

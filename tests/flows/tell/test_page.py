@@ -16,8 +16,8 @@ from flows.tell.ending import ending_of
 from flows.tell.figures import drawing
 from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
-from flows.tell.sections.column_rows import usual_values
 from flows.tell.sections.scores import _differences
+from flows.tell.sections.window_data import usual_values
 from headway.evaluation.verdict import Check
 from headway.statistics.summary import ColumnSummary
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded

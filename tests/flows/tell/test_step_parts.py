@@ -6,7 +6,7 @@ from pathlib import Path
 from flows.dag.step import Output
 from flows.tell.rendering.markdown import markdown
 from flows.tell.rendering.text import text
-from flows.tell.sections.column_rows import column_rows
+from flows.tell.sections.window_data import column_rows
 from flows.tell.step_parts import key_of, part_of, report_part
 from headway.statistics.summary import ColumnSummary
 
