@@ -6,6 +6,7 @@ some(["a", "b", "c"], 2) # 'a, b and 1 more'
 did_you_mean("trian", ["train", "eval"])  # "did you mean 'train'?"
 number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
+metric_text(0.00002)       # '<0.0001'
 signed(-0.0021)       # '-0.0021'
 ends((0.7, 0.72))     # '0.7 to 0.72'
 between((-0.003, 0.001), 0.95)            # '95% interval -0.003 to +0.001'
@@ -78,6 +79,11 @@ def number(value: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def metric_text(value: float | None) -> str:
+    """The value of a metric: as `number` has it; a smaller one than 0.0001 says no more than that."""
+    return "<0.0001" if value is not None and 1e-9 <= value < 1e-4 else number(value)
+
+
 def signed(value: float | None) -> str:
     """The text of `number`, always with its sign."""
     return number(value) if value is None or value < 1e-9 else f"+{number(value)}"
@@ -142,19 +148,21 @@ def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapp
     first = (*usual, *(name for name in metrics or () if ":" in name))  # those of the user's own
     further: dict[str, str] = {}  # the first of each further label
     for name in metrics or ():
-        label, _, metric = name.rpartition("/")
-        if label and metric in ("auc", "accuracy", "rmse", "deviance", "miscoverage"):
+        label, _, of = name.rpartition("/")
+        if label and of in ("auc", "accuracy", "rmse", "deviance", "miscoverage"):
             further.setdefault(label, name)
     first += (*further.values(),)
 
     def beside(name: str) -> str:
-        values = {who: metrics[name] for who, metrics in (baselines or {}).items() if metrics.get(name) is not None}
+        values = {who: of[name] for who, of in (baselines or {}).items() if of.get(name) is not None}
         if not values or name == "calibration":
             return ""
-        return " (" + ", ".join(f"{who} {number(value)}" for who, value in values.items()) + ")"
+        return " (" + ", ".join(f"{who} {metric_text(value)}" for who, value in values.items()) + ")"
 
     values = metrics or {}
-    return ", ".join(f"{name} {number(values[name])}{beside(name)}" for name in first if values.get(name) is not None)
+    return ", ".join(
+        f"{name} {metric_text(values[name])}{beside(name)}" for name in first if values.get(name) is not None
+    )
 
 
 def when(time: object) -> str:

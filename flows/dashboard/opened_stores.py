@@ -1,4 +1,4 @@
-"""The stores that the dashboard shows, by the name that they have in its addresses.
+"""The stores that the dashboard shows, by the name that they have in its addresses; what watchers know of a pipeline.
 
 stores = opened(["examples/flights"], ["s3://team/headway"])
 stores["flights"].store, stores["flights"].pipelines
@@ -13,9 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dashboard.run_index import RunIndex, leads_out
-from flows.records import RunRecord, log_path, read_log
+from flows.production.state_files import CheckedSpan, MonitorState, WatchState
+from flows.records import RunRecord, log_path, problem_of, read_log
 from flows.tell.paired import Paired, judged, run_texts
 from headway.errors import StoreError
 from headway.registry.registry import Registry, Version
@@ -36,6 +39,34 @@ def version_of(store: Store, model: str, number: int) -> Version:
 def pair_of(store: Store, model: str, number: int) -> Paired | None:
     """A version against the champion of its time, by the metric that decided."""
     return judged(store, version_of(store, model, number), whole=False)
+
+
+def checked_spans(store: Store, pipeline: str) -> tuple[list[CheckedSpan], str | None]:
+    """(everything that monitor found of a pipeline's champions, why it cannot be shown)"""
+    try:
+        return MonitorState.load(store, pipeline).checked, None
+    except (OSError, ValueError) as error:
+        return [], _problem(f"monitor/{pipeline}.json", "monitor", error)
+
+
+def waiting_spans(store: Store, pipeline: str) -> list[str]:
+    """Sentences on what `headway watch` waits for or has started."""
+    try:
+        state = WatchState.load(store, pipeline)
+    except (OSError, ValueError) as error:
+        return [_problem(f"watch/{pipeline}.json", "watch", error)]
+    said = [f"headway watch has handled everything up to {state.handled}."] if state.handled else []
+    if state.pending is not None:
+        said.append(f"It has started a retrain up to {state.pending.until}, attempt {state.pending.attempt}.")
+    if state.seen:
+        said.append(f"It waits for {', '.join(state.seen)} to be complete.")
+    return said
+
+
+def _problem(file: str, command: str, error: Exception) -> str:
+    if not isinstance(error, ValidationError) or not error.errors()[0]["loc"]:  # it is no JSON object
+        return f"{file} is damaged; headway {command} makes it anew"
+    return f"{file} is not what {command} writes: {problem_of(error)}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import Check, MetricValue, Verdict, bound
-from headway.messages import between, number, sentence, signed, window_text
+from headway.messages import between, metric_text, sentence, signed, window_text
 
 Tone = Literal["green", "amber", "red", "plain"]
 _ENDS: dict[str, tuple[str, Tone, str]] = {
@@ -106,7 +106,7 @@ class Ending(Frozen):
             return ""
         first = self.values[0]
         rows = "" if first.rows is None else f" on {rows_of(first.rows, first.spans)}"
-        return f"{first.name}{rows}: " + ", ".join(f"{value.of} {number(value.value)}" for value in self.values)
+        return f"{first.name}{rows}: " + ", ".join(f"{value.of} {metric_text(value.value)}" for value in self.values)
 
     @property
     def said(self) -> list[str]:

@@ -10,7 +10,7 @@ from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Metrics, MetricValue, Threshold, Values
 from headway.evaluation.results.threshold import AS_CONFIGURED
-from headway.messages import counted, ends, number, window_text
+from headway.messages import counted, ends, metric_text, number, window_text
 from tfcore.evaluation.results import Importance
 
 _MOST_ROWS = 60
@@ -47,9 +47,9 @@ def metric_table(
     # each row has the further cells of all, so that the columns of other models come last
     names = dict.fromkeys(name for row in cells.values() for name in row)
     rows = [
-        {"metric": of.name, value: number(of.value), interval: ends(of.interval)}
+        {"metric": of.name, value: metric_text(of.value), interval: ends(of.interval)}
         | {name: cells.get(of.name, {}).get(name) for name in names}
-        | {other: number(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
+        | {other: metric_text(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
         for of in values
     ]
     return Table(title, rows, note)

@@ -22,7 +22,7 @@ from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Verdict
-from headway.messages import between, ends, metrics_line, number, signed, window_text
+from headway.messages import between, ends, metric_text, metrics_line, signed, window_text
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
 from headway.tasks.table import direction
@@ -66,8 +66,8 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
             "metric": check.metric if check.slice is None else None,
             "slice": None if check.slice is None else f"{check.slice}: {short(check.slice_value or '', 40)}",
             "rows": None if check.slice is None else check.rows,
-            first: check.before,
-            second: check.value,
+            first: None if check.before is None else metric_text(check.before),
+            second: None if check.value is None else metric_text(check.value),
             "difference": change(check),
             "its interval": ends(check.interval, signed),
             "picture": picture,
@@ -203,9 +203,9 @@ def own_levels(version: Version) -> str:
     return line + _on(eval_spans(version)) if line else ""
 
 
-def level(metric: str, value: float, spans: Sequence[str]) -> str:
+def level(name: str, value: float, spans: Sequence[str]) -> str:
     """A metric's value with the spans of its rows: "auc 0.926 on 2013-09"."""
-    return f"{metric} {number(value)}{_on(spans)}"
+    return f"{name} {metric_text(value)}{_on(spans)}"
 
 
 def run_texts(store: Store, record: RunRecord) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from flows.tell.sections.window_data import data
-from headway.messages import counted, duration, ends, number, when, window_text
+from headway.messages import counted, duration, ends, metric_text, when, window_text
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
@@ -117,7 +117,7 @@ def _facts(material: Material) -> list[tuple[str, str]]:
     if (value := record.metrics.get(primary)) is not None:
         interval = measured.of(primary).interval if measured is not None else None
         name = primary if measured is None else f"{primary}, {rows_of(measured.rows, measured.spans)}"
-        facts.append((name, number(value) + (f" ({ends(interval)})" if interval else "")))
+        facts.append((name, metric_text(value) + (f" ({ends(interval)})" if interval else "")))
     facts += [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
     if spans:
         facts.append((counted(len(spans), "span"), window_text(spans)))

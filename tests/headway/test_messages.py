@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.messages import agree, between, chance, counted, did_you_mean, number, percent, signed, some
+from headway.messages import agree, between, chance, counted, did_you_mean, metric_text, number, percent, signed, some
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12345, "12,345 rows")])
@@ -41,3 +41,4 @@ def test_an_interval_says_its_confidence_and_nothing_of_its_numbers_is_taken_for
 def test_a_p_value_and_what_is_as_good_as_nothing():
     assert [chance(p) for p in (1e-9, 0.0009, 0.0123, None)] == ["p < 0.001", "p < 0.001", "p 0.012", "p undefined"]
     assert [number(1e-12), signed(-1e-12), signed(1e-12), signed(2e-5)] == ["0", "0", "0", "+2e-05"]
+    assert [metric_text(value) for value in (0.00002, 0.0, 0.25, None)] == ["<0.0001", "0", "0.25", "undefined"]

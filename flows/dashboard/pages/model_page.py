@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from flows.dashboard.layout import Page, address, link, long, paged
-from flows.dashboard.monitor_state import CheckedSpan, checked_spans
-from flows.dashboard.opened_stores import OpenedStore, pair_of, version_of
+from flows.dashboard.opened_stores import OpenedStore, checked_spans, pair_of, version_of
 from flows.dashboard.pages.time_charts import MOST_POINTS, differences_chart, drift_chart, trend_chart
+from flows.production.state_files import CheckedSpan
 from flows.tell.paired import eval_spans, level, metrics_of, own_level, primary_of, spans_of
 from flows.tell.rendering.parts import Chart, Finding, Part, Table
 from headway.errors import HeadwayError
@@ -180,21 +180,19 @@ def _steps(opened: OpenedStore, model: str, history: Sequence[Event]) -> Iterato
 
 
 def _drift(opened: OpenedStore, model: str, registry: Registry | None) -> Part:
-    checked = checked_spans(opened.store, model)
+    checked, problem = checked_spans(opened.store, model)
     title = "Drift over time"
-    if checked.problem:
-        return Part(title, findings=[Finding("error", checked.problem)])
-    if not checked.rows:
+    if problem:
+        return Part(title, findings=[Finding("error", problem)])
+    if not checked:
         said = "Nothing was checked yet. This holds each new span against the champion, and its metrics on labels that came:"
         loaded = opened.pipelines.get(model)
         return Part(title, [said], commands=[f"headway monitor {loaded.folder if loaded else 'PIPELINE'}"])
-    newest = checked.rows[-MOST_POINTS:]
+    newest = checked[-MOST_POINTS:]
     alarmed = [row for row in newest if row.alarms]
     last = alarmed[-1] if alarmed else None
     alarms = [f"span {last.span}, version {last.champion}: {alarm}" for alarm in last.alarms] if last else []
-    said = (
-        f"headway monitor checked {counted(len(checked.rows), 'span')}; {counted(len(alarmed), 'span')} raised an alarm"
-    )
+    said = f"headway monitor checked {counted(len(checked), 'span')}; {counted(len(alarmed), 'span')} raised an alarm"
     rows = [_checked_row(opened, model, row) for row in reversed(newest)]
     return Part(
         title,

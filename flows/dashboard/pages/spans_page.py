@@ -5,8 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from flows.dashboard.layout import Page, address, choices, link, looks_every, paged
-from flows.dashboard.monitor_state import checked_spans, waiting_spans
-from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.opened_stores import OpenedStore, checked_spans, waiting_spans
 from flows.dashboard.pages.model_page import champion_of
 from flows.tell.paired import spans_of
 from flows.tell.rendering.parts import Part, Table
@@ -30,7 +29,7 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
         for span, fingerprint in run.ingested.items() if run.pipeline == pipeline else ():
             newest.setdefault(span, (fingerprint, run.run))
             uses[span] = uses.get(span, 0) + 1
-    checked = {row.span: row for row in checked_spans(opened.store, pipeline).rows} if pipeline else {}
+    checked = {row.span: row for row in checked_spans(opened.store, pipeline)[0]} if pipeline else {}
     spans = sorted({*newest, *checked}, reverse=True)
     shown, note = paged(spans, page, slug, "spans", pipeline=pipeline)
     trained = _trained_on(opened, pipeline)

@@ -8,8 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from flows.dashboard.layout import Page, address, link, looks_every
-from flows.dashboard.monitor_state import checked_spans
-from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.opened_stores import OpenedStore, checked_spans
 from flows.dashboard.pages.model_page import champion_of, level_of, version_link
 from flows.dashboard.pages.run_page import progress_of
 from flows.dashboard.pages.runs_page import run_row
@@ -80,7 +79,7 @@ def alarms(opened: OpenedStore) -> list[Finding]:
 def _of_champions(opened: OpenedStore) -> Iterator[Finding]:
     for model in opened.model_folders():
         number_of = _champion(opened, model)
-        checked = [row for row in checked_spans(opened.store, model).rows if row.champion == number_of and row.alarms]
+        checked = [row for row in checked_spans(opened.store, model)[0] if row.champion == number_of and row.alarms]
         if checked:
             row = checked[-1]
             more = f" and {counted(len(row.alarms) - 1, 'alarm')} more" if len(row.alarms) > 1 else ""
@@ -99,7 +98,7 @@ def _damage(opened: OpenedStore) -> Iterator[Finding]:
             "error", f"{path} {problem}", "it is left out of these pages; headway verify reads the whole store"
         )
     for model in opened.model_folders():
-        if (unread := checked_spans(opened.store, model).problem) is not None:
+        if (unread := checked_spans(opened.store, model)[1]) is not None:
             yield Finding("error", unread, "")
         try:
             registry = opened.registry(model)

@@ -22,7 +22,7 @@ from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import BETTER, Check, Verdict
-from headway.messages import capital, ends, listed, number, signed
+from headway.messages import capital, ends, listed, metric_text, signed
 from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
@@ -111,7 +111,7 @@ def _tested(material: Material) -> list[str]:
     tested = material.read("measure test", Measured)
     if tested is None:
         return []
-    values = ", ".join(f"{of.name} {number(of.value)}" for of in tested.values[:4])
+    values = ", ".join(f"{of.name} {metric_text(of.value)}" for of in tested.values[:4])
     return [f"On the {rows_of(tested.rows, tested.spans, 'test')}, which decide nothing: {values}."]
 
 
@@ -122,7 +122,7 @@ def _metrics(measured: Measured, verdict: Verdict | None, whose: str) -> Table:
     checks = verdict.compared() if verdict is not None else []
     marks = list(map(_in_tolerances, checks))
     champion = measured.baselines.get("champion") or {}
-    more: dict[str, Row] = {name: {whose: number(value)} for name, value in champion.items()}
+    more: dict[str, Row] = {name: {whose: metric_text(value)} for name, value in champion.items()}
     for check, picture in zip(
         checks, interval_strips(marks, lines={0.0: MUTED, -1.0: BAD}, limits=(-3, 3)), strict=True
     ):

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.dashboard.monitor_state import checked_spans
-from flows.dashboard.opened_stores import opened
+from flows.dashboard.opened_stores import checked_spans, opened
 from flows.dashboard.pages.disk_page import DiskUsage, usage_of
 from flows.dashboard.run_index import RunIndex
 from flows.progress.step_progress import Progress, as_json, progress_path
@@ -214,7 +213,7 @@ def test_a_span_whose_output_is_gone_says_so(client, store):
 def test_what_monitor_wrote_before_there_were_distances_is_shown(store):
     state = {"champion": 2, "spans": {"2013-04": {"rows": 5, "drift": []}}, "more": 1}
     store.replace(store.root / "monitor" / "flights.json", json.dumps(state))
-    (row,) = checked_spans(store, "flights").rows
+    ((row,), _) = checked_spans(store, "flights")
     assert (row.champion, row.span, row.rows, row.distances) == (2, "2013-04", 5, {})
 
 
