@@ -86,6 +86,8 @@ class Ran(_Recorded):
     fingerprint: _Name
     cached: bool
     """Its output was there already."""
+    span: str | None = None
+    """That it ingested."""
     seconds: float = 0.0
     why: Difference | None = None
     """It ran: the first thing that differs from the most similar output there was."""
@@ -194,7 +196,7 @@ class RunRecord(_Recorded):
     @property
     def ingested(self) -> dict[str, str]:
         """{span: fingerprint} of what it ingested, or found ingested."""
-        return {s.title.removeprefix("ingest "): s.fingerprint for s in self.stages if s.stage == "ingest"}
+        return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
     def step(self, stage: str) -> Ran | None:
         """The last step of a stage."""

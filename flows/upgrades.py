@@ -26,7 +26,7 @@ def upgraded(value: object) -> object:
     if isinstance(notes := value.get("notes"), list):
         value = {**value, "notes": [_note(note) for note in notes]}
     if isinstance(steps := value.get("stages"), list):
-        value = {**value, "stages": [_step(step) for step in steps]}
+        value = {**value, "stages": [upgraded_step(step) for step in steps]}
     if value.get("format", 1) >= FORMAT:
         return value
     record = {name: each for name, each in value.items() if each is not None}
@@ -60,11 +60,16 @@ def _note(note: object) -> object:
     return {"column": ast.literal_eval(found[1]), "left_out": bool(found[2]), "text": found[3]}
 
 
-def _step(step: object) -> object:
-    """A step of a run, whose reason was a sentence, which is shown as it was."""
-    if not isinstance(step, Mapping) or not isinstance(why := step.get("why"), str):
+def upgraded_step(step: object) -> object:
+    """A step of a run or of a lineage, whose reason was a sentence, which is shown as it was, and whose title alone had the
+    span."""
+    if not isinstance(step, Mapping):
         return step
-    return {**step, "why": NEVER_RUN if why == "never run" else Difference(kind="damaged", new=why)}
+    if isinstance(why := step.get("why"), str):
+        step = {**step, "why": NEVER_RUN if why == "never run" else Difference(kind="damaged", new=why)}
+    if step.get("stage") == "ingest" and step.get("span") is None:
+        step = {**step, "span": str(step.get("title")).removeprefix("ingest ")}
+    return step
 
 
 def _numbers(metrics: Mapping[str, object]) -> dict[str, object]:

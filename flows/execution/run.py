@@ -15,7 +15,7 @@ from contextlib import closing, nullcontext
 from typing import Any
 
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import ALREADY, REPLAY, TRAIN, Executor, RunResult, RunSpec
+from flows.dag.run_spec import ALREADY, INGEST, REPLAY, TRAIN, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of, newer_headway
@@ -173,6 +173,7 @@ class _Run:
             title=output.title,
             fingerprint=output.fingerprint,
             cached=output.hit,
+            span=output.get()["span"] if output.stage == INGEST.name else None,
             seconds=round(output.seconds, 3),
             why=output.why,
         )

@@ -104,7 +104,7 @@ class Material:
 
     def ingested(self) -> dict[str, Output]:
         """The outputs of ingest, by span."""
-        return {o.title.removeprefix("ingest "): o for o in self.outputs.values() if o.stage == "ingest"}
+        return {s.span: self.outputs[s.title] for s in self.record.stages if s.span and s.title in self.outputs}
 
     @functools.cached_property
     def verdict(self) -> Verdict | None:

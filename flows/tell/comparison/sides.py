@@ -17,6 +17,7 @@ from flows.config.pipeline import Pipeline
 from flows.records import LATEST, Code, Ran, RunRecord, State, find, record_of
 from flows.tell.material import Material
 from flows.tell.paired import names_of
+from flows.upgrades import upgraded_step
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
 from headway.evaluation.gate_checks import read_predictions
@@ -147,7 +148,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
     run = lineage["run"]["run"]
     # of a version whose run is no longer recorded
     known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
-    stages = tuple(Ran.model_validate(stage) for stage in lineage["stages"])
+    stages = tuple(Ran.model_validate(upgraded_step(stage)) for stage in lineage["stages"])
     record = record_of(store, run) or known
     material = Material(store, record.model_copy(update={"stages": stages}))
     trained = store.find("train", str(facts.get("train"))) if lineage["config"] is None else None

@@ -16,7 +16,7 @@ from flows.tell.ending import ending_of
 from flows.tell.figures import drawing
 from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
-from flows.tell.sections.scores import _differences
+from flows.tell.sections.scores import _in_tolerances
 from flows.tell.sections.window_data import usual_values
 from headway.evaluation.verdict import Check
 from headway.statistics.summary import ColumnSummary
@@ -173,7 +173,7 @@ def test_a_difference_of_ones_own_metric_is_drawn_better_to_the_right():
     cost = {"metric": "mine:cost", "better": "lower", "change": -0.02, "interval": (-0.03, -0.01)}
     changed = [cost, {"metric": "auc"}, {"better": "lower"}]
     checks = [gain, *(gain.model_copy(update=each) for each in changed)]
-    of_gain, of_cost, of_auc, mirrored = _differences(checks)
+    of_gain, of_cost, of_auc, mirrored = map(_in_tolerances, checks)
     assert of_gain == of_cost == of_auc != mirrored
 
 
