@@ -31,7 +31,7 @@ def project(tmp_path):
     record = {"run": "20240501-100000-aa", "started": "2024-05-01T10:00:00.000Z", "stages": [ingest, train]}
     store.save_run(run | record)
     again = _step(store, "ingest a", cached=True, files=[1])
-    why = "config.steps: 100 -> 200"
+    why = {"kind": "value", "place": ["config", "steps"], "old": "100", "new": "200"}
     train = _step(store, "train", why, config={"steps": 200}, inputs={"examples": ingest["fingerprint"]})
     record = {"run": "20240501-110000-bb", "started": "2024-05-01T11:00:00.000Z", "stages": [again, train]}
     store.save_run(run | record)
