@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,9 @@ from headway.leakage.proof import prove as prove_splits
 from headway.leakage.window_proof import IndexedSpan
 from headway.monitor import Monitor
 from headway.sources.base import Chunk, Range
+from headway.stages.ingested import Ingested
+from headway.stages.refs import Ref
+from headway.stages.stage_class import Key, Stage
 from headway.tabular.splits import SPLITS, Part, SplitConfig
 from headway.tabular.stacked import Mask
 from headway.validation.anomaly import SplitProof
@@ -42,15 +45,19 @@ class SpanOutput(Frozen):
     """A span of the window, and the key index in its ingest output."""
 
     request: IngestRequest
-    notes: Path
+    notes: Ref[Ingested]
+
+    def as_key(self) -> object:
+        return [self.request.span, self.notes]
 
 
-class SplitsRequest(Frozen):
-    split: SplitConfig
-    spans: tuple[SpanOutput, ...]
-    """In the window's order."""
-    parts: dict[str, tuple[Part, ...]]
+class SplitsRequest(Stage[SplitProof]):
+    name, version, runs = "splits", VERSION, "beam_jobs.leakage_check:prove"
+    split: Annotated[SplitConfig, Key("config")]
+    parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
     """By split of the window: which part of which span."""
+    spans: Annotated[tuple[SpanOutput, ...], Key("inputs", "spans")]
+    """In the window's order."""
 
 
 def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -62,7 +69,7 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         DataError: notes are damaged.
     """
     spans = {output.request.span: output.request for output in request.spans}
-    window = [IndexedSpan.load(output.request.span, output.notes) for output in request.spans]
+    window = [IndexedSpan.load(output.request.span, output.notes.file) for output in request.spans]
 
     splits: dict[str, dict[str, str]] = {}
     for split, of in request.parts.items():

@@ -170,7 +170,7 @@ def laid(folder: Path, table: pa.Table, label: str, model: str = "{}") -> Path:
 
 def rows_of(ingested: Any, parameters: dict[str, Any], split: str) -> tuple[pd.DataFrame, np.ndarray]:
     """(raw feature columns, label) of a split, as Headway's shards hold them; the label as number or class index."""
-    from tfcore.data.examples import Examples
+    from headway.stages.refs import Examples
     from tfcore.data.pipeline import evaluation_dataset
     from tfcore.train.training_data import labeler, shards_of
     from tfcore.transform.parameters import TransformParameters

@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import Field
 
-from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
 from headway.schema.columns import FURTHER, LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
@@ -23,6 +22,8 @@ from headway.sources.config import SourceConfig
 from headway.sources.configured import CompletedSource
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.discovery.spans import split_name
+from headway.stages.ingested import Ingested
+from headway.stages.stage_class import Stage
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
@@ -34,8 +35,11 @@ UNIT_VERSION = 1
 """The same of the unit's code, which only records of a split with a key have."""
 
 
-class IngestRequest(Frozen):
+class IngestRequest(Stage[Ingested]):
     """One span of raw files, and the config of its ingest."""
+
+    name, version, runs = "ingest", VERSION, "beam_jobs.ingest.stage:ingest"
+    runs_many = "beam_jobs.ingest.stage:ingest_many"
 
     span: str
     files: tuple[InputFile, ...]

@@ -64,9 +64,10 @@ def debug(
         scratch = folder / "made"
         try:
             step = training_step(run_spec, child, report, scratch)
-            request = step.request()
+            request = step.stage
             assert isinstance(request, TrainRequest)
-            remote = run_spec.store.localize(request.model_dump(mode="json"), later=True)
+            paths = [str(path) for ref in request.inputs() for path in ref.paths()]
+            remote = run_spec.store.localize(paths, later=True)
             checkpoints = _copied(request.checkpoints, scratch) if resumed else None
             debugged = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
             function, monitor = "tfcore.debug.inspect_step:debug_step", report.monitor("debug")
@@ -133,12 +134,14 @@ class _Stored:
     def __init__(self, store: Store, child: Child, report: Reporter, scratch: Path):
         self.store, self.child, self.report, self.scratch = store, child, report, scratch
 
-    def call_many(self, steps: Sequence[Step]) -> list[Output]:
-        if steps[0].stage.name == "train":
+    def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
+        from tfcore.train.request import TrainRequest
+
+        if isinstance(steps[0].stage, TrainRequest):
             raise _Reached(steps[0])
         return [step.find(self.store) or self._run(step) for step in steps]
 
-    def _run(self, step: Step) -> Output:
+    def _run(self, step: Step) -> Output[Any]:
         from flows.execution.engine import run_stage
 
         name = step.stage.name
@@ -146,12 +149,10 @@ class _Stored:
             problem, fix = f"the store has no output of {step.title}", "headway ingest, or headway train"
             raise StoreError(problem, where=self.store.name, fix=fix)
         out = self.scratch / name
-        if name in ("splits", "validate"):  # judgements: no training reads them
-            return step.output(out, None)
         out.mkdir(parents=True)
         began = time.perf_counter()
         child = self.child if step.stage.tensorflow else None
-        result = run_stage(step, step.request(), out, self.report.monitor(step.title), self.store, child)
+        result = run_stage(step, out, self.report.monitor(step.title), self.store, child)
         output = step.output(out, result, seconds=time.perf_counter() - began)
         self.report.output(output)
         return output

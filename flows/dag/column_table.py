@@ -16,13 +16,13 @@ from typing import Any
 from flows.config.columns import Columns, resolve, unknown_columns
 from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.config.window import choose_window
-from flows.dag.run_spec import TRANSFORM
 from flows.records import records
 from flows.upgrades import upgraded_result
 from headway.schema.columns import Column, type_text
 from headway.schema.notes import Note
 from headway.sources.discovery.spans import files, spans
 from headway.sources.discovery.window import select_window
+from tfcore.transform.parameters import TransformRequest
 
 _WIDEST = 32
 LEFT_OUT = "left out"
@@ -152,11 +152,11 @@ def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
         notes += inferred.notes
     parameters = None
     for run in runs:
-        step = run.step(TRANSFORM.name)
-        manifest = store.find(TRANSFORM.name, step.fingerprint) if step else None
+        step = run.step(TransformRequest.name)
+        manifest = store.find(step.stage, step.fingerprint) if step else None
         if manifest is not None:
             parameters = manifest.result["parameters"]
-            notes += map(Note.model_validate, upgraded_result(TRANSFORM.name, manifest.result)["notes"])
+            notes += map(Note.model_validate, upgraded_result(manifest.stage, manifest.result)["notes"])
             break
     notes = list(dict.fromkeys(notes))
     new = set(unknown_columns(loaded, columns.schema, files(pipeline.source, window[-1])))

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from flows.config.pipeline import LoadedPipeline
 from flows.config.window import ChosenWindow, choose_window
-from flows.dag.step import Output, Stage, Step
+from flows.dag.stages import STAGES
+from flows.dag.step import Output, Step
 from flows.records import Chosen
 from headway.config import Frozen
 from headway.evaluation.verdict import Verdict
@@ -22,31 +23,16 @@ from headway.sources.base import InputFile
 from headway.sources.discovery.spans import files
 from headway.storage.store import Store
 from headway.validation.anomaly import Anomaly
+from tfcore.evaluation.results import Evaluated
+from tfcore.export.request import Exported
 from tfcore.train.request import TrialConfig
 from tfcore.train.settings.auto import Facts
 
-INGEST = Stage("ingest", "beam_jobs.ingest.stage:ingest", many="beam_jobs.ingest.stage:ingest_many")
-STATISTICS = Stage("statistics", "headway.statistics.stage:merge")
-SPLITS = Stage("splits", "beam_jobs.leakage_check:prove")
-VALIDATE = Stage("validate", "headway.validation.stage:validate")
-ANALYSE = Stage("analyse", "tfcore.preprocess.stage:analyse", tensorflow=True, streams=True)
-TRANSFORM = Stage("transform", "tfcore.transform.parameters:fit")
-TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True, streams=True)
-EVALUATE = Stage("evaluate", "tfcore.evaluation.stage:predict", tensorflow=True, streams=True)
-MEASURE = Stage("measure", "headway.evaluation.results.stage:measure")
-IMPORTANCE = Stage("importance", "tfcore.evaluation.importance:importance", tensorflow=True, streams=True)
-GATE = Stage("gate", "headway.evaluation.gate:gate")
-EXPORT = Stage("export", "tfcore.export.saved_model:export", tensorflow=True)
-REPLAY = Stage("replay", "flows.dag.replay_stage:replay")
-_ALL = (
-    INGEST, STATISTICS, SPLITS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, MEASURE, IMPORTANCE, GATE, EXPORT, REPLAY,
-)  # fmt: skip
-STAGES = {stage.name: stage for stage in _ALL}
 ALREADY = "already champion"
 
 
 class Executor(Protocol):
-    def call_many(self, steps: Sequence[Step]) -> list[Output]:
+    def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
         """The outputs of `steps`, all of one stage, in their order."""
 
 
@@ -89,7 +75,7 @@ class RunSpec:
     """Trains as a trial of a study, on the train rows without a holdout of them."""
     without: frozenset[str] = frozenset()
     """Raw columns that the model does not see: of an ablation."""
-    against: Output | None = None
+    against: Output[Evaluated] | None = None
     """The evaluation of the model to compare with, in place of the champion's: of an ablation."""
     alone: bool = False
     """Evaluates the model without the champion beside it: of an ablation."""
@@ -136,7 +122,7 @@ class RunResult:
     notes: list[Note] = field(default_factory=list)
     columns: list[dict[str, str]] = field(default_factory=list)
     """What became of each column, of a run that infers the schema."""
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[Output[Any]] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     size: Facts | None = None
     """By which the settings of the training and the model were chosen; None: not known yet."""
@@ -148,9 +134,17 @@ class RunResult:
     evaluation: dict[str, Any] | None = None
     test: dict[str, Any] | None = None
     """Rows and metrics of the test split; only of a candidate that passed."""
-    export: Output | None = None
+    export: Output[Exported] | None = None
     replay: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     """What a version published from this run says of itself."""
+    follows: list[str] = field(default_factory=list)
+    """In a plan: the stages up to the verdict that run on what others have not made yet."""
     later: list[str] = field(default_factory=list)
-    """In a plan: stages that cannot be judged before others have run."""
+    """In a plan: the stages after a verdict that is not known yet."""
+
+    @property
+    def trains(self) -> bool:
+        """In a plan: whether a step needs TensorFlow."""
+        missing = [output.stage for output in self.outputs if not output.hit] + self.follows
+        return any(STAGES[name].tensorflow for name in missing)

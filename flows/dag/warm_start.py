@@ -1,23 +1,24 @@
 """The model that a training begins with: the version that `training.warm_start` names, and whether it may.
 
-parent, notes = parent_of(run_spec, key, evaluation=parts, split=digest)
-parent.key            # {"train": fingerprint of its training}: part of the key of the new one
+parent, note = parent_of(run_spec, request, evaluation=parts, split=digest)
+parent.warm_start(run_spec)               # part of the request of the new one
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flows.dag.references import trained_parts
-from flows.dag.run_spec import TRAIN, TRANSFORM, RunSpec
+from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError
 from headway.evaluation.gate import Parts, trained_on
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Version
+from headway.stages.refs import Ref
+from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import ModelConfig
-from tfcore.train.request import WarmStart
-from tfcore.transform.parameters import TransformParameters
+from tfcore.train.request import Trained, TrainRequest, WarmStart
+from tfcore.transform.parameters import TransformParameters, TransformRequest
 
 WHERE = "training.warm_start"
 
@@ -28,18 +29,16 @@ class Parent:
     train: str
     """The fingerprint of its training."""
 
-    @property
-    def key(self) -> dict[str, str]:
-        return {"train": self.train}
-
-    def request(self, run_spec: RunSpec) -> WarmStart:
+    def warm_start(self, run_spec: RunSpec) -> WarmStart:
         """Return its part of the train stage's request.
 
         Raises:
             ConfigError: its training is gone from the store.
         """
-        trained = run_spec.store.find(TRAIN.name, self.train)
-        fitted = None if trained is None else run_spec.store.find(TRANSFORM.name, trained.key["inputs"]["transform"])
+        trained = run_spec.store.find(TrainRequest.name, self.train)
+        fitted = (
+            None if trained is None else run_spec.store.find(TransformRequest.name, trained.key["inputs"]["transform"])
+        )
         if trained is None or fitted is None:
             raise ConfigError(
                 f"the weights of version {self.version.number} are gone from the store's stages",
@@ -48,20 +47,24 @@ class Parent:
             )
         return WarmStart(
             version=self.version.number,
-            trained=run_spec.store.output(TRAIN.name, self.train),
+            trained=Ref[Trained](
+                stage=TrainRequest.name,
+                fingerprint=self.train,
+                path=run_spec.store.output(TrainRequest.name, self.train),
+            ),
             transform=TransformParameters.model_validate(fitted.result["parameters"]),
             model=ModelConfig.model_validate(trained.key["config"]["model"]),
         )
 
 
 def parent_of(
-    run_spec: RunSpec, key: Mapping[str, object], *, evaluation: Parts, split: str
+    run_spec: RunSpec, request: TrainRequest, *, evaluation: Parts, split: str
 ) -> tuple[Parent | None, str | None]:
     """The model to begin with, or None; and a note.
 
     Args:
-        key: of the training without a warm start. A champion that has this very key is not trained on from itself: it began
-            with what this training begins with.
+        request: of the training without a warm start. A champion that has its very key is not trained on from itself: it
+            began with what this training begins with.
         evaluation: the parts that the candidate will be judged on.
         split: the digest of what assigns rows to splits.
 
@@ -77,10 +80,9 @@ def parent_of(
         return None, "the training begins with initial weights, since this model has no champion yet"
     version = registry.named(name)
     train = str(version.facts.get("train"))
-    trained = run_spec.store.find(TRAIN.name, train)
-    if (
-        trained is not None
-        and {k: v for k, v in trained.key.items() if k not in ("warm_start", "stage", "version")} == key
+    trained = run_spec.store.find(TrainRequest.name, train)
+    if trained is not None and fingerprint({**trained.key, "warm_start": None}) == fingerprint(
+        {**request.key(), "version": trained.key["version"], "warm_start": None}
     ):
         before = (trained.key.get("warm_start") or {}).get("train")
         earlier = registry.find("train", before) if before else None

@@ -1,6 +1,6 @@
 """Checks the inputs of a failed step for damage: changed bytes, missing files.
 
-    for (stage, fingerprint), (file, problem) in damaged_inputs(store, request).items():
+    for (stage, fingerprint), (file, problem) in damaged_inputs(store, stage).items():
         file, problem            # .../train-00000-of-00004.tfrecord, "has crc32c ... : its bytes changed"
 
 A cached output is trusted when its files have their sizes; its bytes are read against their checksums only here, after a
@@ -21,23 +21,17 @@ from typing import Any
 from headway.errors import Cancelled, ConfigError, LimitExceeded, Locked, Rejected
 from headway.messages import counted
 from headway.registry.gc import alone
-from headway.storage.prefetch import names
+from headway.stages.stage_class import Stage
 from headway.storage.store import Store
 
 NEVER = (Cancelled, ConfigError, LimitExceeded, Locked, Rejected)
 """Errors that no damaged byte causes."""
 
 
-def damaged_inputs(store: Store, request: Any) -> dict[tuple[str, str], tuple[Path, str]]:
-    """Return {(stage, fingerprint): (first damaged file, problem)} of the outputs that a request names. Reads all
+def damaged_inputs(store: Store, stage: Stage[Any]) -> dict[tuple[str, str], tuple[Path, str]]:
+    """Return {(stage, fingerprint): (first damaged file, problem)} of the outputs that a stage reads. Reads all
     bytes."""
-    named = set()
-    for text in map(str, names(request)):
-        path = Path(text)
-        if path.is_absolute() and path.is_relative_to(store.stages):
-            stage, *inside = path.relative_to(store.stages).parts
-            if inside and not stage.startswith("."):
-                named.add((stage, inside[0]))
+    named = {(ref.stage, ref.fingerprint) for ref in stage.inputs() if ref.stage and ref.fingerprint}
     problems = {key: next(store.output_problems(key[0], store.output(*key)), None) for key in sorted(named)}
     return {key: problem for key, problem in problems.items() if problem is not None}
 

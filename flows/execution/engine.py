@@ -12,27 +12,26 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from flows.config.production import Stage as StageName
 from flows.config.production import StageLimit
-from flows.dag.step import Output, Stage, Step
+from flows.dag.step import Output, Step
 from flows.execution.damage import NEVER, damaged_inputs
 from flows.execution.limits import limited, tried
 from flows.execution.step_places import name_steps, naming_steps
 from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
-from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference, texts
+from headway.stages.stage_class import Stage
+from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
-from tfcore.train.request import TrainRequest
 
-OnOutput = Callable[[Output], None]
+OnOutput = Callable[[Output[Any]], None]
 AroundStage = Callable[[Sequence[Step]], contextlib.AbstractContextManager[None]]
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
@@ -77,7 +76,7 @@ class Engine:
     def _titles(self) -> dict[tuple[str, str], str]:
         return {key: step.title for key, step in self._steps.items()}
 
-    def call_many(self, steps: Sequence[Step]) -> list[Output]:
+    def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
         """The outputs of `steps`, all of one stage, in their order."""
         for step in steps:
             self._steps.setdefault((step.stage.name, step.fingerprint), step)
@@ -87,11 +86,11 @@ class Engine:
         for output in filter(None, outputs):
             self._on_output(output)
         missing = [step for step, output in zip(steps, outputs, strict=True) if output is None]
-        together = [missing] if missing and missing[0].stage.many else [[step] for step in missing]
+        together = [missing] if missing and missing[0].stage.runs_many else [[step] for step in missing]
         ran = itertools.chain.from_iterable(self._mended(group) for group in together)
         return [output or next(ran) for output in outputs]
 
-    def _mended(self, steps: Sequence[Step]) -> list[Output]:
+    def _mended(self, steps: Sequence[Step]) -> list[Output[Any]]:
         """Run steps; if they fail because an output that they read is damaged, remake it and run them once more.
 
         Raises:
@@ -113,7 +112,7 @@ class Engine:
         # the step's own error is raised, whatever fails while its inputs are read
         with contextlib.suppress(HeadwayError, OSError):
             for step in steps:
-                damaged |= damaged_inputs(self.store, step.request())
+                damaged |= damaged_inputs(self.store, step.stage)
         # what is gone and was not made in this run may be meant to be gone: the statistics of an old champion
         gone = {k for k in damaged if k not in self._steps and self.store.manifest(self.store.output(*k)) is None}
         ordered = [*(key for key in self._steps if key in damaged), *damaged]
@@ -139,12 +138,12 @@ class Engine:
             if key in self._steps:
                 self.call_many([self._steps[key]])
 
-    def _run(self, steps: Sequence[Step]) -> list[Output]:
+    def _run(self, steps: Sequence[Step]) -> list[Output[Any]]:
         """Run steps in one call of their stage."""
         with self._stage(steps), naming_steps(self.store, self._titles, steps[0].title):
             return self._run_stage(steps)
 
-    def _run_stage(self, steps: Sequence[Step]) -> list[Output]:
+    def _run_stage(self, steps: Sequence[Step]) -> list[Output[Any]]:
         stage = steps[0].stage
         monitor = self._monitor_for(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
         monitor.check()
@@ -169,22 +168,15 @@ class Engine:
             child = self.child if stage.tensorflow else self.child.plain if limit is not None else None
             if limit is not None and child is not None:
                 monitor = stack.enter_context(limited(stage.name, limit, monitor, child))
-            if stage.many:
-                requests = [step.request() for step in steps]
-                for each in requests:
-                    self.store.localize(each)
-                if child is None:
-                    results = resolve_name(stage.many)(requests, outs, monitor, **steps[0].runtime)
-                else:
-                    results = child.call(stage.many, requests, outs, monitor, **steps[0].runtime)
+            kept = stage.kept()
+            if kept is not None:
+                stack.enter_context(self.store.checkpointing(kept.folder.name, keep_best=kept.keep_best))
+            # what lives in this process stays in it
+            settings = self._runtime.get(stage.name, {}) if child in (None, self.child) else {}
+            if stage.runs_many:
+                results = run_stages(steps, outs, monitor, self.store, child, **settings)
             else:
-                request: Any = steps[0].request()
-                if stage.name == "train":
-                    keep = TrainRequest.model_validate(request).training.keep_best
-                    stack.enter_context(self.store.checkpointing(steps[0].fingerprint, keep_best=keep))
-                # what lives in this process stays in it
-                settings = self._runtime.get(stage.name, {}) if child in (None, self.child) else {}
-                results = [run_stage(steps[0], request, outs[0], monitor, self.store, child, **settings)]
+                results = [run_stage(steps[0], outs[0], monitor, self.store, child, **settings)]
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
             manifests = [
@@ -195,8 +187,8 @@ class Engine:
                 )
                 for staging, result, n in zip(stagings, results, rows, strict=True)
             ]
-        if stage.name == "train":  # its weights are in the store: nothing resumes from its checkpoints any more
-            self.store.discard(self.store.checkpoints / steps[0].fingerprint)
+        if kept is not None:  # the output is in the store: nothing resumes from what was kept any more
+            self.store.discard(kept.folder)
         return manifests
 
 
@@ -205,61 +197,49 @@ class Planner:
 
     def __init__(self, store: Store):
         self.store = store
-        self.tensorflow: set[Stage] = set()
-        """The stages of steps that miss and need a TensorFlow process."""
-        self._missed: set[str] = set()
-        """Fingerprints of outputs that are not there: what follows from their results is not known yet."""
 
-    def call_many(self, steps: Sequence[Step]) -> list[Output]:
-        outputs = []
-        for step in steps:
-            path = self.store.output(step.stage.name, step.fingerprint)
-            output = step.find(self.store) or step.output(path, None, why=explain(self.store, step, self._missed))
-            if not output.hit:
-                self._missed.add(step.fingerprint)
-                if step.stage.tensorflow:
-                    self.tensorflow.add(step.stage)
-            outputs.append(output)
-        return outputs
+    def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
+        return [step.find(self.store) or self._missed(step) for step in steps]
+
+    def _missed(self, step: Step) -> Output[Any]:
+        path = self.store.output(step.stage.name, step.fingerprint)
+        return step.output(path, None, why=explain(self.store, step))
 
 
 def run_stage(
-    step: Step, request: Any, out: Path, monitor: Monitor, store: Store, child: Child | None, **runtime: Any
+    step: Step, out: Path, monitor: Monitor, store: Store, child: Child | None, **runtime: Any
 ) -> dict[str, Any]:
-    """Call the stage of a step, in a child if one is given; returns its result."""
+    """Call the stage of a step, in a child if one is given; returns its answer."""
+    stage = step.stage
     # fetches what the store has in a bucket only, but for the shards of a stage that streams them
-    remote = store.localize(request, later=step.stage.streams)
-    runtime = step.runtime | runtime | ({"remote": remote} if remote else {})
-    if child is not None:
-        result: dict[str, Any] = child.call(step.stage.function, request, out, monitor, **runtime)
-        return result
-    function = resolve_name(step.stage.function)
-    return function(validated(function, request), out, monitor, **runtime)
+    remote = store.localize(_paths(stage), later=stage.streams)
+    call = child.call if child is not None else _call
+    return dict(
+        call(stage.runs, stage, out, monitor, **step.runtime, **runtime, **({"remote": remote} if remote else {}))
+    )
 
 
-def explain(store: Store, step: Step, missed: Collection[str] = ()) -> Difference:
-    """Explain why `step` has no output: it is damaged, or the first difference from the nearest output.
+def run_stages(
+    steps: Sequence[Step], outs: Sequence[Path], monitor: Monitor, store: Store, child: Child | None, **runtime: Any
+) -> list[dict[str, Any]]:
+    """Call the stage of several steps once; returns their answers."""
+    stages = [step.stage for step in steps]
+    store.localize([path for stage in stages for path in _paths(stage)])
+    call = child.call if child is not None else _call
+    return list(call(stages[0].runs_many or "", stages, outs, monitor, **steps[0].runtime, **runtime))
 
-    Args:
-        missed: fingerprints of outputs that are not there. Where the step reads one, the difference is that input: settings
-            that are chosen by its result still stand in the key as they were left out.
-    """
+
+def _call(function: str, request: Any, out: Any, monitor: Monitor, **runtime: Any) -> Any:
+    return resolve_name(function)(request, out, monitor, **runtime)
+
+
+def _paths(stage: Stage[Any]) -> list[str]:
+    return [str(path) for ref in stage.inputs() for path in ref.paths()]
+
+
+def explain(store: Store, step: Step) -> Difference:
+    """Explain why `step` has no output: it is damaged, or the first difference from the nearest output."""
     if reason := store.check(step.stage.name, step.fingerprint):
         return Difference(kind="damaged", new=reason)
     nearest = store.nearest(step.stage.name, step.key, but=("trial",))  # a run is no variant of a study's trial
-    if nearest is None:
-        return NEVER_RUN
-    inputs: dict[str, Any] = {name: step.key[name] for name in ("inputs", "model") if name in step.key}
-    if set(texts(inputs)) & set(missed):
-        before: dict[str, Any] = {name: nearest.key[name] for name in inputs if name in nearest.key}
-        if difference := first_difference(before, inputs):
-            return difference
-    return first_difference(nearest.key, step.key) or NEVER_RUN
-
-
-def validated(function: Callable[..., Any], request: Any) -> Any:
-    """A request given as plain values, as the type that the function's first parameter is annotated with."""
-    if not isinstance(request, dict):
-        return request
-    kind = next(iter(typing.get_type_hints(function).values()))
-    return kind.model_validate(request)
+    return (first_difference(nearest.key, step.key) if nearest else None) or NEVER_RUN

@@ -13,7 +13,7 @@ from flows.execution.engine import Planner
 from flows.records import Chosen
 from flows.tell.rerun_reasons import in_words
 from headway.config import Frozen
-from headway.storage.fingerprint import Difference
+from headway.storage.fingerprint import FOLLOWS, Difference
 
 
 class PlannedStep(Frozen):
@@ -21,8 +21,9 @@ class PlannedStep(Frozen):
 
     step: str
     stage: str
-    fingerprint: str
-    cached: bool
+    fingerprint: str | None = None
+    """None: it depends on what the steps before write."""
+    cached: bool = False
     differs: Difference | None
     """From the nearest output there is."""
 
@@ -66,7 +67,8 @@ def planned(run_spec: RunSpec) -> Plan:
         steps=tuple(
             PlannedStep(step=o.title, stage=o.stage, fingerprint=o.fingerprint, cached=o.hit, differs=o.why)
             for o in result.outputs
-        ),
+        )
+        + tuple(PlannedStep(step=name, stage=name, differs=FOLLOWS) for name in result.follows),
         later=tuple(result.later),
         notes=tuple(map(str, result.notes)),
         training=result.training,

@@ -21,9 +21,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import INGEST, VALIDATE, Prepared, RunSpec
+from flows.dag.run_spec import Prepared, RunSpec
 from flows.execution.engine import Planner
 from flows.records import RunRecord
 from headway.errors import ConfigError, HeadwayError, StoreError
@@ -31,6 +32,7 @@ from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.store import Store
 from headway.user_code import files as user_files
+from headway.validation.stage import ValidateRequest
 
 PREPARE = "transform"
 """The stage that the first half ends with."""
@@ -56,18 +58,16 @@ class _Left(Prepared):
 
 def trains(run_spec: RunSpec) -> bool:
     """Whether a run has anything to do that needs TensorFlow; True where nobody can say."""
-    planner = Planner(run_spec.store)
     try:
-        run_dag(run_spec, planner, freeze=False)
+        return run_dag(run_spec, Planner(run_spec.store), freeze=False).trains
     except HeadwayError:
         return True
-    return bool(planner.tensorflow)
 
 
 def leave(run_spec: RunSpec, record: RunRecord) -> None:
     """Write down the window that a run has prepared."""
-    loaded, step = run_spec.loaded, record.step(VALIDATE.name)
-    manifest = run_spec.store.find(VALIDATE.name, step.fingerprint) if step else None
+    loaded, step = run_spec.loaded, record.step(ValidateRequest.name)
+    manifest = run_spec.store.find(step.stage, step.fingerprint) if step else None
     key = manifest.key if manifest else {}
     left = _Left(
         spans=record.spans,
@@ -118,7 +118,7 @@ def prepared_by(run_spec: RunSpec, run: str) -> RunSpec:
         )
     found = replace(run_spec, prepared=left, memo=dict(left.files))
     # the one stage that needs raw files
-    for output in run_dag(replace(found, last=INGEST.name), Planner(run_spec.store), freeze=False).outputs:
+    for output in run_dag(replace(found, last=IngestRequest.name), Planner(run_spec.store), freeze=False).outputs:
         if not output.hit:
             problem = f"{output.title} is not in the store as this worker would make it ({output.why})"
             raise StoreError(problem, where=str(output.path), fix=f"{_SAME_COMMIT}; {_SAME_STORE}")

@@ -15,8 +15,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.run_spec import INGEST, RunResult, RunSpec
+from flows.dag.run_spec import RunResult, RunSpec
 from flows.records import Code, Git, RunRecord, records
 from headway.redaction import redacted
 from headway.registry.lineage import FORMAT
@@ -108,7 +109,9 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
 
 def _spans(run_spec: RunSpec, run_result: RunResult) -> list[dict[str, Any]]:
     found = []
-    for span, output in zip(run_result.spans, (o for o in run_result.outputs if o.stage == INGEST.name), strict=True):
+    for span, output in zip(
+        run_result.spans, (o for o in run_result.outputs if o.stage == IngestRequest.name), strict=True
+    ):
         manifest = run_spec.store.find(output.stage, output.fingerprint)
         shards = [entry for entry in manifest.files if entry.path.endswith(".tfrecord")] if manifest else []
         found.append(

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from typing import Any
 
+from beam_jobs.ingest.request import IngestRequest
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import ALREADY, INGEST, REPLAY, TRAIN, Executor, RunResult, RunSpec
+from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of, newer_headway
@@ -34,6 +35,8 @@ from headway.registry.registry import Event, Version
 from headway.schema.notes import Note
 from headway.storage.atomic_io import storage_error
 from tfcore.export.replay.replay_process import ReplayProcess
+from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.train.request import TrainRequest
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
 
@@ -121,7 +124,7 @@ class _Run:
                     monitor_for=self.report.monitor,
                     on_output=self._output,
                     stage=self.report.stage,
-                    runtime={REPLAY.name: {"process": replay}},
+                    runtime={ReplayRequest.name: {"process": replay}},
                     limits=self.run_spec.loaded.pipeline.limits,
                     retries=self.run_spec.loaded.pipeline.retries,
                 )
@@ -151,14 +154,13 @@ class _Run:
 
     def _begin(self, child: Child, replay: ReplayProcess) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
-        planner = Planner(self.run_spec.store)
-        plan = run_dag(self.run_spec, planner, freeze=False)
+        plan = run_dag(self.run_spec, Planner(self.run_spec.store), freeze=False)
         if window := str(self.run_spec.chosen_window):
             self.report.note(f"window: {window}: {window_text(plan.spans)}")
         self.notes = plan.notes
         if newer := newer_headway(self.run_spec.store, self.record.pipeline):
             self.report.note(newer)
-        if planner.tensorflow:
+        if plan.trains:
             self.looked = True
             self.note(spans=tuple(plan.spans))
             self.record.save(self.run_spec.store)
@@ -166,14 +168,14 @@ class _Run:
             if self.run_spec.last in (None, "replay"):
                 replay.start()
 
-    def _output(self, output: Output) -> None:
+    def _output(self, output: Output[Any]) -> None:
         self.report.output(output)
         ran = Ran(
             stage=output.stage,
             title=output.title,
             fingerprint=output.fingerprint,
             cached=output.hit,
-            span=output.get()["span"] if output.stage == INGEST.name else None,
+            span=output.get()["span"] if output.stage == IngestRequest.name else None,
             seconds=round(output.seconds, 3),
             why=output.why,
         )
@@ -273,10 +275,10 @@ class _Run:
 
     def _history(self) -> list[dict[str, Any]]:
         """Return the points of this run's training; none of one that another run trained."""
-        trained = next((step for step in self.record.ran if step.stage == TRAIN.name), None)
+        trained = next((step for step in self.record.ran if step.stage == TrainRequest.name), None)
         if trained is None:
             return []
-        folder = self.run_spec.store.local(self.run_spec.store.output(TRAIN.name, trained.fingerprint))
+        folder = self.run_spec.store.local(self.run_spec.store.output(trained.stage, trained.fingerprint))
         return list(json.loads((folder / "history.json").read_text(encoding="utf-8"))["history"])
 
 

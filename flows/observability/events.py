@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flows.dag.run_spec import INGEST
+from beam_jobs.ingest.request import IngestRequest
 from flows.dag.step import Output
 from flows.progress.reporter import Event
 from flows.records import NO_VERDICT, RunRecord, State
@@ -34,7 +34,7 @@ def events_of_output(output: Output, record: RunRecord) -> Iterator[Event]:
     Args:
         record: of its run.
     """
-    if output.stage == INGEST.name and not output.hit:
+    if output.stage == IngestRequest.name and not output.hit:
         counts, span = output.get()["counts"], output.get()["span"]
         rejected = f", {counts['quarantined']:,} quarantined" if counts["quarantined"] else ""
         said = f"span {span} is ingested, {counted(counts['written'], 'row')}{rejected}"

@@ -29,7 +29,6 @@ from prefect.events import emit_event
 from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
 
-from flows.dag.run_spec import GATE
 from flows.dag.step import Output
 from flows.observability.events import resource
 from flows.observability.json_stream import about
@@ -43,6 +42,7 @@ from flows.tell.rendering.markdown import markdown
 from flows.tell.rendering.parts import Part, Table
 from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of, report_part
+from headway.evaluation.gate.gate_request import GateRequest
 from headway.redaction import redact, redacted
 from headway.registry.registry import Registry
 
@@ -121,7 +121,7 @@ class PrefectLog(Lines):
                 self._show(output.title, 100.0, " ".join(line_of(output).split()))
             if part is not None:
                 artifact = self._publish(key_of(output), part)
-                if output.stage == GATE.name and artifact is not None:
+                if output.stage == GateRequest.name and artifact is not None:
                     self._verdict = (artifact, part)
 
         if part is not None or output.title in self._progress:

@@ -1,64 +1,54 @@
 """The champion on one span that it has not seen: ingest of the span, and the champion's predictions of its rows.
 
-steps = ChampionSteps(replace(run_spec, window=1, until="2013-05", last="ingest"), engine, freeze=False)
-scored = steps.score(champion, transform)     # the output of an evaluation; None where no row has a label yet
+window = Window.of(replace(run_spec, window=1, until="2013-05", last="ingest"))
+scored = score(window, engine, champion, transform)     # None where no row has a label yet
 """
 
 from __future__ import annotations
 
-from flows.dag.data_stages import DataSteps
-from flows.dag.run_spec import EVALUATE
-from flows.dag.step import Output
+from flows.dag.data_requests import ingest_requests
+from flows.dag.run_spec import Executor
+from flows.dag.step import Output, Step
+from flows.dag.window import Window
 from headway.registry.registry import Version
-from tfcore.data.examples import Examples
+from headway.stages.refs import Examples, Ref
 from tfcore.evaluation.request import EvaluateRequest, SavedModel
-from tfcore.transform.parameters import TransformParameters
+from tfcore.evaluation.results import Evaluated
+from tfcore.export.request import Exported
+from tfcore.transform.parameters import Transformed, TransformParameters
 
 
-class ChampionSteps(DataSteps):
-    """The steps from one span's raw files to the champion's predictions of it."""
+def score(
+    window: Window, executor: Executor, champion: Version, transform: Output[Transformed]
+) -> Output[Evaluated] | None:
+    """Ingest the span and predict its rows, whatever split they are in: the champion was trained on none of them.
 
-    def score(self, champion: Version, transform: Output) -> Output | None:
-        """Ingest the span and predict its rows, whatever split they are in: the champion was trained on none of them.
-
-        Args:
-            transform: the output of the transform that the champion was trained with, which says what the label is.
-        """
-        self._ingest()
-        (ingested,) = self.ingested.values()
-        result = ingested.get()
-        parts = [part for part, facts in result["splits"].items() if facts["rows"]]
-        if not parts:
-            return None
-        kept = self._kept()
-        key = {
-            "config": self.pipeline.evaluation.model_dump(mode="json", include={"batch_size"}),
-            "columns": kept,
-            "model": {"version": champion.number, "export": champion.facts.get("export")},
-            "inputs": {
-                "transform": transform.fingerprint,
-                "examples": [[ingested.fingerprint, part] for part in parts],
-            },
-        }
-
-        def request() -> EvaluateRequest:
-            return EvaluateRequest(
-                model=SavedModel(path=champion.saved_model),
-                examples=tuple(Examples(path=ingested.path, split=part, result=result) for part in parts),
-                transform=TransformParameters.model_validate(transform.get()["parameters"]),
-                columns=tuple(kept),
-                batch_size=self.pipeline.evaluation.batch_size,
-            )
-
-        return self._call(EVALUATE, f"evaluate champion {champion.number} on {self.window[0]}", key, request)
-
-    def _kept(self) -> list[str]:
-        """The columns that the predictions keep: those that metrics, slices of thresholds and groups are made of."""
-        named = [name for name in (self.group, self.pipeline.evaluation.item) if name]
-        return sorted({*named, *self.pipeline.judged_columns} & set(self.columns.stored))
-
-    @property
-    def group(self) -> str | None:
-        """The column whose equal values are one group, if rows are ranked within groups."""
-        column = self.columns.of_role("group")
-        return None if column is None else column.name
+    Args:
+        window: of the one span.
+        transform: the output of the transform that the champion was trained with, which says what the label is.
+    """
+    pipeline, ((span, request),) = window.pipeline, ingest_requests(window).items()
+    step = Step(request, f"{request.name} {span}", {"runner": pipeline.runner})
+    ingested = executor.call_many([step])[0].of(request)
+    parts = [part for part, facts in ingested.value.splits.items() if facts.rows]
+    if not parts:
+        return None
+    named = [name for name in (window.group, pipeline.evaluation.item) if name]
+    evaluate = EvaluateRequest(
+        batch_size=pipeline.evaluation.batch_size,
+        # those that metrics, slices of thresholds and groups are made of
+        columns=tuple(sorted({*named, *pipeline.judged_columns} & set(window.columns.stored))),
+        model=SavedModel(
+            path=Ref[Exported](path=champion.saved_model),
+            version=champion.number,
+            export=champion.facts.get("export"),
+        ),
+        transform=Ref[TransformParameters](
+            stage=transform.stage, fingerprint=transform.fingerprint, answer=transform.value.parameters
+        ),
+        examples=tuple(
+            Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.get())
+            for part in parts
+        ),
+    )
+    return executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {span}")])[0].of(evaluate)

@@ -19,11 +19,12 @@ import pyarrow as pa
 from pydantic import Field, computed_field
 
 from flows.dag.references import further_labels, label_facts
-from flows.dag.run_spec import STATISTICS, TRANSFORM, Executor, RunSpec
+from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, find_output
+from flows.dag.window import Window
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child
-from flows.production.champion_stages import ChampionSteps
+from flows.production.champion_stages import score
 from flows.production.new_spans import landed
 from flows.production.span_predictions import glob_of, source_of, watch_of
 from flows.production.state_files import CheckedSpan, MonitorState
@@ -46,13 +47,15 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.formats_table import open_source
 from headway.sources.discovery.spans import files
 from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expressions import parse
 from headway.validation.drift import drift, drift_distance
 from headway.validation.request_rows import FOLDER
+from tfcore.evaluation.results import Evaluated
 from tfcore.export.metadata import describe_model
-from tfcore.heads.label_parameters import LabelParameters
+from tfcore.transform.parameters import Transformed, TransformRequest
 
 Wrap = Callable[[Executor], Executor]
 _MOST_KEPT, _MOST_DISTANCES = 20, 12
@@ -179,8 +182,8 @@ class _Check:
     def _drift(self, source: SourceConfig, span: str) -> CheckedSpan:
         """Hold the columns of a span against the champion's train rows."""
         facts, store = self._champion.facts, self._spec.store
-        folder = store.output(STATISTICS.name, str(facts.get("statistics")))
-        if facts.get("statistics") is None or store.find(STATISTICS.name, facts["statistics"]) is None:
+        folder = store.output(StatisticsRequest.name, str(facts.get("statistics")))
+        if facts.get("statistics") is None or store.find(StatisticsRequest.name, facts["statistics"]) is None:
             self._notes.append("drift was not checked: the statistics of the champion's window are not in the store")
             return CheckedSpan(span=span, champion=self._champion.number)
         theirs = SplitStatistics.load(store.local(folder) / "train")
@@ -213,34 +216,35 @@ class _Check:
             self._notes.append("the champion is not scored again: the run that made it is not in the store any more")
             return found
         spec = replace(self._spec, window=1, until=found.span, last="ingest")
-        steps = ChampionSteps(spec, self._executor, freeze=False)
-        scored = steps.score(self._champion, transform)
+        window = Window.of(spec)
+        scored = score(window, self._executor, self._champion, transform)
         if scored is None:
             self._notes.append(f"{found.span}: no row has a label yet")
             return found
-        result = scored.get()
-        if result.get("incompatible"):
-            problem = f"the champion cannot score these rows: {result['incompatible']}"
+        if scored.value.incompatible:
+            problem = f"the champion cannot score these rows: {scored.value.incompatible}"
             return found.model_copy(update={"scored": 0, "decay": (problem,)})
-        metrics, decay = self._decay(scored, transform, steps.group)
+        metrics, decay = self._decay(scored, transform, window.group)
         self._report.note(f"  champion on {found.span:<10} {metrics_line(metrics)}")
         # validated anew: metrics that are no numbers are left out
-        return CheckedSpan(**found.model_dump() | {"scored": result["rows"], "metrics": metrics, "decay": decay})
+        return CheckedSpan(**found.model_dump() | {"scored": scored.value.rows, "metrics": metrics, "decay": decay})
 
-    def _transform(self) -> Output | None:
+    def _transform(self) -> Output[Transformed] | None:
         run = record_of(self._spec.store, self._champion.facts.get("run"))
-        step = run.step(TRANSFORM.name) if run else None
-        if step is None:
-            return None
-        return find_output(self._spec.store, step.stage, step.fingerprint, step.title)
+        step = run.step(TransformRequest.name) if run else None
+        found = None if step is None else find_output(self._spec.store, step.stage, step.fingerprint, step.title)
+        return None if found is None else found.of(TransformRequest)
 
-    def _decay(self, scored: Output, transform: Output, group: str | None) -> tuple[dict[str, Any], list[str]]:
+    def _decay(
+        self, scored: Output[Evaluated], transform: Output[Transformed], group: str | None
+    ) -> tuple[dict[str, Any], list[str]]:
         """(metrics, what the gate says of a champion that became worse): it is compared with itself at its promotion."""
         facts = self._champion.facts
-        statistics = self._spec.store.find(STATISTICS.name, facts["statistics"])
-        label = LabelParameters.model_validate(transform.get()["parameters"]["label"])
+        statistics = self._spec.store.find(StatisticsRequest.name, facts["statistics"])
+        label = transform.value.parameters.label
         known = None if statistics is None else WindowStatistics.model_validate(statistics.result)
-        predictions = self._spec.store.local(scored.path) / scored.get()["predictions"]
+        self._spec.store.local(scored.path)
+        predictions = scored.ref(scored.value.predictions)
         request = GateRequest(
             task=label.task,
             config=self._judge(),

@@ -164,11 +164,11 @@ class Run:
         return found.path
 
     def _read(self, stage: str, model: type[Answer]) -> Answer:
-        found = self._find(stage).read(model)
+        found: Answer | None = self._find(stage).read(model)
         assert found is not None
         return found
 
-    def _find(self, stage: str) -> Output:
+    def _find(self, stage: str) -> Output[Any]:
         entry = self._record.step(stage)
         if entry is None:
             ran = ", ".join(dict.fromkeys(step.stage for step in self._record.stages)) or "no stage"

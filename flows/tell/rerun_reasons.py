@@ -61,7 +61,7 @@ def in_words(why: Difference | None, stage: str, never: str = "has not run yet")
         return ""
     if why.kind == "never run" or (why.kind == "new" and why.place == ("model", "version")):
         return never
-    if why.kind == "damaged":
+    if why.kind in ("damaged", "follows"):
         return str(why)
     first, names = why.place[0], [name for name in why.place if not name.startswith("[")]
     digest, counted = bool(_DIGEST.search(f"{why.old} {why.new}")), why.kind == "entries"

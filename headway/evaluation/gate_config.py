@@ -1,39 +1,31 @@
-"""The gate's config and its request.
+"""The gate's config.
 
 gate:
   thresholds: {auc: {min: 0.65, slices: {carrier=UA: {min: 0.6}}}, calibration: {min: 0.9, max: 1.1}}
   tolerance: {auc: 0.002, loss: 1%}        # how much worse than the champion is still no worse
   primary: auc                             # the metric that a better model is better on
   hold: true                               # a person promotes
-
-A request names two models' predictions on the same rows, and the data each was trained on:
-GateRequest(task="binary", candidate=Candidate(model=..., predictions=...), champion=None).
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.evaluation.checks.champion_decay import Worth
-from headway.evaluation.checks.small_steps import Measured
-from headway.evaluation.clusters import ClusterSources
-from headway.evaluation.further_labels import FurtherLabel, columns_of, split_name
+from headway.evaluation.further_labels import split_name
 from headway.evaluation.margins import parse_tolerance
 from headway.evaluation.slices import slice_columns
-from headway.messages import some
 from headway.metrics.ranking import COVERAGE, RANKED
-from headway.metrics.retrieval import RETRIEVAL, RETRIEVAL_COLUMNS
+from headway.metrics.retrieval import RETRIEVAL
 from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import suggest
-from headway.tasks.base import LabelFacts, Task
-from headway.tasks.table import ALL_COMPARED, ALL_METRICS, TaskName, task_of
+from headway.tasks.base import Task
+from headway.tasks.table import ALL_COMPARED, ALL_METRICS, task_of
 
 RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
 """Beside the task's, where the order within groups is judged."""
@@ -303,133 +295,3 @@ def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
     label, metric = split_name(name)
     if (metric if label else name) not in metrics and ":" not in name:
         raise ValueError(f"unknown metric {name!r}; {suggest(name, [*metrics])}")
-
-
-Parts = tuple[tuple[str, str], ...]
-"""(span, split as ingested: "train", "eval", "test" or "all") pairs."""
-
-
-class Repeat(Frozen):
-    """A training that differs from another by its seed alone."""
-
-    seed: int
-    model: str = Field(description="the fingerprint of its training")
-    predictions: Path = Field(description="Parquet file over the same evaluation rows")
-
-
-class Candidate(Frozen):
-    model: str = Field(description="what identifies the model: the fingerprint of its training")
-    predictions: Path = Field(description="Parquet file over the evaluation rows")
-    seed: int | None = Field(default=None, description="of its training, where others were trained beside it")
-    repeats: tuple[Repeat, ...] = Field(default=(), description="the other seeds")
-    rolled_back: str | None = Field(default=None, description="set when this model was rolled back: which version, why")
-    train: Parts = Field(default=(), description="what it was trained on")
-    data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
-
-
-class Champion(Frozen):
-    version: int
-    model: str
-    predictions: Path | None = Field(default=None, description="Parquet file over the same evaluation rows")
-    repeats: tuple[Repeat, ...] = Field(default=(), description="its other seeds, as far as the store has their models")
-    incompatible: str | None = Field(default=None, description="why it cannot score these rows")
-    train: Parts = Field(default=(), description="what it was trained on")
-    data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
-    worth: Worth | None = Field(default=None, description="its metrics when it was promoted; None: of an older version")
-    split: str = Field(default="", description="digest of the split config its spans were ingested with")
-
-    @model_validator(mode="after")
-    def _scored_or_not(self) -> Champion:
-        if self.predictions is not None and self.incompatible is not None:
-            raise ValueError("a champion that is incompatible has no predictions")
-        return self
-
-
-class GateRequest(Frozen):
-    """Everything a verdict depends on."""
-
-    task: TaskName
-    config: GateConfig = GateConfig()
-    candidate: Candidate
-    champion: Champion | None = None
-    reference: Champion | None = Field(default=None, description="an early champion that models are held against")
-    since: tuple[Measured, ...] = Field(default=(), description="how the champions since the reference stood to it")
-    place: int = Field(default=0, ge=0, description="how many champions there were since the reference")
-    label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
-    baselines: dict[str, Path] = Field(
-        default={}, description="predictions of other baselines by name, over the same rows; shown"
-    )
-    to_beat: tuple[str, ...] = Field(default=(), description="of those, the ones that a candidate has to beat")
-    own_objective: bool = Field(
-        default=False, description="training.loss or class_weights: it was not trained for the task's loss"
-    )
-    eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
-    split: str = Field(default="", description="digest of the split config of this run's spans")
-    slices: tuple[str, ...] = ()
-    slices_chosen: bool = Field(default=False, description="nobody named the slices")
-    metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
-    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the candidate predicts")
-    group: str | None = Field(default=None, description="column whose equal values are resampled together")
-    clusters: ClusterSources = Field(default=ClusterSources(), description="what rows are drawn by, or may be alike by")
-    ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
-    item: str | None = Field(default=None, description="the column that names the item of a row")
-    retrieval: bool = Field(default=False, description="judge by the ranks among all items of the index too")
-    seed: int = 0
-    force: bool = False
-
-    @model_validator(mode="after")
-    def _has_groups(self) -> GateRequest:
-        if self.ndcg_at is not None and self.group is None:
-            raise ValueError("ndcg_at needs a column with role: group")
-        return self
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the predictions that are read."""
-        single = (name for name in (self.group, self.item) if name)
-        sliced = (*slice_columns(self.slices), *self.config.columns)
-        ranks = RETRIEVAL_COLUMNS if self.retrieval else ()
-        return tuple(dict.fromkeys((*sliced, *self.clusters.stored, *single, *ranks, *columns_of(self.labels))))
-
-    @property
-    def ranked(self) -> bool:
-        """Whether the order within groups is judged."""
-        return self.ndcg_at is not None
-
-
-def newer(candidate: Candidate, champion: Champion) -> str | None:
-    """Why the candidate's train data are newer than the champion's; None when they are not, or when it is not known.
-
-    They are newer when the last span is later, or when the last span is the same and the raw files of a span that both
-    were trained on have changed since.
-    """
-    if not candidate.train or not champion.train:
-        return None
-    ours, theirs = (max(span for span, _ in parts) for parts in (candidate.train, champion.train))
-    if ours > theirs:
-        return f"the candidate was trained up to span {ours}, version {champion.version} up to {theirs}"
-    if ours < theirs:
-        return None
-    digests = champion.data
-    changed = [span for span, digest in sorted(candidate.data.items()) if digests.get(span, digest) != digest]
-    if changed:
-        return f"the raw files of span {some(changed, 3)} have changed since version {champion.version} was trained"
-    return None
-
-
-def trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:
-    """The spans whose evaluation rows a model may have been trained on, in order.
-
-    Two parts of one span are apart only when both come from the same split of it and have different names; a part that
-    is "all" of a span overlaps every other.
-    """
-    by_span: dict[str, set[str]] = {}
-    for span, split in train:
-        by_span.setdefault(span, set()).add(split)
-    spans = {
-        span
-        for span, split in evaluation
-        if (splits := by_span.get(span))
-        and (split == "all" or "all" in splits or split in splits or train_split != evaluation_split)
-    }
-    return sorted(spans)

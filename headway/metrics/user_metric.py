@@ -9,7 +9,7 @@ on resampled rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.metrics.base import Better, Metric, Rows, finite
+from headway.user_code.files import digest
 from headway.user_code.loading import line_of, load_function
 
 Function = Callable[[NDArray[Any], NDArray[Any], Mapping[str, NDArray[Any]]], float | None]
@@ -61,3 +62,8 @@ class MetricSpec(Frozen):
     def load(self) -> UserMetric:
         """ConfigError when the file or the function is missing."""
         return UserMetric(self.name, load_function(self.file, self.name.partition(":")[2]), self.better, self.file)
+
+
+def as_key(specs: Sequence[MetricSpec]) -> dict[str, list[str]]:
+    """What a stage that computes the metrics depends on."""
+    return {spec.name: [spec.better, digest(spec.file)] for spec in specs}

@@ -10,35 +10,40 @@ import itertools
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from headway.config import Frozen
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from headway.stages.refs import Part
+from headway.stages.stage_class import Key, Stage
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics, merge_all, summary
+from headway.statistics.summary import WindowStatistics
 
 VERSION = 6
 
 
-class StatisticsRequest(Frozen):
+class StatisticsRequest(Stage[WindowStatistics]):
     """The stored columns, and the saved statistics of each split's spans, in window order."""
 
+    name, version, runs = "statistics", VERSION, "headway.statistics.stage:merge"
     columns: tuple[Column, ...]
-    splits: dict[str, tuple[Path, ...]]
+    splits: Annotated[dict[str, tuple[Part, ...]], Key("inputs")]
+    """The path of a part is the folder of its statistics."""
 
 
 def merge(request: StatisticsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Run the stage: write out/<split>/ and out/statistics.pb; return rows and a summary of each column by split."""
     merged = {}
-    total = sum(len(folders) for folders in request.splits.values())
+    total = sum(map(len, request.splits.values()))
     done = 0
     spill = out / ".spill"
     try:
-        for split, folders in request.splits.items():
+        for split, parts in request.splits.items():
             monitor.check()
+            folders = [part.path for part in parts]
             merged[split] = merge_all(folders, request.columns, spill=spill)
             merged[split].save(out / split)
             done += len(folders)

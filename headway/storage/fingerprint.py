@@ -32,9 +32,9 @@ def fingerprint(key: Key) -> str:
 class Difference(Result):
     """Why there is no output with a key: what in the key differs from that of an output there was."""
 
-    kind: Literal["value", "entries", "new", "gone", "order", "never run", "damaged"]
+    kind: Literal["value", "entries", "new", "gone", "order", "never run", "damaged", "follows"]
     """What differs: a value, the number of a list's entries, an entry that only one key has, the order of files. Or there was
-    no output like it, or it is damaged."""
+    no output like it, it is damaged, or a plan cannot know before other steps have run."""
     place: tuple[str, ...] = ()
     """Names from the outermost in; an entry of a list is its number or, of a file, its path, in brackets."""
     old: str = ""
@@ -53,12 +53,13 @@ class Difference(Result):
                 return f"{at}: another order"
             case "damaged":
                 return self.new
-            case "never run":
-                return "never run"
+            case "never run" | "follows":
+                return {"never run": "never run", "follows": "it reads what the steps before write"}[self.kind]
         return f"{at} is {self.kind}"
 
 
 NEVER_RUN = Difference(kind="never run")
+FOLLOWS = Difference(kind="follows")
 
 
 def first_difference(old: Key, new: Key) -> Difference | None:

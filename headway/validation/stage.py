@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -21,7 +21,10 @@ from headway.errors import DataError
 from headway.messages import agree, counted, some
 from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema
+from headway.stages.refs import Ref
+from headway.stages.stage_class import Key, Stage
 from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.summary import WindowStatistics
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
@@ -54,6 +57,11 @@ class SpanFacts(Frozen):
     written: int
     quarantined: int
     filtered: int
+    ingested: str = ""
+    """The fingerprint of the output."""
+
+    def as_key(self) -> object:
+        return [self.span, self.ingested]
 
 
 class ChampionFacts(Frozen):
@@ -61,35 +69,43 @@ class ChampionFacts(Frozen):
 
     name: str
     """As a sentence names it: `version 3 (2013-01 to 2013-06)`."""
-    statistics: Path | None
-    """Output of its statistics stage; None when that is gone."""
+    statistics: Ref[WindowStatistics] | None
+    """None when that is gone."""
+
+    def as_key(self) -> object:
+        return {"name": self.name, "statistics": self.statistics}
 
 
-class ValidateRequest(Frozen):
-    schema_: Schema = Field(alias="schema")
-    statistics: Path
-    """Output of the statistics stage: a folder for each split."""
+class ValidateRequest(Stage[Validated]):
+    name, version, runs = "validate", VERSION, "headway.validation.stage:validate"
+    config: Annotated[ValidateConfig, Key(of=lambda c: c.model_dump(mode="json", exclude={"serving"}), always=True)] = (
+        ValidateConfig()
+    )
+    served: Annotated[dict[str, int | str] | None, Key("serving", always=True)] = None
+    """The checksum of the logged requests."""
+    schema_: Annotated[Schema, Key("schema", of=Schema.digest)] = Field(alias="schema")
+    task: Annotated[TaskOrAuto, Key(always=True)] = "auto"
+    columns: Annotated[tuple[Column, ...], Key("features", always=True)] = ()
+    """The features as they are stored, to read logged requests by."""
+    champion: Annotated[ChampionFacts | None, Key(always=True)] = None
+    split: Annotated[SplitConfig | None, Key(of=lambda split: split and split.at_ingest(), always=True)] = None
+    """How rows were split; None: the splits are not held against each other."""
+    unread: Annotated[tuple[str, ...], Key()] = ()
+    """Columns of the newest files that the schema does not have."""
+    statistics: Annotated[Ref[WindowStatistics], Key("inputs", "statistics")]
+    """A folder for each split."""
+    proof: Annotated[Ref[SplitProof] | None, Key("inputs", "splits", always=True)] = None
+    """None: nothing is said of keys and times."""
+    spans: Annotated[tuple[SpanFacts, ...], Key("inputs", "spans")]
     splits: tuple[str, ...]
-    spans: tuple[SpanFacts, ...]
     stored: tuple[str, ...] = ()
     """Columns that the statistics must be of."""
     weight: str | None = None
     """The column that says how much a row counts."""
-    task: TaskOrAuto = "auto"
-    config: ValidateConfig = ValidateConfig()
     features: tuple[str, ...] | None = None
     """The columns that the model learns from; None: all but the label."""
-    champion: ChampionFacts | None = None
     serving: Path | None = None
     """Logged requests."""
-    columns: tuple[Column, ...] = ()
-    """The features as they are stored, to read logged requests by."""
-    split: SplitConfig | None = None
-    """How rows were split; None: the splits are not held against each other."""
-    proof: Path | None = None
-    """Output of the stage that proves the splits; None: nothing is said of keys and times."""
-    unread: tuple[str, ...] = ()
-    """Columns of the newest files that the schema does not have."""
     filters: bool = True
     """Whether there is a filter (source.where); without one, the rows that ingest left out have no label."""
     rows: SampledRows | None = None
@@ -102,7 +118,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     An anomaly never fails the stage: what it found is kept, and the caller decides by `stopping`.
     """
     known = request.schema_.columns
-    splits = {name: SplitStatistics.load(request.statistics / name).described(known) for name in request.splits}
+    splits = {name: SplitStatistics.load(request.statistics.file / name).described(known) for name in request.splits}
     alone = _strengths(request, splits)
     raised = [
         *_spans(request),
@@ -140,7 +156,7 @@ def _proof(request: ValidateRequest) -> SplitProof:
     """What the stage before proved."""
     if request.proof is None:
         return SplitProof()
-    path = request.proof / PROOF
+    path = request.proof.file / PROOF
     try:
         return SplitProof.model_validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -273,7 +289,7 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
     if champion is None or train is None or not train.rows:
         return
     try:
-        theirs = SplitStatistics.load(champion.statistics / "train") if champion.statistics is not None else None
+        theirs = SplitStatistics.load(champion.statistics.file / "train") if champion.statistics is not None else None
     except DataError:
         theirs = None
     if theirs is None:

@@ -1,6 +1,6 @@
 """Warns where rows of one unit, such as a patient, are in train and in eval, though no setting names the unit.
 
-    rows = sample_of({"train": [(folder, result, "train")], "eval": [...]})      # which shards to read, and how far
+    rows = sample_of({"train": [Examples(...)], "eval": [Examples(...)]})      # which shards to read, and how far
     list(torn_units(rows, train_statistics, "binary"))
 
 What the unit is `headway.validation.units` finds in the rows themselves. They are read from the same ranges of the raw files
@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from headway.records.decode import decode
 from headway.records.spec import total
 from headway.records.tfrecord import read_records
 from headway.schema.columns import FURTHER, LABEL, Column, column_yaml
+from headway.stages.refs import Examples, Input
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.list_arrays import as_batch
 from headway.validation.anomaly import Anomaly, finding
@@ -35,14 +35,15 @@ _CLASSIC_ROWS = 10_000
 """Records of one row are decoded one by one."""
 _TORN = 0.1
 """From this share of the eval rows on it is said."""
-Part = tuple[Path, Mapping[str, Any], str]
-"""(the output of an ingested span, its result, the split of it)."""
 
 
-class SampledShard(Frozen):
+class SampledShard(Input):
     path: Path
     rows: int
     """To read from its beginning."""
+
+    def paths(self) -> Sequence[Path]:
+        return (self.path,)
 
 
 class SampledRows(Frozen):
@@ -54,28 +55,30 @@ class SampledRows(Frozen):
     """By split, train first."""
 
 
-def sample_of(parts: Mapping[str, Sequence[Part]]) -> SampledRows | None:
+def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
     """The beginnings of some shards; None where train or eval has none."""
-    ranges: dict[tuple[Path, str], dict[str, tuple[str, int]]] = {}
+    ranges: dict[tuple[Path, str], dict[str, tuple[Examples, str, int]]] = {}
     for split in ("train", "eval"):
-        for folder, result, part in parts.get(split, ()):
-            for shard in result["splits"][part]["shards"]:
-                place = shard["file"].removeprefix(f"{part}-")  # the number of the range
-                ranges.setdefault((folder, place), {})[split] = shard["file"], total(shard["rows"])
+        for part in parts.get(split, ()):
+            for shard in part.result["splits"][part.split]["shards"]:
+                place = shard["file"].removeprefix(f"{part.split}-")  # the number of the range
+                ranges.setdefault((part.path, place), {})[split] = part, shard["file"], total(shard["rows"])
     both = [place for place, of in ranges.items() if len(of) == 2]
     if not both:
         return None
-    first = next(result for of in parts.values() for _, result, _ in of)
+    first = next(part.result for of in parts.values() for part in of)
     columns = tuple(Column.model_validate(column) for column in first["columns"])
     chosen = [both[i] for i in np.unique(np.linspace(0, len(both) - 1, _RANGES).round().astype(int)).tolist()]
-    rows = sum(count for place in chosen for _, count in ranges[place].values())
+    rows = sum(count for place in chosen for _, _, count in ranges[place].values())
     most = most_rows(len(columns)) if first["rows_per_record"] > 1 else _CLASSIC_ROWS
     share = min(1.0, most / max(rows, 1))
     shards: dict[str, tuple[SampledShard, ...]] = {}
     for split in ("train", "eval"):
-        named = [(folder, *ranges[folder, place][split]) for folder, place in chosen]
         shards[split] = tuple(
-            SampledShard(path=folder / file, rows=math.ceil(share * count)) for folder, file, count in named
+            SampledShard(
+                fingerprint=part.fingerprint, stage=part.stage, path=part.path / file, rows=math.ceil(share * count)
+            )
+            for part, file, count in (ranges[place][split] for place in chosen)
         )
     return SampledRows(columns=columns, rows_per_record=first["rows_per_record"], shards=shards)
 

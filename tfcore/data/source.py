@@ -29,9 +29,9 @@ from headway.records.encode import encode
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column, suggest
 from headway.schema.tensor_name import PRESENT
+from headway.stages.refs import Examples
 from headway.tabular.list_arrays import is_text, value_type
 from tfcore.data.decode import Decoder
-from tfcore.data.examples import Examples
 from tfcore.data.in_memory import ROWS_PER_RECORD, InMemoryShards, hold
 from tfcore.data.pipeline import safe
 from tfcore.data.reader import Reader

@@ -41,7 +41,6 @@ from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import PackedColumns, RawColumn
 
-VERSION = 2
 REPEATS = 3
 """Permutations of each column; their mean counts."""
 BATCH = 1000

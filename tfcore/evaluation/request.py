@@ -6,12 +6,14 @@ EvaluateRequest(model={"kind": "trained", "path": "/...", "config": {"name": "ml
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headway.config import Frozen
-from tfcore.data.examples import Examples
+from headway.stages.refs import Examples, Ref
+from headway.stages.stage_class import Key, Stage
+from tfcore.evaluation.results import Evaluated, Importance
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
@@ -19,49 +21,91 @@ VERSION = 6
 """Raised by whoever changes what evaluation writes for the same request."""
 
 
+IMPORTANCE_VERSION = 2
+"""The same of the importance of columns."""
+
+
 class TrainedModel(Frozen):
     """A training's output, and what the model is rebuilt from."""
 
     kind: Literal["trained"] = "trained"
-    path: Path
+    path: Ref[Any]
     config: ModelConfig = Field(default_factory=ModelConfig)
     seed: int = 0
     module: Path | None = None
     preprocess: Path | None = None
     """The user's Python file, if there is a preprocess function."""
 
+    def as_key(self) -> object:
+        return {"train": self.path}
+
 
 class SavedModel(Frozen):
     """A published version; it is called through its own signature on raw columns."""
 
     kind: Literal["saved_model"] = "saved_model"
-    path: Path
+    path: Ref[Any]
+    version: int | None = None
+    export: str | None = None
+    """The fingerprint of its export."""
+
+    def as_key(self) -> object:
+        return {"version": self.version, "export": self.export}
 
 
-class EvaluateRequest(Frozen):
+class EvaluateRequest(Stage[Evaluated]):
     """Which model predicts which rows."""
 
-    model: Annotated[TrainedModel | SavedModel, Field(discriminator="kind")]
-    transform: TransformParameters = Field(description="of this run: what the label is, and a trained model's inputs")
-    examples: tuple[Examples, ...] = Field(default=(), description="none where the rows come from a feed")
-    columns: tuple[str, ...] = Field(
+    model_config = ConfigDict(populate_by_name=True)
+    name, version, runs, tensorflow, streams = "evaluate", VERSION, "tfcore.evaluation.stage:predict", True, True
+    batch_size: Annotated[int, Key("config", "batch_size", always=True)] = Field(default=4096, ge=1)
+    columns: Annotated[tuple[str, ...], Key(always=True)] = Field(
         default=(), description="stored columns that the predictions keep: those of slices, the group, keys"
     )
-    item: str | None = Field(default=None, description="the column that names the item of a row, for its baselines")
-    group: str | None = Field(default=None, description="the column of a row's group, whose train items are left out")
-    ranks: int | None = Field(
+    item: Annotated[str | None, Key()] = Field(
+        default=None, description="the column that names the item of a row, for its baselines"
+    )
+    group: Annotated[str | None, Key()] = Field(
+        default=None, description="the column of a row's group, whose train items are left out"
+    )
+    ranks: Annotated[int | None, Key()] = Field(
         default=None, ge=1, description="rank each row's item among all, and keep the best so many"
     )
+    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
+    model: Annotated[TrainedModel | SavedModel, Field(discriminator="kind"), Key()]
+    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(
+        alias="transform", description="of this run: what the label is, and a trained model's inputs"
+    )
+    examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
+        default=(), description="none where the rows come from a feed"
+    )
     train: tuple[Examples, ...] = Field(default=(), description="the train rows, for the item's baselines")
-    batch_size: int = Field(default=4096, ge=1)
+
+    @property
+    def transform(self) -> TransformParameters:
+        """The fitted transform."""
+        return self.fitted.value
 
 
-class ImportanceRequest(Frozen):
+class ImportanceRequest(Stage[Importance]):
     """Which trained model, and on which rows."""
 
-    model: TrainedModel
-    transform: TransformParameters
-    examples: tuple[Examples, ...]
-    group: str | None = Field(default=None, description="column whose equal values belong together")
-    rows: int = Field(default=10_000, ge=20, description="at most so many rows, evenly spread over the split")
-    seed: int = 0
+    model_config = ConfigDict(populate_by_name=True)
+    name, version, runs = "importance", IMPORTANCE_VERSION, "tfcore.evaluation.importance:importance"
+    tensorflow, streams = True, True
+    rows: Annotated[int, Key("config", "rows", always=True)] = Field(
+        default=10_000, ge=20, description="at most so many rows, evenly spread over the split"
+    )
+    group: Annotated[str | None, Key(always=True)] = Field(
+        default=None, description="column whose equal values belong together"
+    )
+    seed: Annotated[int, Key(always=True)] = 0
+    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
+    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(alias="transform")
+    model: Annotated[TrainedModel, Key("inputs", spread=True)]
+    examples: Annotated[tuple[Examples, ...], Key("inputs", "examples")]
+
+    @property
+    def transform(self) -> TransformParameters:
+        """The fitted transform."""
+        return self.fitted.value

@@ -6,6 +6,8 @@ Importance.model_validate(result).columns[0].permuted
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from headway.config import Result
 from headway.evaluation.results.measured import Interval, Metrics
 
@@ -16,6 +18,8 @@ class Evaluated(Metrics):
     rows: int = 0
     predictions: str | None = None
     """A file of the output."""
+    baselines: dict[str, str] = Field(default={})
+    """Files of the output with the predictions of other models, by name."""
     incompatible: str | None = None
     """Why a SavedModel cannot score these rows."""
 

@@ -74,7 +74,7 @@ class TrainedScorer:
         self._inputs = tuple(parameters.inputs())
         self._with_losses = isinstance(self._head.main, UserHead)
         self._model = build.build(trained.config, parameters, seed=trained.seed, module=trained.module)
-        build.load_weights(self._model, trained.path / build.WEIGHTS)
+        build.load_weights(self._model, trained.path.file / build.WEIGHTS)
         self._predict: GraphFunction | None = None
 
     @property
@@ -98,7 +98,7 @@ class TrainedScorer:
 
     def items(self) -> ItemIndex | None:
         """The index of the items that the training left; None where it left none."""
-        return ItemIndex.load(self._trained.path, self._model, self._trained.config, self._parameters)
+        return ItemIndex.load(self._trained.path.file, self._model, self._trained.config, self._parameters)
 
     def users(self, batch: Batch) -> NDArray[np.float32]:
         """The users' vectors of two towers, float32 [rows, n]."""

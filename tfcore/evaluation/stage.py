@@ -149,14 +149,14 @@ def _metrics(task: Task, predictions: Path) -> dict[str, float | None]:
 def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedModelScorer:
     if isinstance(request.model, TrainedModel):
         return TrainedScorer(request.model, request.transform)
-    return SavedModelScorer(request.model.path, request.transform.label, shards.columns)
+    return SavedModelScorer(request.model.path.file, request.transform.label, shards.columns)
 
 
 def _linear(request: EvaluateRequest) -> LinearModel | None:
     """The linear baseline that a training left beside its model."""
-    if not isinstance(request.model, TrainedModel) or not (request.model.path / FILE).exists():
+    if not isinstance(request.model, TrainedModel) or not (request.model.path.file / FILE).exists():
         return None
-    return LinearModel.load(request.model.path / FILE)
+    return LinearModel.load(request.model.path.file / FILE)
 
 
 def _file(baseline: str) -> str:

@@ -53,7 +53,6 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
-VERSION = 7
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -263,10 +262,10 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     """Run the export stage: write out/saved_model, return {"saved_model": folder's name, "bytes", "signatures"}."""
     label = request.transform.label
     model = build(request.model, request.transform, seed=request.seed, module=request.module)
-    load_weights(model, request.trained / WEIGHTS)
+    load_weights(model, request.trained.file / WEIGHTS)
     monitor.check()
     path = out / "saved_model"
-    index = ItemIndex.load(request.trained, model, request.model, request.transform)
+    index = ItemIndex.load(request.trained.file, model, request.model, request.transform)
     transform = transform_of(request.transform, request.preprocess)
     threshold = ((request.card and request.card.threshold) or {}).get("value")
     signatures = save_model(

@@ -10,9 +10,9 @@ A number takes 8 bytes a row here (an int64 label 12), a text no more than its d
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,35 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.config import Frozen
 from headway.records.decode import decode
 from headway.records.tfrecord import read_records
 from headway.schema.columns import FURTHER, LABEL, Column
+from headway.stages.refs import Examples
 from headway.statistics.column_statistics import ColumnStatistics
-
-
-class LabelShards(Frozen):
-    """Shards whose labels and weights are read."""
-
-    columns: tuple[Column, ...]
-    rows_per_record: int
-    paths: tuple[Path, ...]
-
-    @classmethod
-    def of(cls, parts: Iterable[tuple[Path, Mapping[str, Any], str]]) -> LabelShards:
-        """Of (folder, ingest result, split) of each span."""
-        parts = list(parts)
-        return cls.model_validate(
-            {
-                "columns": parts[0][1]["columns"],
-                "rows_per_record": parts[0][1]["rows_per_record"],
-                "paths": [
-                    folder / shard["file"]
-                    for folder, result, part in parts
-                    for shard in result["splits"][part]["shards"]
-                ],
-            }
-        )
 
 
 class WeightedLabel:
@@ -116,18 +92,20 @@ class WeightedLabel:
         return sums * (self.statistics.present / sums.sum())
 
 
-def read_labels(shards: LabelShards | None) -> dict[str, WeightedLabel]:
-    """Every label of the shards' rows by its column's name; none without shards, or where no column is the rows' weight.
+def read_labels(parts: Sequence[Examples]) -> dict[str, WeightedLabel]:
+    """Every label of the rows by its column's name; none without rows, or where no column is their weight.
 
     Raises:
         DataError: a shard is damaged.
     """
-    weight, labels = _columns(shards.columns if shards else ())
-    found = {label.name: WeightedLabel(label) for label in labels if weight is not None}
-    if shards is not None and weight is not None:
-        for path in shards.paths:
-            for record in read_records(path):
-                _add(found, decode(record, [*labels, weight], shards.rows_per_record), weight.name)
+    first: Mapping[str, Any] = parts[0].result if parts else {"columns": ()}
+    weight, labels = _columns([Column.model_validate(column) for column in first["columns"]])
+    if weight is None:
+        return {}
+    found = {label.name: WeightedLabel(label) for label in labels}
+    for path in itertools.chain.from_iterable(part.paths() for part in parts):
+        for record in read_records(path):
+            _add(found, decode(record, [*labels, weight], first["rows_per_record"]), weight.name)
     return found
 
 

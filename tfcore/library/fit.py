@@ -24,6 +24,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN
 from headway.schema.notes import Note
+from headway.stages.refs import Ref
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
@@ -109,7 +110,9 @@ def fit(
         problem = f"a model that is made already cannot be trained in {settings.precision}"
         raise ConfigError(problem, where="training.precision", fix="give a function that makes it")
     latest = None if given is None else Latest.of(given)
-    request = TrainRequest(transform=parameters, model=config, training=settings, seed=seed, latest=latest)
+    request = TrainRequest(
+        transform=Ref[TransformParameters].of(parameters), model=config, training=settings, seed=seed, latest=latest
+    )
     train, stored = ingested.splits[TRAIN], ingested.stored.columns
     stored += (UNIT_COLUMN,) if UNIT in train.column_names else ()
     session = _session(request, Feed.from_arrow(train, stored), builder, monitor)

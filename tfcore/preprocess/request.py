@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
-from headway.config import Frozen
-from tfcore.data.examples import Examples
+from headway.config import Result
+from headway.schema.columns import Column
+from headway.stages.refs import Examples
+from headway.stages.stage_class import Key, Stage
+from headway.user_code.files import digest
 
 VERSION = 1
 """Raised by whoever changes what the stage writes for the same request."""
 
 
-class AnalyseRequest(Frozen):
+class Analysed(Result):
+    """What a preprocess function reads and gives."""
+
+    columns: tuple[Column, ...] = ()
+    reads: tuple[Column, ...] = ()
+
+
+class AnalyseRequest(Stage[Analysed]):
     """The train split, and the preprocess function to analyse on it."""
 
-    examples: tuple[Examples, ...] = Field(min_length=1)
-    file: Path
-    function: str = Field(description="module:function")
+    name, version, runs, tensorflow, streams = "analyse", VERSION, "tfcore.preprocess.stage:analyse", True, True
+    function: Annotated[str, Key("config", "function")] = Field(description="module:function")
+    file: Annotated[Path, Key("module", of=digest)]
+    examples: Annotated[tuple[Examples, ...], Key("inputs", "examples")] = Field(min_length=1)

@@ -18,9 +18,9 @@ from headway.records.grouping import pieces, record_parts
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import UNIT, Column, named_for
+from headway.stages.refs import Examples
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.data.examples import Examples
-from tfcore.heads.weighted_labels import LabelShards, read_labels
+from tfcore.heads.weighted_labels import read_labels
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters
 
@@ -45,7 +45,7 @@ class Written:
     ) -> TransformParameters:
         """Fit transform parameters on the train split's statistics."""
         train = self.statistics["train"]
-        weighted = read_labels(LabelShards.of([(self.folder, self.result, "train")]))
+        weighted = read_labels([self.part("train")])
         fitted = fit_parameters(
             self.columns, transforms or {}, train, task=task or "auto", counted=counted, weighted=weighted
         )

@@ -7,15 +7,18 @@ Trained.model_validate(result).best_step
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headway.config import Frozen, Result
+from headway.stages.refs import Examples, Ref
+from headway.stages.stage_class import Kept, Key, Stage
 from headway.tabular.splits import SplitConfig
-from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
+from tfcore.train.settings.retrieval import VERSION as RETRIEVAL_VERSION
 from tfcore.transform.parameters import TransformParameters
 
 VERSION = 5
@@ -43,44 +46,6 @@ class TrialConfig(Frozen):
     holdout: float = Field(gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on")
 
 
-class WarmStart(Frozen):
-    """The earlier model whose weights a training begins with."""
-
-    version: int
-    trained: Path
-    """Output of its train stage."""
-    transform: TransformParameters
-    model: ModelConfig
-
-
-class Pruning(Frozen):
-    """The Optuna study that may end a trial early."""
-
-    journal: Path
-    study: str
-    trial: int
-    pruner: Literal["median", "hyperband"]
-
-
-class TrainRequest(Frozen):
-    """Everything a training is a function of, and where it keeps what should survive a kill."""
-
-    examples: tuple[Examples, ...] = Field(default=(), description="none where the rows come from a feed")
-    transform: TransformParameters
-    model: ModelConfig = Field(default_factory=ModelConfig)
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
-    seed: int = Field(default=0, ge=0, lt=2**31)
-    module: Path | None = Field(default=None, description="the user's Python file, for module:function models")
-    loss: Path | None = Field(default=None, description="the user's Python file, for a module:function loss")
-    preprocess: Path | None = Field(default=None, description="the user's Python file, for a preprocess function")
-    checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
-    summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
-    trial: TrialConfig | None = Field(default=None, description="a trial of a study; None: an ordinary training")
-    warm_start: WarmStart | None = Field(default=None, description="the model to begin with; None: initial weights")
-    latest: Latest | None = Field(default=None, description="the split is by time; None: it is not")
-    control: Path | None = Field(default=None, description="a file that may change knobs while training runs")
-
-
 class WarmStarted(Result):
     """The weights that a training began with."""
 
@@ -106,3 +71,84 @@ class Trained(Result):
     strategy: str | None = None
     jit: str | None = None
     warm_start: WarmStarted | None = None
+
+
+class WarmStart(Frozen):
+    """The earlier model whose weights a training begins with."""
+
+    version: int
+    trained: Ref[Trained]
+    transform: TransformParameters
+    model: ModelConfig
+
+    def as_key(self) -> object:
+        return {"train": self.trained}
+
+
+class Pruning(Frozen):
+    """The Optuna study that may end a trial early."""
+
+    journal: Path
+    study: str
+    trial: int
+    pruner: Literal["median", "hyperband"]
+
+
+class TrainRequest(Stage[Trained]):
+    """Everything a training is a function of, and where it keeps what should survive a kill."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    name, version, runs, tensorflow, streams = "train", VERSION, "tfcore.train.stage:train", True, True
+    model: Annotated[ModelConfig, Key("config", "model", always=True)] = Field(default_factory=ModelConfig)
+    # a timeout changes no bit, and a warm start has a key of its own
+    training: Annotated[
+        TrainingConfig,
+        Key(
+            "config",
+            "training",
+            of=lambda c: c.model_dump(mode="json", exclude={"worker_timeout", "warm_start"}),
+            always=True,
+        ),
+    ] = Field(default_factory=TrainingConfig)
+    seed: Annotated[int, Key("config", "seed", always=True)] = Field(default=0, ge=0, lt=2**31)
+    labels: Annotated[dict[str, float], Key("config", "labels")] = Field(
+        default={}, description="further labels and the weights of their losses"
+    )
+    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
+    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(alias="transform")
+    examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
+        default=(), description="none where the rows come from a feed"
+    )
+    trial: Annotated[TrialConfig | None, Key()] = Field(
+        default=None, description="a trial of a study; None: an ordinary training"
+    )
+    warm_start: Annotated[WarmStart | None, Key()] = Field(
+        default=None, description="the model to begin with; None: initial weights"
+    )
+    latest: Latest | None = Field(default=None, description="the split is by time; None: it is not")
+    group: str | None = Field(default=None, description="the column of a row's group")
+    module: Path | None = Field(default=None, description="the user's Python file, for module:function models")
+    loss: Path | None = Field(default=None, description="the user's Python file, for a module:function loss")
+    preprocess: Path | None = Field(default=None, description="the user's Python file, for a preprocess function")
+    checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
+    summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
+    control: Path | None = Field(default=None, description="a file that may change knobs while training runs")
+
+    @property
+    def transform(self) -> TransformParameters:
+        """The fitted transform."""
+        return self.fitted.value
+
+    def key(self) -> dict[str, Any]:
+        key = super().key()
+        if self.training.ranking is not None:
+            key["config"]["ranking_version"] = RANKING_VERSION
+        if self.training.retrieval is not None:
+            key["config"]["retrieval_version"] = RETRIEVAL_VERSION
+        if (self.trial is not None or self.training.early_stopping is not None) and (self.latest or self.group):
+            # what a holdout is drawn by that the examples do not say
+            key["holdout"] = {"latest": self.latest.model_dump() if self.latest else None, "group": self.group}
+        return key
+
+    def kept(self) -> Kept | None:
+        return None if self.checkpoints is None else Kept(folder=self.checkpoints, keep_best=self.training.keep_best)

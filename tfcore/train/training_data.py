@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import named_for
+from headway.stages.refs import Examples
 from headway.storage.prefetch import Stager
 from headway.tasks.table import task_of
 from tfcore.augment.rows import Augment
 from tfcore.data.decode import Labeler
-from tfcore.data.examples import Examples
 from tfcore.data.groups.batching import GroupOrder
 from tfcore.data.groups.group_ids import GROUP
 from tfcore.data.order import shard_order

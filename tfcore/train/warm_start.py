@@ -55,7 +55,7 @@ def warm_start(
     if task != before:
         problem = f"version {parent.version} was trained for a {before} label, and this one is {task}"
         raise ConfigError(problem, where=WHERE, fix="leave warm_start out, or name a version of this task")
-    old = _stored(parent.trained)
+    old = _stored(parent.trained.file)
     if request.model.user_defined or parent.model.user_defined:
         values, report = _of_user_model(model, old)
     else:

@@ -17,12 +17,12 @@ import types
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from headway.config import Frozen, Grown
+from headway.config import Frozen, Grown, Result
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.calendar_days import CYCLES, Part, parts_of
@@ -30,11 +30,15 @@ from headway.schema.columns import FURTHER, LABEL, Column, column_yaml, suggest
 from headway.schema.notes import Note
 from headway.schema.tensor_name import tensor_name
 from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
+from headway.stages.refs import Examples, Ref
+from headway.stages.stage_class import Key, Stage
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.summary import WindowStatistics
 from headway.tasks.table import TaskOrAuto
+from headway.user_code.files import digest
 from tfcore.heads.label_parameters import FurtherLabel, LabelParameters, fit_label
-from tfcore.heads.weighted_labels import LabelShards, WeightedLabel, read_labels
+from tfcore.heads.weighted_labels import WeightedLabel, read_labels
 from tfcore.transform.chain_check import check
 from tfcore.transform.config import (
     Bucketize,
@@ -159,33 +163,47 @@ def image_input(column: str) -> str:
     return "image_" + tensor_name(column)
 
 
-class TransformRequest(Frozen):
+class Transformed(Result):
+    """The answer of the transform stage."""
+
+    parameters: TransformParameters
+    notes: tuple[Note, ...] = ()
+
+
+class TransformRequest(Stage[Transformed]):
     """What the stage reads: the stored columns, what the pipeline says of them, where the train statistics are."""
 
-    columns: tuple[Column, ...]
-    transforms: dict[str, ColumnTransform]
-    statistics: Path
-    task: TaskOrAuto = "auto"
-    labels: dict[str, TaskOrAuto] = Field(default={}, description="further labels and their tasks")
-    derived: DerivedParameters | None = None
-    derived_statistics: Path | None = None
-    derived_transforms: dict[str, ColumnTransform] = Field(default_factory=dict)
-    bins: int = 0
-    """Equally full bins of each number, for models that embed numbers by them."""
-    counted: str | None = None
-    """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
-    weighted: LabelShards | None = None
+    name, version, runs = "transform", VERSION, "tfcore.transform.parameters:fit"
+    transforms: Annotated[dict[str, ColumnTransform], Key("config")]
+    columns: Annotated[tuple[Column, ...], Key()]
+    task: Annotated[TaskOrAuto, Key(always=True)] = "auto"
+    task_file: Annotated[Path | None, Key(of=digest)] = None
+    """The user's, of a task of their own."""
+    statistics: Annotated[Ref[WindowStatistics], Key("inputs", "statistics")]
+    """Of the train split."""
+    weighted: Annotated[tuple[Examples, ...], Key("inputs", "weighted")] = ()
     """The train rows, where they have weights: each label counts by them."""
+    labels: Annotated[dict[str, TaskOrAuto], Key(of=lambda labels: [*labels.items()])] = Field(
+        default={}, description="further labels and their tasks"
+    )
+    bins: Annotated[int, Key()] = 0
+    """Equally full bins of each number, for models that embed numbers by them."""
+    counted: Annotated[str | None, Key()] = None
+    """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
+    derived_statistics: Annotated[Ref[Any] | None, Key("inputs", "analysed")] = None
+    derived_transforms: Annotated[dict[str, ColumnTransform] | None, Key("derived")] = None
+    derived: DerivedParameters | None = None
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """The stage: write out/transform.json; returns {"parameters": ..., "notes": [a `Note` each]}."""
-    statistics, columns, transforms = SplitStatistics.load(request.statistics), request.columns, request.transforms
+    statistics, columns, transforms = SplitStatistics.load(request.statistics.file), request.columns, request.transforms
     if request.derived is not None and request.derived_statistics is not None:
-        statistics.columns |= SplitStatistics.load(request.derived_statistics).columns
-        columns, transforms = (*columns, *request.derived.columns), transforms | request.derived_transforms
+        statistics.columns |= SplitStatistics.load(request.derived_statistics.file).columns
+        own = request.derived_transforms or {}
+        columns, transforms = (*columns, *request.derived.columns), transforms | own
         names = [column.name for column in request.derived.columns]
-        for name in request.derived_transforms:
+        for name in own:
             if name not in names:
                 raise ConfigError(
                     f"{request.derived.function} gives no column {name!r}",

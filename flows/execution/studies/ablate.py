@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from flows.dag.run_spec import EVALUATE, TRANSFORM, RunResult, RunSpec
+from flows.dag.run_spec import RunResult, RunSpec
 from flows.execution.studies.study import FAILURES, Load, Run, studying
 from flows.progress.reporter import Reporter
 from flows.records import Metrics
@@ -23,7 +23,8 @@ from headway.evaluation.verdict import CHAMPION, NOT_COMPARED
 from headway.messages import listed
 from headway.schema.columns import suggest
 from headway.tasks.table import direction
-from tfcore.transform.parameters import TransformParameters
+from tfcore.evaluation.request import EvaluateRequest
+from tfcore.transform.parameters import TransformRequest
 
 NAME = "{}.ablate"
 
@@ -86,7 +87,7 @@ def ablate(
         fitted = run(replace(run_spec, last="transform"), freeze=True)
         chosen = _chosen(run_spec, fitted, groups)
         base = run(replace(run_spec, last="evaluate", alone=True))
-        scored = next(output for output in base.outputs if output.title == EVALUATE.name)
+        scored = next(output for output in base.outputs if output.title == EvaluateRequest.name)
         spec = replace(run_spec, against=scored, last="gate")
         report.note("with another seed")
         seed = _compared(run(replace(spec, seed=run_spec.chosen_seed + 1)))
@@ -106,8 +107,8 @@ def ablate(
 
 
 def _chosen(run_spec: RunSpec, fitted: RunResult, groups: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    transform = next(output for output in fitted.outputs if output.stage == TRANSFORM.name)
-    parameters = TransformParameters.model_validate(transform.get()["parameters"])
+    transform = next(output for output in fitted.outputs if output.stage == TransformRequest.name)
+    parameters = transform.value.parameters
     dates = {part.name: part.source.name for part in parameters.parts}
     features = list(dict.fromkeys(dates.get(f.column.name, f.column.name) for f in parameters.fitted))
     raw = {column.name for column in parameters.raw}

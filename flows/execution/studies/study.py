@@ -18,7 +18,7 @@ from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.dag import run_dag
-from flows.dag.run_spec import REPLAY, TRAIN, RunResult, RunSpec
+from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child, ChildError
@@ -27,6 +27,8 @@ from headway.errors import ConfigError, DataError
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
 from tfcore.export.replay.replay_process import ReplayProcess
+from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.train.request import TrainRequest
 
 Load = Callable[[Mapping[str, Any]], LoadedPipeline]
 """The pipeline with some keys set over it: {"training.epochs": 3}."""
@@ -65,7 +67,7 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
 
         def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
             report.check()
-            runtime = {REPLAY.name: {"process": replay}, TRAIN.name: training}
+            runtime = {ReplayRequest.name: {"process": replay}, TrainRequest.name: training}
             limits, retries = variant.loaded.pipeline.limits, variant.loaded.pipeline.retries
             engine = Engine(
                 store,

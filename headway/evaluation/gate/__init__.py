@@ -1,7 +1,16 @@
 """The gate: a candidate is judged by its predictions, beside the champion's and the baselines'."""
 
-from headway.evaluation.gate.stage import VERSION, decide, gate
-from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, Repeat, newer, trained_on
+from headway.evaluation.gate.gate_request import (
+    VERSION,
+    Candidate,
+    Champion,
+    GateRequest,
+    Parts,
+    Repeat,
+    newer,
+    trained_on,
+)
+from headway.evaluation.gate.stage import decide, gate
 
 __all__ = [
     "VERSION",

@@ -17,9 +17,9 @@ from headway.evaluation.checks.small_steps import Levels, Measured, differences,
 from headway.evaluation.comparison import Comparison, allowing, compare, told, with_further
 from headway.evaluation.further_labels import named, part_of
 from headway.evaluation.gate.findings import BY_FORCE, Findings
+from headway.evaluation.gate.gate_request import Champion, Repeat, newer, trained_on
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate_checks import unusable
-from headway.evaluation.gate_config import Champion, Repeat, newer, trained_on
 from headway.evaluation.verdict import (
     BETTER,
     CANNOT_TELL,
@@ -183,6 +183,7 @@ class AgainstChampion:
         self, champion: Champion, slices: tuple[str, ...], seeds: Sequence[tuple[Repeat, pa.Table]] = ()
     ) -> Comparison:
         models, theirs = self.models, self.models.of(champion)
+        assert champion.predictions is not None
         models.check_same(theirs, f"version {champion.version}'s", champion.predictions)
         shared: dict[str, Any] = {
             "config": self.config,

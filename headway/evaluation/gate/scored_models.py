@@ -17,11 +17,12 @@ from headway.evaluation.baseline import constant, constant_predictions
 from headway.evaluation.checks.champion_decay import Worth, worth
 from headway.evaluation.clusters import drawn_together
 from headway.evaluation.further_labels import named, part_of, split_name
+from headway.evaluation.gate.gate_request import Champion, GateRequest, Repeat
 from headway.evaluation.gate_checks import check_same_rows, read_predictions
-from headway.evaluation.gate_config import Champion, GateRequest, Repeat
 from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
+from headway.stages.refs import Ref
 from headway.tasks.table import task_of
 
 
@@ -42,8 +43,9 @@ class ScoredModels:
         self.candidate = self.table(request.candidate.predictions)
         self.seeds = self.repeats(request.candidate.repeats)
 
-    def table(self, path: Path) -> pa.Table:
+    def table(self, predictions: Ref[Any]) -> pa.Table:
         """The predictions in a file, read once."""
+        path = predictions.file
         if path not in self._read:
             self._read[path] = read_predictions(path, self.request.columns)
         return self._read[path]
@@ -60,8 +62,8 @@ class ScoredModels:
             self.check_same(table, f"seed {repeat.seed}'s", repeat.predictions)
         return tables
 
-    def check_same(self, table: pa.Table, whose: str, path: Path | None) -> None:
-        check_same_rows(self.candidate, table, whose, str(path))
+    def check_same(self, table: pa.Table, whose: str, predictions: Ref[Any]) -> None:
+        check_same_rows(self.candidate, table, whose, str(predictions.path))
 
     def rows(self, table: pa.Table) -> Rows:
         reads_columns = any(metric.reads_columns for metric in self.judging.values())
@@ -123,8 +125,8 @@ class ScoredModels:
             values = constant(self.task, self.request.label, rows, tuple(self.judging.values()))
             if values is not None:
                 baselines["constant"] = values | self._constants_of_further()
-        for name, path in self.request.baselines.items():
-            table = self.table(path)
-            self.check_same(table, f"the baseline {name}'s", path)
+        for name, predictions in self.request.baselines.items():
+            table = self.table(predictions)
+            self.check_same(table, f"the baseline {name}'s", predictions)
             baselines[name] = self.measured(table)
         return baselines

@@ -36,17 +36,16 @@ from typing import Any
 from headway.evaluation.baseline import Beaten, beats, beside, first_model
 from headway.evaluation.gate.champion import AgainstChampion
 from headway.evaluation.gate.findings import BY_FORCE, Findings
+from headway.evaluation.gate.gate_request import Champion, GateRequest
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate.thresholds import check_thresholds, note_met
 from headway.evaluation.gate_checks import unusable, without_value
-from headway.evaluation.gate_config import Champion, GateRequest
 from headway.evaluation.verdict import ALREADY, Metrics, Model, ModelMetrics, Reason, Seed, Verdict
 from headway.messages import number
 from headway.metrics.base import Floats, Metric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 
-VERSION = 9
 LINEAR = "linear"
 """The baseline that the training fits beside its own model."""
 

@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.config import Frozen
 from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.further_labels import FurtherLabel, columns_of
+from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.slices import slice_columns
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
-from headway.metrics.user_metric import MetricSpec
+from headway.metrics.user_metric import MetricSpec, as_key
+from headway.stages.refs import Ref
+from headway.stages.stage_class import Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
+VERSION = 5
+"""Raised by whoever changes what measuring writes for the same request."""
 
-class MeasureRequest(Frozen):
+
+class MeasureRequest(Stage[Measured]):
     """Everything that the result of an evaluation depends on."""
 
-    task: TaskName
-    predictions: Path = Field(description="Parquet file over the evaluation rows")
-    baselines: dict[str, Path] = Field(
-        default={}, description="predictions of other models by name, over the same rows"
+    name, version, runs = "measure", VERSION, "headway.evaluation.results.stage:measure"
+    slice_min_rows: Annotated[int, Key("config", "slice_min_rows", always=True)] = Field(
+        default=100, ge=1, description="slices with fewer rows are left out"
     )
+    threshold: Annotated[ThresholdRule | None, Key("config", "threshold", always=True)] = Field(
+        default=None, description="how a binary model's threshold is chosen"
+    )
+    slices: Annotated[tuple[str, ...], Key(always=True)] = ()
+    searched: Annotated[tuple[str, ...], Key(always=True)] = Field(
+        default=(), description="where the worst slices are looked for"
+    )
+    clusters: Annotated[ClusterSources, Key(always=True)] = Field(
+        default=ClusterSources(), description="what rows are drawn by, or may be alike by"
+    )
+    group: Annotated[str | None, Key(always=True)] = Field(
+        default=None, description="column whose equal values belong together"
+    )
+    confidence: Annotated[float, Key(always=True)] = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals")
+    given_threshold: Annotated[float | None, Key(always=True)] = Field(
+        default=None, description="the threshold, where other rows chose it"
+    )
+    seed: Annotated[int, Key(always=True)] = 0
+    ndcg_at: Annotated[int | None, Key()] = Field(
+        default=None, ge=1, description="judge the order within groups too, its first ranks"
+    )
+    item: Annotated[str | None, Key()] = Field(default=None, description="the column that names the item of a row")
+    retrieval: Annotated[bool, Key()] = Field(
+        default=False, description="judge by the ranks among all items of the index too"
+    )
+    metrics: Annotated[tuple[MetricSpec, ...], Key("own_metrics", of=as_key)] = Field(
+        default=(), description="metrics of the user's own"
+    )
+    predictions: Annotated[Ref[Any], Key("inputs", "predictions")] = Field(
+        description="Parquet file over the evaluation rows"
+    )
+    statistics: Annotated[Ref[Any] | None, Key("inputs", "statistics", always=True)] = Field(
+        default=None, description="of the window: what is said of the train labels is of them"
+    )
+    beside: Annotated[dict[str, Ref[Any]], Key("inputs", "beside", always=True)] = Field(
+        default={}, description="predictions of other models on the same rows, by name; without a path they have none"
+    )
+    baselines: dict[str, Ref[Any]] = Field(default={}, description="the same of baselines, which evaluation wrote")
+    task: TaskName
     label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
+    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the model predicts")
     classes: tuple[str | int, ...] = Field(
         default=(), description="names of the classes, in the order of their indices"
     )
-    slices: tuple[str, ...] = ()
-    slice_min_rows: int = Field(default=100, ge=1, description="slices with fewer rows are left out")
-    searched: tuple[str, ...] = Field(default=(), description="where the worst slices are looked for")
-    group: str | None = Field(default=None, description="column whose equal values belong together")
-    clusters: ClusterSources = Field(default=ClusterSources(), description="what rows are drawn by, or may be alike by")
-    ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
-    item: str | None = Field(default=None, description="the column that names the item of a row")
-    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the model predicts")
-    retrieval: bool = Field(default=False, description="judge by the ranks among all items of the index too")
-    metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
-    threshold: ThresholdRule | None = Field(default=None, description="how a binary model's threshold is chosen")
-    given_threshold: float | None = Field(default=None, description="the threshold, where other rows chose it")
     spans: tuple[str, ...] = Field(default=(), description="whose rows these are")
-    confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals")
-    seed: int = 0
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ from headway.monitor import Monitor
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
-VERSION = 5
 METRICS = "metrics.json"
 CHAMPION = "champion"
 """Of the other models the one that is measured as the candidate is: with intervals, on every slice."""
@@ -51,7 +50,7 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
         ConfigError: a metric of the user's own fails.
     """
-    table = read_predictions(request.predictions, request.columns)
+    table = read_predictions(request.predictions.file, request.columns)
     result = results(table, request, monitor)
     for label in request.labels:
         _add(result, label, table, request, monitor)
@@ -184,12 +183,13 @@ def _baselines(
     champion = None
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
-    for name, path in request.baselines.items():
+    others = request.baselines | {name: ref for name, ref in request.beside.items() if ref.path is not None}
+    for name, ref in others.items():
         monitor.check()
-        theirs = read_predictions(path, request.columns)
+        theirs = read_predictions(ref.file, request.columns)
         if of is not None and (theirs := part_of(theirs, of)) is None:
             continue
-        check_same_rows(table, theirs, f"the baseline {name}'s", str(path))
+        check_same_rows(table, theirs, f"the baseline {name}'s", str(ref.path))
         their_rows = _rows(request, task, theirs, metrics)
         found[name] = measured(metrics, their_rows)
         champion = their_rows.prediction if name == CHAMPION else champion

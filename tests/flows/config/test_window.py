@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from flows.dag.data_stages import DataSteps
 
 import headway as from_python
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.window import choose_window
-from flows.dag.data_stages import DataSteps
 from flows.production.champion_watch import Monitored
 from headway.errors import ConfigError
 

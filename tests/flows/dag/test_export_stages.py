@@ -4,9 +4,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from flows.dag.export_stages import ExportSteps
 
 from flows.config.pipeline import EvaluationConfig
-from flows.dag.export_stages import ExportSteps
 from flows.dag.run_spec import RunResult
 from headway.registry.registry import Version
 

@@ -18,6 +18,7 @@ from headway.evaluation.results.stage import measure
 from headway.monitor import Monitor
 
 ROWS = 5_000
+NONE = {"quarantined": 0, "filtered": 0}
 LABEL = (np.arange(ROWS) % 10 < 4).astype(np.int64)
 PIPELINE = """
 name: toy
@@ -31,9 +32,8 @@ gate: {tolerance: {accuracy: 0.01}, primary: accuracy}
 
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch):
-    """Results are made up here: of them there is no table to show, and no size to choose settings by."""
-    monkeypatch.setattr("flows.dag.data_stages.column_table", lambda *_: [])
-    monkeypatch.setattr("flows.dag.train_stages.TrainSteps._resolve", lambda *_: None)
+    """Results are made up here: of them there is no table to show."""
+    monkeypatch.setattr("flows.dag.dag.column_table", lambda *_: [])
 
 
 class Predicted:
@@ -53,7 +53,8 @@ class Predicted:
         return Output(step.title, step.stage.name, step.fingerprint, out, result, hit=False)
 
     def _ingest(self, step, out):
-        return {"splits": {part: {"rows": 9, "statistics": part} for part in ("train", "eval", "test")}, "columns": []}
+        splits = {part: {"rows": 9, "statistics": part, "shards": []} for part in ("train", "eval", "test")}
+        return {"splits": splits, "columns": [], "counts": dict.fromkeys(("read", "written"), 27) | NONE}
 
     def _statistics(self, step, out):
         return {"columns": {"train": []}, "rows": {}}
@@ -80,10 +81,10 @@ class Predicted:
         return {"predictions": "predictions.parquet", "rows": ROWS, "metrics": {"accuracy": 1 - wrong, "loss": 0.3}}
 
     def _measure(self, step, out):
-        return measure(step.request(), out, Monitor())
+        return measure(step.stage, out, Monitor())
 
     def _gate(self, step, out):
-        return gate(step.request(), out, Monitor())
+        return gate(step.stage, out, Monitor())
 
     def _export(self, step, out):
         self.known[step.fingerprint] = self.known[step.key["inputs"]["train"]]

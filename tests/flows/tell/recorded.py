@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.records import FORMAT, read_record
-from headway.evaluation.gate import gate
-from headway.evaluation.gate_config import Candidate, Champion, GateConfig, GateRequest
+from headway.evaluation.gate import Candidate, Champion, GateRequest, gate
+from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure
 from headway.evaluation.verdict import Verdict

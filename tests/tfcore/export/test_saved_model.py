@@ -18,7 +18,6 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
-from flows.dag.replay_stage import ReplayRequest, beyond, formats_text, question, replay, sample
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
@@ -28,6 +27,7 @@ from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import replay_main as replay_script
 from tfcore.export.replay.replay_process import ReplayProcess
+from tfcore.export.replay.replay_stage import ReplayRequest, beyond, formats_text, question, replay, sample
 from tfcore.export.replay.serving_limits import serving_text
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
 from tfcore.export.warm_up import black_image, warm_up_requests
@@ -626,7 +626,7 @@ def test_the_sample_is_spread_over_the_shards(exported, tmp_path):
 def test_this_side_of_the_replay_imports_no_tensorflow():
     script = textwrap.dedent("""
         import sys
-        import flows.execution.tensorflow_process, flows.dag.replay_stage, headway.evaluation.gate
+        import flows.execution.tensorflow_process, tfcore.export.replay.replay_stage, headway.evaluation.gate
         import tfcore.export.signatures, tfcore.runtime.worker
         heavy = {"tensorflow", "keras", "apache_beam", "prefect"} & {name.split(".")[0] for name in sys.modules}
         assert not heavy, heavy

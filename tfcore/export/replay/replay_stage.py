@@ -17,14 +17,14 @@ import shutil
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from headway.config import Frozen
+from headway.config import Result
 from headway.errors import DataError, HeadwayError
 from headway.evaluation.further_labels import prediction_column
 from headway.messages import agree, counted, number, some
@@ -32,12 +32,14 @@ from headway.monitor import Monitor
 from headway.process import Scratch
 from headway.records.spec import total
 from headway.schema.columns import Column
+from headway.stages.refs import Examples, Ref
+from headway.stages.stage_class import Key, Stage
 from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
-from tfcore.data.examples import Examples
-from tfcore.export.metadata import OtherFormats
+from tfcore.export.metadata import Format, OtherFormats
 from tfcore.export.replay.replay_process import ReplayProcess, replay_request
 from tfcore.export.replay.serving_limits import ServingLimits, over, serving_text
+from tfcore.export.request import Exported
 
 VERSION = 4
 BOUND = 1e-5
@@ -45,17 +47,31 @@ MEASURED = (1, 64)
 """Rows of the calls whose latency is measured."""
 
 
-class ReplayRequest(Frozen):
-    saved_model: Path
+class Replayed(Result):
+    """How far the export's predictions are from those of the training process."""
+
+    rows: int
+    largest_difference: float
+    bound: float
+
+
+class ReplayRequest(Stage[Replayed]):
+    name, version, runs = "replay", VERSION, "tfcore.export.replay.replay_stage:replay"
+    rows: Annotated[int, Key("config", "replay_rows", always=True)] = Field(default=1000, ge=1)
+    limits: Annotated[ServingLimits, Key("config", "limits", always=True)] = ServingLimits()
+    wanted: Annotated[tuple[Format, ...], Key("config", "formats")] = Field(
+        default=(), description="other formats that the pipeline names"
+    )
+    saved_model: Annotated[Ref[Exported], Key("inputs", "export")]
+    predictions: Annotated[Ref[Any], Key("inputs", "candidate")] = Field(
+        description="Parquet file that evaluation wrote: one row for each row of the examples"
+    )
     examples: tuple[Examples, ...] = Field(description="as they were given to evaluation, in the same order")
-    predictions: Path = Field(description="Parquet file that evaluation wrote: one row for each row of the examples")
     columns: tuple[Column, ...] = Field(description="the raw columns of the model")
     task: TaskName
     labels: dict[str, TaskName] = Field(default={}, description="further labels and their tasks")
     label_std: float | None = Field(default=None, description="of the train labels, where they are numbers")
-    rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
-    limits: ServingLimits = ServingLimits()
     formats: OtherFormats | None = None
 
 
@@ -73,14 +89,14 @@ def replay(
         process.start()
         shards, picked = sample(request.examples, request.rows)
         rows = sum(_shard_rows(request.examples))
-        expected = _expected(request.predictions, picked, rows)
+        expected = _expected(request.predictions.file, picked, rows)
         further = {
-            f"{name}/{task_of(task).output}": _expected(request.predictions, picked, rows, prediction_column(name))
+            f"{name}/{task_of(task).output}": _expected(request.predictions.file, picked, rows, prediction_column(name))
             for name, task in request.labels.items()
         }
         with Scratch("replay") as folder:
             moved = Path(folder) / "moved"
-            shutil.copytree(request.saved_model, moved)
+            shutil.copytree(request.saved_model.file, moved)
             np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
             files = {output: Path(folder) / f"expected-{number}.npy" for number, output in enumerate(further)}
             for output, file in files.items():
@@ -90,11 +106,11 @@ def replay(
         process.close()
     if "error" in answer:
         problem = f"the exported model could not be replayed: {answer['error']}"
-        raise HeadwayError(problem, where=str(request.saved_model))
+        raise HeadwayError(problem, where=str(request.saved_model.path))
     if not answer["ok"]:
         raise beyond(answer, request)
     result = _finite(answer)
-    result["serving"] = {"size_mb": _size_mb(request.saved_model), **result["serving"]}
+    result["serving"] = {"size_mb": _size_mb(request.saved_model.file), **result["serving"]}
     (out / "replay.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     monitor.log(
         f"replayed {counted(result['rows'], 'row')} in a fresh process: largest difference "
@@ -106,7 +122,7 @@ def replay(
     if beyond_limits := over(result, request.limits):
         raise HeadwayError(
             f"the exported model costs a server more than export.limits allows: {'; '.join(beyond_limits)}",
-            where=str(request.saved_model),
+            where=str(request.saved_model.path),
             fix="raise the limit; or make the model smaller (model.hidden, model.embedding, fewer words per vocabulary); "
             "latency is measured on this machine, with all that runs beside",
         )
@@ -122,7 +138,7 @@ def formats_text(result: dict[str, Any], request: ReplayRequest) -> list[str]:
             apart = "one of both is not a number" if difference is None else f"they differ by up to {difference:.2g}"
             raise HeadwayError(
                 f"{file.file} gives other outputs than the SavedModel: {apart} (bound {file.bound:g})",
-                where=str(request.saved_model),
+                where=str(request.saved_model.path),
                 fix=f"leave {file.format} out of export.formats",
             )
         lines.append(
@@ -257,7 +273,7 @@ def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
         f"the exported model {problem.format(what=what, std=number(std))}: {worst['signature']} differs by up to "
         f"{answer['largest_difference']:.2g} (bound {answer['bound']:.0e}); at the worst row training gave {expected}, "
         f"the export {exported} ({values})",
-        where=str(request.saved_model),
+        where=str(request.saved_model.path),
         fix=fix,
     )
 

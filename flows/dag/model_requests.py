@@ -1,0 +1,201 @@
+"""The requests of the stages of models: training, evaluation, measuring, importance, export and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flows.dag.data import Data
+from flows.dag.step import Output
+from flows.dag.warm_start import Parent, parent_of
+from headway.evaluation.results.measured import Measured
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.verdict import Verdict
+from headway.schema.notes import Note
+from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest, SavedModel, TrainedModel
+from tfcore.evaluation.results import Evaluated
+from tfcore.export.model_card import CardFacts
+from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.export.request import Exported, ExportRequest
+from tfcore.train.request import Latest, Trained, TrainRequest
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model trained with one seed, and its predictions of the eval rows."""
+
+    seed: int
+    trained: Output[Trained]
+    scored: Output[Evaluated]
+
+
+def train_request(data: Data, seed: int) -> tuple[TrainRequest, Parent | None, list[Note]]:
+    """The request of one seed, the model that it begins with, and notes."""
+    window, run_spec, training, trial = data.window, data.window.run_spec, data.training, data.window.run_spec.trial
+    loaded, store = run_spec.loaded, run_spec.store
+    request = TrainRequest(
+        model=data.model,
+        training=training,
+        seed=seed,
+        labels=data.weights,
+        code=window.code,
+        transform=data.fitted,
+        examples=data.examples("train"),
+        trial=trial,
+        latest=Latest.of(data.pipeline.split),
+        group=window.group,
+        module=loaded.module_file,
+        preprocess=loaded.preprocess_file,
+        loss=loaded.loss_file,
+        # a study's trials are compared in its table, and nobody turns their knobs
+        control=None if trial else loaded.control_file,
+    )
+    parent, note = parent_of(run_spec, request, evaluation=window.parts["eval"], split=window.split_digest)
+    if parent is not None:
+        request = request.model_copy(update={"warm_start": parent.warm_start(run_spec)})
+    name = request.fingerprint
+    summaries = None if trial else store.summaries / data.pipeline.name / name
+    kept = {"checkpoints": store.checkpoints / name, "summaries": summaries}
+    return request.model_copy(update=kept), parent, [Note(text=note)] if note else []
+
+
+def model_of(data: Data, trained: Output[Trained], seed: int) -> TrainedModel:
+    """A trained model as the part of a request."""
+    loaded = data.window.run_spec.loaded
+    return TrainedModel(
+        path=trained.ref(),
+        config=data.model,
+        seed=seed,
+        module=loaded.module_file,
+        preprocess=loaded.preprocess_file,
+    )
+
+
+def evaluate_request(data: Data, model: TrainedModel | SavedModel, split: str = "eval") -> EvaluateRequest:
+    """Of the one pass of a model over a split; what is said of it is computed from the predictions that this keeps."""
+    config, trained, group = data.pipeline.evaluation, isinstance(model, TrainedModel), data.window.group
+    # the baselines of the item are computed beside a training, not a version
+    item = config.item if trained else None
+    ranked = item is not None and data.pipeline.ranks_index and group is not None
+    return EvaluateRequest(
+        batch_size=config.batch_size,
+        columns=data.kept,
+        item=item,
+        group=group if ranked else None,
+        ranks=data.pipeline.ndcg_at if ranked else None,
+        code=data.window.code if trained else {},
+        model=model,
+        transform=data.fitted,
+        examples=data.examples(split),
+        train=() if item is None else data.examples("train"),
+    )
+
+
+def importance_request(data: Data, candidate: Candidate) -> ImportanceRequest | None:
+    """How much each column matters to the trained model; None where the config does not ask for it."""
+    rows, group = data.pipeline.evaluation.importance, data.window.group
+    if rows is None:
+        return None
+    return ImportanceRequest(
+        rows=rows,
+        group=group if group in data.window.columns.stored else None,
+        seed=candidate.seed,
+        code=data.window.code,
+        transform=data.fitted,
+        model=model_of(data, candidate.trained, candidate.seed),
+        examples=data.examples("eval"),
+    )
+
+
+def measure_request(
+    data: Data,
+    scored: Output[Evaluated],
+    beside: Mapping[str, Output[Evaluated]],
+    *,
+    split: str = "eval",
+    given: float | None = None,
+) -> MeasureRequest:
+    """Of the measuring of predictions.
+
+    Args:
+        beside: the predictions of other models on the same rows, by name.
+        split: whose rows these are.
+        given: the threshold, where other rows chose it.
+    """
+    pipeline, config, label = data.pipeline, data.pipeline.evaluation, data.label
+    return MeasureRequest(
+        slice_min_rows=config.slice_min_rows,
+        threshold=config.threshold,
+        slices=data.slices,
+        searched=data.searched,
+        clusters=data.clusters,
+        group=data.window.group,
+        confidence=pipeline.gate.confidence,
+        given_threshold=given,
+        seed=data.window.run_spec.chosen_seed,
+        ndcg_at=pipeline.ndcg_at,
+        item=config.item,
+        retrieval=pipeline.ranks_index,
+        metrics=data.window.run_spec.loaded.own_metrics,
+        predictions=scored.ref(scored.value.predictions),
+        statistics=data.statistics.ref(None),
+        beside={name: output.ref(output.value.predictions) for name, output in beside.items()},
+        baselines={name: scored.ref(file) for name, file in scored.value.baselines.items()},
+        task=label.task,
+        label=data.label_facts,
+        labels=data.further_labels,
+        classes=label.classes or (),
+        spans=tuple(span for span, _ in data.window.parts[split]),
+    )
+
+
+def export_request(
+    data: Data, candidate: Candidate, measured: Output[Measured] | None, verdict: Verdict | None
+) -> ExportRequest:
+    """Of the export of a candidate.
+
+    Args:
+        measured: of the one that is promoted; None: another seed.
+    """
+    window, loaded, pipeline = data.window, data.window.run_spec.loaded, data.pipeline
+    found = (measured or candidate.scored).get()
+    card = CardFacts(
+        model=pipeline.name,
+        label=pipeline.label.column or pipeline.label.expression or "",
+        spans=window.spans,
+        train_rows=data.statistics.value.rows.get("train"),
+        eval_rows=found.get("rows"),
+        seed=candidate.seed,
+        metrics=found.get("metrics") or {},
+        intervals=found.get("intervals") or {},
+        threshold=found.get("threshold"),
+        verdict=None if verdict is None else verdict.brief,
+    )
+    return ExportRequest(
+        formats=pipeline.export.formats,
+        code=window.code,
+        card=card,
+        trained=candidate.trained.ref(),
+        transform=data.fitted,
+        model=data.model,
+        module=loaded.module_file,
+        preprocess=loaded.preprocess_file,
+        seed=candidate.seed,
+    )
+
+
+def replay_request(data: Data, candidate: Candidate, export: Output[Exported]) -> ReplayRequest:
+    config, label, exported = data.pipeline.export, data.label, export.value
+    return ReplayRequest(
+        rows=config.replay_rows,
+        limits=config.limits,
+        wanted=config.formats,
+        saved_model=export.ref(exported.saved_model),
+        predictions=candidate.scored.ref(candidate.scored.value.predictions),
+        examples=data.examples("eval"),
+        columns=data.parameters.raw,
+        task=label.task,
+        labels={each.name: each.task for each in label.further},
+        label_std=label.std,
+        formats=exported.formats,
+    )

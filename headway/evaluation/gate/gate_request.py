@@ -1,0 +1,187 @@
+"""The gate's request: two models' predictions on the same rows, and the data that each was trained on.
+
+GateRequest(task="binary", candidate=Candidate(model="3f2a...", predictions=path), champion=None)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from headway.config import Frozen
+from headway.evaluation.checks.champion_decay import Worth
+from headway.evaluation.checks.small_steps import Measured
+from headway.evaluation.clusters import ClusterSources
+from headway.evaluation.further_labels import FurtherLabel, columns_of
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.slices import slice_columns
+from headway.evaluation.verdict import Verdict
+from headway.messages import some
+from headway.metrics.retrieval import RETRIEVAL_COLUMNS
+from headway.metrics.user_metric import MetricSpec, as_key
+from headway.stages.refs import Ref
+from headway.stages.stage_class import Key, Stage, plain
+from headway.tasks.base import LabelFacts
+from headway.tasks.table import TaskName
+
+VERSION = 9
+"""Raised by whoever changes what the gate writes for the same request."""
+Parts = tuple[tuple[str, str], ...]
+"""(span, split as ingested: "train", "eval", "test" or "all") pairs."""
+
+
+class Repeat(Frozen):
+    """A training that differs from another by its seed alone."""
+
+    seed: int
+    model: str = Field(description="the fingerprint of its training")
+    predictions: Ref[Any] = Field(description="Parquet file over the same evaluation rows")
+
+
+class Candidate(Frozen):
+    model: str = Field(description="what identifies the model: the fingerprint of its training")
+    predictions: Ref[Any] = Field(description="Parquet file over the evaluation rows")
+    seed: int | None = Field(default=None, description="of its training, where others were trained beside it")
+    repeats: tuple[Repeat, ...] = Field(default=(), description="the other seeds")
+    rolled_back: str | None = Field(default=None, description="set when this model was rolled back: which version, why")
+    train: Parts = Field(default=(), description="what it was trained on")
+    data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
+
+    def as_key(self) -> object:
+        repeats = [repeat.predictions for repeat in self.repeats]
+        return {"train": self.model, "candidate": self.predictions, "repeats": repeats}
+
+
+class Champion(Frozen):
+    version: int
+    model: str
+    predictions: Ref[Any] | None = Field(default=None, description="Parquet file over the same evaluation rows")
+    scored: str | None = Field(default=None, description="the fingerprint of its evaluation, or why there is none")
+    repeats: tuple[Repeat, ...] = Field(default=(), description="its other seeds, as far as the store has their models")
+    incompatible: str | None = Field(default=None, description="why it cannot score these rows")
+    train: Parts = Field(default=(), description="what it was trained on")
+    data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
+    worth: Worth | None = Field(default=None, description="its metrics when it was promoted; None: of an older version")
+    split: str = Field(default="", description="digest of the split config its spans were ingested with")
+
+    @model_validator(mode="after")
+    def _scored_or_not(self) -> Champion:
+        if self.predictions is not None and self.incompatible is not None:
+            raise ValueError("a champion that is incompatible has no predictions")
+        return self
+
+    def as_key(self) -> object:
+        repeats = [repeat.predictions for repeat in self.repeats]
+        return {"version": self.version, "scored": self.scored, "worth": self.worth, "repeats": repeats}
+
+
+class GateRequest(Stage[Verdict]):
+    """Everything a verdict depends on."""
+
+    name, version, runs = "gate", VERSION, "headway.evaluation.gate:gate"
+    config: Annotated[GateConfig, Key(always=True)] = GateConfig()
+    slices: Annotated[tuple[str, ...], Key(always=True)] = ()
+    slices_chosen: Annotated[bool, Key(always=True)] = Field(default=False, description="nobody named the slices")
+    clusters: Annotated[ClusterSources, Key(always=True)] = Field(
+        default=ClusterSources(), description="what rows are drawn by, or may be alike by"
+    )
+    eval: Annotated[Parts, Key(always=True)] = Field(
+        default=(), description="the parts that the evaluation rows come from"
+    )
+    split: Annotated[str, Key(always=True)] = Field(
+        default="", description="digest of the split config of this run's spans"
+    )
+    force: Annotated[bool, Key(always=True)] = False
+    own_objective: Annotated[bool, Key(always=True)] = Field(
+        default=False, description="training.loss or class_weights: it was not trained for the task's loss"
+    )
+    ndcg_at: Annotated[int | None, Key()] = Field(
+        default=None, ge=1, description="judge the order within groups too, its first ranks"
+    )
+    item: Annotated[str | None, Key()] = Field(default=None, description="the column that names the item of a row")
+    retrieval: Annotated[bool, Key()] = Field(
+        default=False, description="judge by the ranks among all items of the index too"
+    )
+    metrics: Annotated[tuple[MetricSpec, ...], Key("own_metrics", of=as_key)] = Field(
+        default=(), description="metrics of the user's own"
+    )
+    candidate: Annotated[Candidate, Key("inputs", spread=True)]
+    champion: Annotated[Champion | None, Key("inputs", "champion")] = None
+    reference: Annotated[Champion | None, Key("inputs", "reference")] = Field(
+        default=None, description="an early champion that models are held against"
+    )
+    since: tuple[Measured, ...] = Field(default=(), description="how the champions since the reference stood to it")
+    place: int = Field(default=0, ge=0, description="how many champions there were since the reference")
+    task: TaskName
+    label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
+    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the candidate predicts")
+    baselines: dict[str, Ref[Any]] = Field(
+        default={}, description="predictions of other baselines by name, over the same rows; shown"
+    )
+    to_beat: tuple[str, ...] = Field(default=(), description="of those, the ones that a candidate has to beat")
+    group: str | None = Field(default=None, description="column whose equal values are resampled together")
+    seed: int = 0
+
+    def key(self) -> dict[str, Any]:
+        key = super().key() | {"rolled_back": self.candidate.rolled_back}
+        if self.reference is not None:
+            key["inputs"]["reference"] |= {"place": self.place, "since": plain(self.since)}
+        return key
+
+    @model_validator(mode="after")
+    def _has_groups(self) -> GateRequest:
+        if self.ndcg_at is not None and self.group is None:
+            raise ValueError("ndcg_at needs a column with role: group")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the predictions that are read."""
+        single = (name for name in (self.group, self.item) if name)
+        sliced = (*slice_columns(self.slices), *self.config.columns)
+        ranks = RETRIEVAL_COLUMNS if self.retrieval else ()
+        return tuple(dict.fromkeys((*sliced, *self.clusters.stored, *single, *ranks, *columns_of(self.labels))))
+
+    @property
+    def ranked(self) -> bool:
+        """Whether the order within groups is judged."""
+        return self.ndcg_at is not None
+
+
+def newer(candidate: Candidate, champion: Champion) -> str | None:
+    """Why the candidate's train data are newer than the champion's; None when they are not, or when it is not known.
+
+    They are newer when the last span is later, or when the last span is the same and the raw files of a span that both
+    were trained on have changed since.
+    """
+    if not candidate.train or not champion.train:
+        return None
+    ours, theirs = (max(span for span, _ in parts) for parts in (candidate.train, champion.train))
+    if ours > theirs:
+        return f"the candidate was trained up to span {ours}, version {champion.version} up to {theirs}"
+    if ours < theirs:
+        return None
+    digests = champion.data
+    changed = [span for span, digest in sorted(candidate.data.items()) if digests.get(span, digest) != digest]
+    if changed:
+        return f"the raw files of span {some(changed, 3)} have changed since version {champion.version} was trained"
+    return None
+
+
+def trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:
+    """The spans whose evaluation rows a model may have been trained on, in order.
+
+    Two parts of one span are apart only when both come from the same split of it and have different names; a part that
+    is "all" of a span overlaps every other.
+    """
+    by_span: dict[str, set[str]] = {}
+    for span, split in train:
+        by_span.setdefault(span, set()).add(split)
+    spans = {
+        span
+        for span, split in evaluation
+        if (splits := by_span.get(span))
+        and (split == "all" or "all" in splits or split in splits or train_split != evaluation_split)
+    }
+    return sorted(spans)

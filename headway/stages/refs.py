@@ -1,0 +1,105 @@
+"""References from the fields of a stage to outputs of other stages.
+
+    Ref(stage="train", fingerprint="3f2a...", path=folder, answer=trained)
+    Ref.of(parameters)                # a value that stands for an output that has it, as in a test
+    Ref[TransformParameters].of(parameters).value
+
+A reference enters the key of the stage by its fingerprint alone. Nothing else of a request names a place in the store, so
+that fetching, damage checks and lineage walk over the references (`Stage.inputs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field, model_validator
+
+from headway.config import Frozen
+
+Answer = TypeVar("Answer")
+
+
+class Unknown(Exception):
+    """A plan needs the answer of a step that has not run."""
+
+
+class Input(Frozen):
+    """An output of another stage, or a part of one."""
+
+    stage: str = Field(default="", description="whose output it is; empty: it is none of a store's stages")
+    fingerprint: str = ""
+
+    def as_key(self) -> object:
+        """What enters the key of the stage that reads it."""
+        return self.fingerprint
+
+    def paths(self) -> Sequence[Path]:
+        """What is read of it."""
+        return ()
+
+
+class Ref(Input, Generic[Answer]):
+    """An output as a whole, or one file or folder of it; a path or an answer alone stands for one outside a store."""
+
+    path: Path | None = Field(default=None, description="what is read of it; None: the answer alone")
+    answer: Answer | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, value: Any) -> Any:
+        if isinstance(value, str | Path):
+            return {"path": value}
+        if isinstance(value, dict):
+            return value if value.keys() <= cls.model_fields.keys() else {"answer": value}
+        return value if value is None or isinstance(value, Ref) else {"answer": value}
+
+    @classmethod
+    def of(cls, answer: Answer) -> Ref[Answer]:
+        """An answer without an output."""
+        return cls(answer=answer)
+
+    @property
+    def value(self) -> Answer:
+        """The answer.
+
+        Raises:
+            Unknown: the step has not run.
+        """
+        if self.answer is None:
+            raise Unknown(f"the {self.stage or 'stage'} has not answered")
+        return self.answer
+
+    @property
+    def file(self) -> Path:
+        """The path."""
+        if self.path is None:
+            raise ValueError(f"nothing of the {self.stage or 'stage'}'s output is read")
+        return self.path
+
+    def paths(self) -> Sequence[Path]:
+        return () if self.path is None else (self.path,)
+
+
+class Part(Input):
+    """One split of one ingested span."""
+
+    stage: str = "ingest"
+    path: Path = Field(description="the ingest stage's output folder, or what is read of it")
+    split: str
+
+    def as_key(self) -> object:
+        return [self.fingerprint, self.split]
+
+    def paths(self) -> Sequence[Path]:
+        return (self.path,)
+
+
+class Examples(Part):
+    """The records of one split of an ingested span."""
+
+    result: dict[str, Any] = Field(description="what the ingest stage answered")
+
+    def paths(self) -> Sequence[Path]:
+        return [self.path / shard["file"] for shard in self.result["splits"].get(self.split, {}).get("shards", ())]
