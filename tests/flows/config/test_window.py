@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from flows.dag.data_stages import DataSteps
 
 import headway as from_python
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.window import choose_window
+from flows.dag.window import Window
 from flows.production.champion_watch import Monitored
 from headway.errors import ConfigError
 
@@ -42,14 +42,14 @@ def churn(tmp_path, monkeypatch):
         pq.write_table(pa.table({"x": np.arange(50.0), "y": np.arange(50) % 2}), file)
         os.utime(file, (1e9, 1e9))
 
-    def seen(steps, run_spec, executor, freeze):
+    def seen(run_spec):
         raise Seen(run_spec.chosen_window.spans(run_spec.until))
 
     def write(**sections):
         (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(PIPELINE | sections))
         return tmp_path
 
-    monkeypatch.setattr(DataSteps, "__init__", seen)
+    monkeypatch.setattr(Window, "of", seen)
     return write
 
 

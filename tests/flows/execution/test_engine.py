@@ -1,39 +1,49 @@
 """The engine: an output that is damaged is made anew by the run that finds it, once."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated, Any
 
 import pytest
 
-from flows.dag.step import Stage, Step
+from flows.dag.step import Step
 from flows.execution.engine import Engine, Planner
+from headway.config import Result
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
+from headway.stages.refs import Ref
+from headway.stages.stage_class import Key, Stage
 from headway.storage.store import Store
 
 CALLS: list[str] = []
 
 
-class Plain(dict):
-    """A request that is what it was given as."""
-
-    @classmethod
-    def model_validate(cls, value):
-        return cls(value)
+class First(Stage[Result]):
+    name, version, runs = "one", 1, "stages:first"
+    rows: Annotated[int, Key()] = 1
+    always: bool = False
 
 
-def first(request: Plain, out, monitor):
+class Second(Stage[Result]):
+    name, version, runs = "two", 1, "stages:second"
+    n: Annotated[int, Key()] = 1
+    hidden: Annotated[tuple[int, ...], Key("config", "hidden")] = ()
+    one: Annotated[Ref[Any], Key("inputs", "one")]
+    of: Path | None = None
+    error: type[Exception] = DataError
+
+
+def first(request, out, monitor):
     CALLS.append("first")
-    (out / "data").write_text("right")
-    if request.get("always"):
-        (out / "data").write_text("wrong")
+    (out / "data").write_text("wrong" if request.always else "right")
     return {"made": len(CALLS)}
 
 
-def second(request: Plain, out, monitor):
+def second(request, out, monitor):
     CALLS.append("second")
-    if (request["of"] / "data").read_text() != "right":
-        raise request.get("error", DataError)("the data are not right")
+    if ((request.of or request.one.file) / "data").read_text() != "right":
+        raise request.error("the data are not right")
     (out / "more").write_text("more")
     return {}
 
@@ -49,18 +59,17 @@ class Lines(Monitor):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """run(...) -> the stages of two steps, in a new engine: what a new run is."""
-    monkeypatch.setitem(sys.modules, "stages", SimpleNamespace(first=first, second=second, many=None))
+    monkeypatch.setitem(sys.modules, "stages", SimpleNamespace(first=first, second=second))
     store = Store(tmp_path / "store")
     store.create()
 
-    def walk(number=1, engine=False, **request):
+    def walk(number=1, engine=False, always=False, **request):
         CALLS.clear()
         LINES.clear()
         made = Engine(store, child=None, monitor_for=lambda title: Lines())
-        [one] = made.call_many([Step(Stage("one", "stages:first"), "one", {"n": 1}, lambda: request)])
-        two = Step(Stage("two", "stages:second"), "two", {"n": number}, lambda: {"of": one.path} | request)
-        made.call_many([two])
-        return made if engine else one.path
+        [one] = made.call_many([Step(First(always=always), "one")])
+        made.call_many([Step(Second(n=number, one=one.ref(), **request), "two")])
+        return (made, one) if engine else one.path
 
     return walk
 
@@ -101,25 +110,23 @@ def test_what_is_wrong_as_it_was_written_ends_the_run_and_does_not_loop(run):
 def test_an_output_that_is_damaged_again_at_once_is_reported(run):
     path = run()
     (path / "data").write_text("wrong")
-    engine = run(number=2, engine=True)
+    engine, one = run(number=2, engine=True)
     (path / "data").write_text("WRONG")
     with pytest.raises(StoreError, match="it was made anew in this run, and is damaged again") as caught:
-        engine.call_many([Step(Stage("two", "stages:second"), "two", {"n": 3}, lambda: {"of": path})])
+        engine.call_many([Step(Second(n=3, one=one.ref()), "two")])
     assert "check the disk" in caught.value.fix
 
 
-def test_a_plan_does_not_blame_settings_that_follow_from_outputs_not_made_yet(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "stages", SimpleNamespace(first=first, second=second, many=None))
+def test_a_plan_names_the_first_thing_that_differs_from_the_nearest_output(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "stages", SimpleNamespace(first=first, second=second))
     store = Store(tmp_path / "store")
     store.create()
 
     def walk(executor, rows, hidden):
-        one = Step(Stage("one", "stages:first"), "one", {"rows": rows}, dict)
-        [made] = executor.call_many([one])
-        key = {"config": {"hidden": hidden}, "inputs": {"one": made.fingerprint}}
-        [two] = executor.call_many([Step(Stage("two", "stages:second"), "two", key, lambda: {"of": made.path})])
+        [made] = executor.call_many([Step(First(rows=rows), "one")])
+        [two] = executor.call_many([Step(Second(hidden=hidden, one=made.ref()), "two")])
         return str(two.why)
 
-    walk(Engine(store, child=None, monitor_for=lambda title: Lines()), 1, [16])
-    assert walk(Planner(store), 2, "auto").startswith("inputs.one: ")  # "auto" is chosen by rows that nobody counted
-    assert walk(Planner(store), 1, [8]) == "config.hidden[0]: 16 -> 8"
+    walk(Engine(store, child=None, monitor_for=lambda title: Lines()), 2, [16])
+    assert walk(Planner(store), 3, [16]).startswith("inputs.one: ")
+    assert walk(Planner(store), 2, [8]) == "config.hidden[0]: 16 -> 8"

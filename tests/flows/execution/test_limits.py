@@ -7,23 +7,27 @@ import shutil
 import sys
 import time
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.config.production import StageLimit
-from flows.dag.step import Stage, Step
+from flows.dag.step import Step
 from flows.execution.engine import Engine
 from flows.execution.limits import limited, memory_of, passing, tried
 from flows.execution.tensorflow_process import Child
+from headway.config import Result
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, LimitExceeded, StoreError
 from headway.monitor import Monitor
+from headway.stages.stage_class import Key, Stage
 from headway.storage.process_identity import alive
 from headway.storage.store import Store
 
 STAGES = """
 import ctypes, errno, os, pathlib, subprocess, time
+from headway.config import Result
 from headway.errors import DataError
 def slow(request, out, monitor):
     while True:
@@ -125,17 +129,23 @@ def test_a_stage_without_tensorflow_that_hangs_in_native_code_is_ended_with_all_
     monkeypatch.setitem(limited.__wrapped__.__kwdefaults__, "grace", 0.3)
     store = Store(tmp_path / "store")
     store.create()
+
+    class Native(Stage[Result]):
+        name, version, runs = "ingest", 1, "limit_stages:native"
+        pids: str
+
+    class Several(Stage[Result]):
+        name, version, runs, runs_many = "ingest", 1, "limit_stages:echo", "limit_stages:echo_many"
+        number: Annotated[int, Key()]
+
     engine = Engine(store, child=child, monitor_for=lambda title: Monitor(), limits={"ingest": StageLimit(minutes=0.1)})
     with pytest.raises(LimitExceeded, match=r"ingest ran for 0\.1.* min, and the limit is 0\.1"):
-        engine.call_many(
-            [Step(Stage("ingest", "limit_stages:native"), "ingest", {"n": 1}, lambda: {"pids": str(tmp_path)})]
-        )
+        engine.call_many([Step(Native(pids=str(tmp_path)), "ingest")])
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2 and os.getpid() not in pids and not any(map(alive, pids))
     assert not list(store.staging.iterdir()) and not child.alive()
     # the next stage has a new process, and several requests go as one
-    several = Stage("ingest", "limit_stages:echo", many="limit_stages:echo_many")
-    steps = [Step(several, "ingest", {"n": n}, lambda n=n: {"number": n}) for n in (2, 3)]
+    steps = [Step(Several(number=number), "ingest") for number in (2, 3)]
     results = [output.result for output in engine.call_many(steps)]
     assert [result["number"] for result in results] == [2, 3] and results[0]["pid"] != os.getpid()
     assert [result["folder"] for result in results] == [True, True]
@@ -244,29 +254,36 @@ def test_each_pause_is_twice_the_one_before_give_or_take_half(retries, failures,
     assert pauses == [min(2.0 * 2**n, 60) * (0.5 + draw) for n in range(min(failures, retries))]
 
 
+class Flaky(Stage[Result]):
+    name, version, runs = "one", 1, "flaky_stages:flaky"
+
+
+class Wrong(Stage[Result]):
+    name, version, runs = "two", 1, "flaky_stages:wrong"
+
+
 def test_the_engine_tries_a_step_again_and_a_mistake_only_once(tmp_path, monkeypatch):
     calls, lines = [], Lines()
 
-    def flaky(request: dict, out, monitor):
+    def flaky(request, out, monitor):
         calls.append(1)
         if len(calls) < 3:
             raise OSError(errno.EIO, "Input/output error")
         (out / "data").write_text("right")
         return {}
 
-    def wrong(request: dict, out, monitor):
+    def wrong(request, out, monitor):
         calls.append(1)
         raise DataError("wrong")
 
     monkeypatch.setitem(sys.modules, "flaky_stages", SimpleNamespace(flaky=flaky, wrong=wrong))
     monkeypatch.setattr("flows.execution.limits.FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("flows.execution.engine.validated", lambda function, request: request)
     store = Store(tmp_path / "store")
     store.create()
     engine = Engine(store, child=None, monitor_for=lambda title: lines, retries=2)
-    engine.call_many([Step(Stage("one", "flaky_stages:flaky"), "one", {"n": 1}, dict)])
+    engine.call_many([Step(Flaky(), "one")])
     assert len(calls) == 3 and "trying again in" in lines.lines[0] and "(1 of 2)" in lines.lines[0]
     calls.clear()
     with pytest.raises(DataError):
-        engine.call_many([Step(Stage("two", "flaky_stages:wrong"), "two", {"n": 1}, dict)])
+        engine.call_many([Step(Wrong(), "two")])
     assert len(calls) == 1

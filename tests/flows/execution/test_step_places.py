@@ -1,15 +1,17 @@
 """Errors name steps in place of their folders in the store."""
 
-from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
 
-from flows.dag.step import Stage, Step
+from flows.dag.step import Step
 from flows.execution.engine import Engine
 from flows.execution.step_places import naming_steps
 from flows.progress.reporter import Reporter
+from headway.config import Result
 from headway.errors import DataError
+from headway.stages.refs import Ref
+from headway.stages.stage_class import Key, Stage
 from headway.storage.store import Store
 
 A, B = "a" * 32, "b" * 32
@@ -43,16 +45,21 @@ def _typed(named):
     return f"'{title}'" if " " in title else title
 
 
-class Request(BaseModel):
-    input: Path = Path()
+class Written(Stage[Result]):
+    name, version, runs = "ingest", 1, f"{__name__}:written"
 
 
-def broken(request: Request, out, monitor):
+class Broken(Stage[Result]):
+    name, version, runs = "statistics", 1, f"{__name__}:broken"
+    ingested: Annotated[Ref[Any], Key("inputs", "ingested")]
+
+
+def broken(request, out, monitor):
     """A stage that cannot read its input."""
-    raise DataError("cut off", where=str(request.input / "a.tfrecord"))
+    raise DataError("cut off", where=str(request.ingested.file / "a.tfrecord"))
 
 
-def written(request: Request, out, monitor):
+def written(request, out, monitor):
     (out / "a.tfrecord").write_text("rows")
     return {}
 
@@ -61,15 +68,8 @@ def test_a_stage_that_fails_in_an_engine_names_the_step_that_made_its_input(tmp_
     store = Store(tmp_path / "store")
     store.create()
     engine = Engine(store, child=None, monitor_for=Reporter().monitor)
-    first = Step(Stage("ingest", f"{__name__}:written"), "ingest 2024-01", {"span": "2024-01"}, dict)
-    (made,) = engine.call_many([first])
-    second = Step(
-        Stage("statistics", f"{__name__}:broken"),
-        "statistics",
-        {"of": made.fingerprint},
-        lambda: {"input": str(made.path)},
-    )
+    (made,) = engine.call_many([Step(Written(), "ingest 2024-01")])
     with pytest.raises(DataError) as caught:
-        engine.call_many([second])
+        engine.call_many([Step(Broken(ingested=made.ref()), "statistics")])
     assert caught.value.where == "a.tfrecord of ingest 2024-01"
     assert caught.value.fix == "headway why 'ingest 2024-01' prints its folder"

@@ -4,9 +4,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from flows.dag.export_stages import ExportSteps
 
 from flows.config.pipeline import EvaluationConfig
+from flows.dag.outcome import already
 from flows.dag.run_spec import RunResult
 from headway.registry.registry import Version
 
@@ -24,12 +24,12 @@ F1 = {"config": EvaluationConfig(threshold="f1").threshold.model_dump(mode="json
     ],
 )
 def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(rule, kept, note):
-    steps = SimpleNamespace(
-        run_result=RunResult(spans=[]), pipeline=SimpleNamespace(evaluation=EvaluationConfig(threshold=rule))
-    )
-    ExportSteps._already(steps, Version(number=4, path=Path(), created="", facts={"threshold": kept}))
-    assert steps.run_result.verdict.verdict == "already champion"
-    assert len(steps.run_result.notes) == (note is not None)
+    result = RunResult(spans=[])
+    window = SimpleNamespace(run_spec=SimpleNamespace(force=False))
+    data = SimpleNamespace(window=window, pipeline=SimpleNamespace(evaluation=EvaluationConfig(threshold=rule)))
+    already(data, Version(number=4, path=Path(), created="", facts={"threshold": kept}), [], result)
+    assert result.verdict.verdict == "already champion"
+    assert len(result.notes) == (note is not None)
     if note:
-        (said,) = steps.run_result.notes
+        (said,) = result.notes
         assert "`classify` of version 4 keep the threshold" in said.text and note in said.text
