@@ -87,7 +87,12 @@ class Part(Input):
 
     stage: str = "ingest"
     path: Path = Field(description="the ingest stage's output folder, or what is read of it")
-    split: str
+    split: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str | Path) else value
 
     def as_key(self) -> object:
         return [self.fingerprint, self.split]

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from headway.config import Frozen
+from headway.monitor import Monitor
 from headway.stages.refs import Input
 from headway.storage.fingerprint import fingerprint
 
@@ -103,6 +105,20 @@ class Stage(Frozen, Generic[Answer]):
     def kept(self) -> Kept | None:
         """What it keeps while it runs; None: it begins anew."""
         return None
+
+
+def run(stage: Stage[Answer], out: Path | str, monitor: Monitor | None = None) -> Answer:
+    """Run one stage alone, in this process and without a store.
+
+    Args:
+        out: a folder for what it writes; made if need be.
+
+    Raises:
+        HeadwayError: as the stage raises.
+    """
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    return stage.answers().model_validate(resolve_name(stage.runs)(stage, folder, monitor or Monitor()))
 
 
 def plain(value: Any) -> Any:

@@ -22,6 +22,7 @@ from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
+from headway.stages.refs import Ref
 from headway.tasks.table import task_of
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts
@@ -598,7 +599,7 @@ def test_a_model_that_cannot_be_loaded_or_a_process_that_dies(exported, tmp_path
     (broken / "variables").mkdir(parents=True)
     (broken / "saved_model.pb").write_bytes(b"no")
     with pytest.raises(HeadwayError, match="could not be replayed"):
-        replay(request.model_copy(update={"saved_model": broken}), tmp_path, Monitor())
+        replay(request.model_copy(update={"saved_model": Ref(path=broken)}), tmp_path, Monitor())
     script = tmp_path / "dies.py"
     script.write_text("import sys; print('last words', file=sys.stderr); sys.exit(3)")
     monkeypatch.setattr("tfcore.export.replay.replay_process.script", lambda: str(script))

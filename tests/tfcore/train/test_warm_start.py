@@ -135,7 +135,7 @@ def test_an_embedding_follows_its_value(tf, trained):
     _, parent = trained(config)
     model = build(config, AFTER, seed=2)
     warm_start(model, TrainRequest(transform=AFTER, model=config), parent, assign=True, log=print)
-    old = _stored(parent.trained)["embeddings/table"]
+    old = _stored(parent.trained.file)["embeddings/table"]
     new = np.asarray(next(v for v in model.variables if v.path == "embeddings/table").value)
     # carrier: UA, B6, DL, unknown, null; origin: EWR, JFK, unknown, null
     origin, carrier = new[:5], new[5:]
@@ -171,7 +171,7 @@ def test_mistakes_are_named(trained, tmp_path):
     binary = AFTER.model_copy(update={"label": LabelParameters(task="binary", type="int64")})
     with pytest.raises(ConfigError, match="version 3 was trained for a regression label, and this one is binary"):
         _begun(config, parent, binary)
-    (parent.trained / "model.json").unlink()
+    (parent.trained.file / "model.json").unlink()
     with pytest.raises(StoreError, match="cannot be read"):
         _begun(config, parent)
 
