@@ -47,7 +47,8 @@ def upgraded_result(stage: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**result, "notes": [_note(note) for note in result["notes"]]}
     if stage not in ("measure", "evaluate") or not isinstance(metrics := result.get("metrics"), Mapping):
         return result
-    return {**result, "metrics": _numbers(metrics)}
+    files = {k: v for k, v in (result.get("baselines") or {}).items() if stage == "measure" or isinstance(v, str)}
+    return {**result, "metrics": _numbers(metrics), "baselines": files}
 
 
 def _note(note: object) -> object:

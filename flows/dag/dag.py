@@ -36,8 +36,7 @@ from flows.dag.model_requests import (
     train_request,
 )
 from flows.dag.outcome import already, by_quality, check_task, facts_of, lacking, other_rows, refuse_errors
-from flows.dag.run_spec import Executor, RunResult, RunSpec
-from flows.dag.stages import stages_of
+from flows.dag.run_spec import Executor, RunResult, RunSpec, stages_of
 from flows.dag.step import Output, Step
 from flows.dag.window import Window
 from flows.records import Chosen
