@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from flows.dag.column_table import column_table
-from flows.dag.data import Data
 from flows.dag.data_requests import (
     analyse_request,
     ingest_requests,
@@ -24,6 +23,7 @@ from flows.dag.data_requests import (
     transform_request,
     validate_request,
 )
+from flows.dag.fitted_data import Data
 from flows.dag.judging import Judge, fair, gate_request, judges_of, repeats_of, stand_in
 from flows.dag.model_requests import (
     Candidate,
@@ -36,9 +36,9 @@ from flows.dag.model_requests import (
     train_request,
 )
 from flows.dag.outcome import already, by_quality, check_task, facts_of, lacking, other_rows, refuse_errors
+from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunResult, RunSpec, stages_of
 from flows.dag.step import Output, Step
-from flows.dag.window import Window
 from flows.records import Chosen
 from headway.config import Result
 from headway.evaluation.results.measured import Measured

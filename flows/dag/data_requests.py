@@ -8,8 +8,8 @@ from beam_jobs.ingest.range_worker import NOTES
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.leakage_check import SpanOutput, SplitsRequest
 from flows.config.columns import new_columns
+from flows.dag.resolved_window import Window
 from flows.dag.step import Output
-from flows.dag.window import Window
 from headway.registry.registry import Registry
 from headway.schema.columns import named_for
 from headway.stages.ingested import Ingested

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from flows.dag.data import Data
+from flows.dag.fitted_data import Data
 from flows.dag.model_requests import Candidate
 from flows.dag.references import data_of, reference_version, trained_parts
 from flows.dag.step import Output

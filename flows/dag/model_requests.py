@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows.dag.data import Data
+from flows.dag.fitted_data import Data
 from flows.dag.step import Output
 from flows.dag.warm_start import Parent, parent_of
 from headway.evaluation.results.measured import Measured

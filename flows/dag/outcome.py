@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flows.dag.data import Data
+from flows.dag.fitted_data import Data
 from flows.dag.judging import other_task
 from flows.dag.model_requests import Candidate
 from flows.dag.references import check_metrics, data_of, trained_parts

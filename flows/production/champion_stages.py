@@ -7,9 +7,9 @@ scored = score(window, engine, champion, transform)     # None where no row has 
 from __future__ import annotations
 
 from flows.dag.data_requests import ingest_requests
+from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor
 from flows.dag.step import Output, Step
-from flows.dag.window import Window
 from headway.registry.registry import Version
 from headway.stages.refs import Examples, Ref
 from tfcore.evaluation.request import EvaluateRequest, SavedModel

@@ -19,9 +19,9 @@ import pyarrow as pa
 from pydantic import Field, computed_field
 
 from flows.dag.references import further_labels, label_facts
+from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, find_output
-from flows.dag.window import Window
 from flows.execution.engine import Engine
 from flows.execution.tensorflow_process import Child
 from flows.production.champion_stages import score

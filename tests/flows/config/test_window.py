@@ -15,7 +15,7 @@ import headway as from_python
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.window import choose_window
-from flows.dag.window import Window
+from flows.dag.resolved_window import Window
 from flows.production.champion_watch import Monitored
 from headway.errors import ConfigError
 

@@ -15,8 +15,8 @@ from functools import cached_property
 
 from flows.config.pipeline import Pipeline
 from flows.dag.references import further_labels, label_facts
+from flows.dag.resolved_window import Window
 from flows.dag.step import Output
-from flows.dag.window import Window
 from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
 from headway.evaluation.further_labels import FurtherLabel
 from headway.evaluation.metrics import OWN
