@@ -2,14 +2,19 @@
 
 found = Ingested.model_validate(result)
 found.splits["train"].rows, found.splits["train"].statistics
+found.examples("spans/2013-01", "train")       # as the request of another stage takes them
 """
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from headway.config import Result
 from headway.schema.columns import Column
+from headway.stages.refs import Examples
 from headway.storage.manifest import Counts
 
 
@@ -19,10 +24,23 @@ class SplitOutput(Result):
     rows: int
     statistics: str
     """A folder of the output."""
+    shards: tuple[dict[str, Any], ...] = ()
+    """Each with its file and the rows of its records."""
 
 
 class Ingested(Result):
     columns: tuple[Column, ...]
     """Of the records."""
+    rows_per_record: int = 1
+    unit: bool = False
+    """Whether records say which rows belong together."""
     splits: dict[str, SplitOutput] = Field(default={})
     counts: Counts | None = None
+
+    def examples(self, folder: Path | str, split: str) -> Examples:
+        """The records of a split.
+
+        Args:
+            folder: the output's.
+        """
+        return Examples(path=Path(folder).absolute(), split=split, result=self.model_dump(mode="json"))

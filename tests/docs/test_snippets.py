@@ -20,14 +20,17 @@ PAGES = [
     ROOT / "docs" / "testing.md",
     ROOT / "docs" / "custom-ops.md",
     ROOT / "docs" / "serving.md",
+    ROOT / "docs" / "stages.md",
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """
-import contextlib, io, json, os, sys
+import contextlib, io, json, os, sys, types
 path, spans = sys.argv[1], json.loads(sys.argv[2])
 sys.path.insert(0, "")
 lines = open(path, encoding="utf-8").read().splitlines()
-namespace = {"__name__": "page", "__file__": path}
+sys.modules["page"] = types.ModuleType("page")  # a class of the page is looked for in its module
+namespace = vars(sys.modules["page"])
+namespace["__file__"] = path
 printed = []
 for first, last in spans:
     source = "\\n" * first + "\\n".join(lines[first:last]) + "\\n"
