@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from flows.dashboard.layout import Form, Page, address
+from flows.dashboard.layout import Form, Page, address, crumbs_of
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of
 from flows.dashboard.request_checks import Access
@@ -63,19 +63,19 @@ def confirm(opened: OpenedStore, model: str, access: Access, number: int | None 
     )
     if model not in opened.pipelines:
         said[-1] += " An MLflow server is not told: start headway ui with the pipeline itself for that."
-    against, above = champion.number if champion else NOBODY, address(opened.slug, "models", model)
+    against = champion.number if champion else NOBODY
     return Page(
         heading,
         heading,
         opened.slug,
         "Overview",
-        crumbs=[("Overview", address(opened.slug)), (model, above)],
+        crumbs=crumbs_of(opened.slug, model),
         parts=[Part("What changes", said), *([against_part(registry, version, champion)] if champion else [])],
         form=Form(
             action=action,
             label=label,
             token=access.form_token(kind, opened.slug, model, version.number, against),
-            back=above,
+            back=address(opened.slug, "models", model),
             hidden={"version": str(version.number), "against": str(against)},
             force=f"Version {number} was rolled back {gone}. Promote it all the same." if gone else "",
         ),
@@ -113,13 +113,13 @@ def changed(
 
 def refused(opened: OpenedStore, model: str, error: Exception) -> Page:
     """The page of a change that was not made."""
-    said, slug = "Nothing was changed", opened.slug
+    said = "Nothing was changed"
     return Page(
         said,
         f"{model}: nothing was changed",
-        slug,
+        opened.slug,
         "Overview",
-        crumbs=[("Overview", address(slug)), (model, address(slug, "models", model))],
+        crumbs=crumbs_of(opened.slug, model),
         ending=Ending(word="not changed", tone="red", headline=f"{said}.", error=str(error)),
         every=0,
         status=409,

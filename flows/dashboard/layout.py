@@ -104,6 +104,11 @@ def address(*names: object, **query: object) -> str:
     return path + (f"?{urlencode(given)}" if given else "")
 
 
+def crumbs_of(slug: str, model: str) -> list[tuple[str, str]]:
+    """The pages above one that is about a model."""
+    return [("Overview", address(slug)), (model, address(slug, "models", model))]
+
+
 def link(text: object, href: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(href, text)
 

@@ -133,15 +133,12 @@ class Read(Frozen):
 def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
     """The steps of a run."""
     steps: list[Explained] = []
-    made: dict[str, tuple[str, float]] | None = None
+    made = _makers(store) if any(step.cached for step in record.stages) else {}
     for step in record.stages:
         manifest = store.find(step.stage, step.fingerprint)
         key = dict(manifest.key) if manifest else {}
         inside = set(texts(key))
-        made_by, made_in = None, None
-        if step.cached:
-            made = _makers(store) if made is None else made
-            made_by, made_in = made.get(step.fingerprint, (None, None))
+        made_by, made_in = made.get(step.fingerprint, (None, None)) if step.cached else (None, None)
         steps.append(
             Explained(
                 **step.model_dump(exclude={"why", "span"}),

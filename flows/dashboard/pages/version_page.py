@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.dashboard.layout import Page, address, link
+from flows.dashboard.layout import Page, address, crumbs_of, link
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, event_rows
 from flows.tell.ending import Ending
@@ -19,8 +19,7 @@ def version_page(opened: OpenedStore, model: str, number: int) -> Page | None:
     if registry is None:
         return None
     slug = opened.slug
-    crumbs = [("Overview", address(slug)), (model, address(slug, "models", model))]
-    title = f"version {number} of {model}"
+    title, crumbs = f"version {number} of {model}", crumbs_of(slug, model)
     try:
         version, history = registry.version(number), registry.history()
     except HeadwayError as error:
