@@ -12,9 +12,7 @@ from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
 from flows.tell.rendering.parts import Chart, Part, Table
 from headway.evaluation.results.measured import MetricValue
 from headway.messages import capital, counted, sentence, window_text
-from headway.metrics.base import Rows
 from headway.metrics.classification import decided
-from headway.tasks.table import task_of
 
 _MOST_SLICES = 40
 
@@ -53,20 +51,15 @@ def _charts(comparison: Compared) -> Iterator[Chart]:
     """Curves over one another."""
     assert comparison.scored is not None
     a, b = comparison.scored
-    tables = [table for table in task_of(str(comparison.a.task)).tables if table.name in score_charts.DRAWN]
-    mine, theirs = ({table.name: table.on(rows) for table in tables} for rows in (a, b))
+    mine, theirs = (score_charts.tables_of(str(comparison.a.task), rows) for rows in (a, b))
     names = score_charts.Names(comparison.a.label, comparison.b.label)
     if mine:
         yield from score_charts.charts_of(mine, theirs, names, beside=bool(theirs))
-    if _plain(a) and _plain(b):
+    if score_charts.plain(a) and score_charts.plain(b):
         if "residuals" in mine:
             yield score_charts.errors(a, b, names)
         elif "roc" in mine:
             yield score_charts.agreement(a, b, names)
-
-
-def _plain(rows: Rows) -> bool:
-    return rows.prediction.ndim == 1 and rows.known and rows.total > 0
 
 
 def _decisions(comparison: Compared) -> Iterator[Table]:

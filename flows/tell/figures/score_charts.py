@@ -15,6 +15,7 @@ from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, figure
 from flows.tell.rendering.parts import Chart
 from headway.messages import number
 from headway.metrics.base import Rows
+from headway.tasks.table import task_of
 
 Columns = Mapping[str, Sequence[Any]]
 Tables = Mapping[str, Columns]
@@ -148,8 +149,17 @@ _CHARTS: Sequence[tuple[str, Callable[[Columns, Columns, Names], Chart]]] = (
     ("residuals", _reliability),
     ("levels", _levels),
 )
-DRAWN = frozenset(name for name, _ in _CHARTS)
-"""Tables that are drawn."""
+_DRAWN = frozenset(name for name, _ in _CHARTS)
+
+
+def tables_of(task: str, rows: Rows) -> dict[str, Columns]:
+    """The tables of a task that are drawn, of the rows that a model scored."""
+    return {table.name: table.on(rows) for table in task_of(task).tables if table.name in _DRAWN}
+
+
+def plain(rows: Rows | None) -> bool:
+    """Whether each row has one prediction and a label, so that its error can be drawn."""
+    return rows is not None and rows.prediction.ndim == 1 and bool(rows.known) and rows.total > 0
 
 
 def scores(rows: Rows) -> Chart:

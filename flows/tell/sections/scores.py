@@ -27,7 +27,7 @@ from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
 from headway.registry.registry import Registry
-from headway.tasks.table import direction, task_of
+from headway.tasks.table import direction
 from tfcore.evaluation.results import Evaluated
 
 _MOST_BYTES = 24 << 20
@@ -163,13 +163,10 @@ def _charts(material: Material, measured: Measured, whose: str) -> Iterator[Char
     key = material.key("measure").get("inputs", {})
     ours = _scored(material, key.get("predictions"), task)
     theirs = _scored(material, (key.get("beside") or {}).get("champion"), task)
-    named = {table.name: table for table in task_of(task).tables} if ":" not in task else {}
-    champion = {}
-    if theirs is not None:
-        champion = {name: named[name].on(theirs) for name in tables if name in score_charts.DRAWN and name in named}
+    champion = score_charts.tables_of(task, theirs) if theirs is not None else {}
     names = score_charts.Names("candidate", whose)
     yield from score_charts.charts_of(tables, champion, names)
-    if ours is None or ours.prediction.ndim > 1 or not ours.known or not ours.total:
+    if ours is None or not score_charts.plain(ours):
         return
     if "roc" in tables:
         yield score_charts.scores(ours)
