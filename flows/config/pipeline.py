@@ -10,17 +10,13 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from beam_jobs.runners.config import RunnerConfig
-from flows.config.extras import command
-from flows.config.labels import FurtherLabelConfig, named
 from flows.config.production import (
     DATA_QUEUE,
     PREPARING,
@@ -36,13 +32,11 @@ from flows.config.production import (
     placeholders,
 )
 from flows.config.tune_config import TuneConfig
-from headway.config import Frozen, Grown, expand, load, read_yaml
+from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.results.threshold import ThresholdRule
-from headway.evaluation.slices import slice_columns
+from headway.evaluation.results.config import EvaluationConfig
 from headway.messages import listed
-from headway.metrics.base import Better
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import MetricSpec
 from headway.records.spec import RecordsConfig
@@ -55,123 +49,14 @@ from headway.storage.remote_store import open_store
 from headway.storage.store import Store
 from headway.tabular.label import ONE_LABEL, LabelConfig
 from headway.tabular.splits import SplitConfig
-from headway.tasks.table import ALL_METRICS, TaskOrAuto
+from headway.tasks.table import TaskOrAuto
 from headway.validation.config import ValidateConfig
-from tfcore.export.metadata import FORMATS, NEEDED, Format
-from tfcore.export.replay.serving_limits import ServingLimits
+from tfcore.export.config import ExportConfig
+from tfcore.heads.further_label_config import FurtherLabelConfig, named
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out
 from tfcore.transform.config import PreprocessConfig
-
-
-class EvaluationConfig(Frozen):
-    """The metrics that evaluation computes, and the slices of the eval split that it reports."""
-
-    slices: tuple[str, ...] | None = Field(
-        default=None,
-        description="columns whose values are measured and compared one by one; crossed: carrier x origin; numbers in "
-        "quantile bins: {distance: 4}. Left out: a handful is chosen; []: none",
-    )
-    slice_min_rows: int = Field(
-        default=100,
-        ge=1,
-        description="smaller slices are not reported (gate.slice_min_rows: not judged)",
-    )
-    batch_size: int = Field(
-        default=4096, ge=1, description="rows that are predicted at once; it bounds the memory and changes no metric"
-    )
-    ndcg_at: int | None = Field(
-        default=None,
-        ge=1,
-        description="judge the order within groups by NDCG of this many top ranks; default: only with training.ranking, "
-        "at its k or 10",
-    )
-    threshold: ThresholdRule | None = Field(
-        default=None,
-        description="how a binary model's threshold is chosen: f1, {recall: 0.9}, {precision: 0.8}, "
-        "{cost: {false_positive: 1, false_negative: 10}} or a number; precision, recall and costs at it are reported",
-    )
-    importance: int | None = Field(
-        default=None,
-        ge=20,
-        description="measure how much each column matters, on at most this many eval rows; default: not measured",
-    )
-    metrics: dict[str, Better] = Field(
-        default={},
-        description="metrics of your own: module:function of a file beside the pipeline, and whether higher or lower is "
-        "better; neither: reported and not compared. A list means neither",
-    )
-
-    item: str | None = Field(
-        default=None,
-        description="with ndcg_at: the column that names the ranked item; a candidate then has to beat popularity and the "
-        "mean label of an item as well, and item_coverage is reported",
-    )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of one value per row that the evaluation reads."""
-        return tuple(dict.fromkeys([*slice_columns(self.slices), *([self.item] if self.item else [])]))
-
-    @field_validator("slices", mode="before")
-    @classmethod
-    def _slices(cls, value: Any) -> Any:
-        """`distance: 4` is a mapping in YAML."""
-        if not isinstance(value, list | tuple):
-            return value
-        names = [
-            f"{next(iter(v))}: {next(iter(v.values()))}" if isinstance(v, dict) and len(v) == 1 else v for v in value
-        ]
-        slice_columns([name for name in names if isinstance(name, str)])
-        return names
-
-    @field_validator("metrics", mode="before")
-    @classmethod
-    def _own_metrics(cls, value: Any) -> Any:
-        value = dict.fromkeys(value, "neither") if isinstance(value, list) else value
-        for name in value if isinstance(value, dict) else ():
-            if not re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", str(name)):
-                known = "it is reported without being named" if name in ALL_METRICS else "write module:function"
-                raise ValueError(f"{name!r} is not a metric of your own: {known}")
-        return value
-
-
-class ExportConfig(Grown):
-    """How the SavedModel is checked before it may be promoted, and what is written beside it."""
-
-    newer = ("formats",)
-
-    replay_rows: int = Field(
-        default=1000, ge=1, description="raw eval rows that a new process predicts with the exported model"
-    )
-    limits: ServingLimits = Field(default_factory=ServingLimits, description="what the model may cost a server")
-    formats: tuple[Format, ...] = Field(
-        default=(),
-        description="further formats of the model behind the transform, which are compared with the SavedModel",
-    )
-
-    @field_validator("formats", mode="before")
-    @classmethod
-    def _known(cls, value: Any) -> Any:
-        names = [value] if isinstance(value, str) else value
-        for name in names if isinstance(names, list | tuple) else ():
-            if name == "tflite_bfloat16":
-                raise ValueError(f"{name!r} is not written: the converter keeps weights of 32 bits; use tflite_float16")
-            if name not in FORMATS:
-                raise ValueError(f"{name!r} is not a format; {suggest(str(name), [*FORMATS])}")
-        return tuple(dict.fromkeys(names)) if isinstance(names, list | tuple) else names
-
-    def check_installed(self, where: str) -> None:
-        """Check that the converters are here; only a run that exports needs them, so that a server can do without.
-
-        Raises:
-            ConfigError: one is missing.
-        """
-        for name in self.formats:
-            if missing := [package for package in NEEDED.get(name, ()) if find_spec(package) is None]:
-                problem = f"{name} needs {' and '.join(missing)}"
-                raise ConfigError(problem, where=f"{where}: export.formats", fix=command("onnx"))
 
 
 class TrackingConfig(Frozen):

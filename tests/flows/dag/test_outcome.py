@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.config.pipeline import EvaluationConfig
 from flows.dag.outcome import already
 from flows.dag.run_spec import RunResult
+from headway.evaluation.results.config import EvaluationConfig
 from headway.registry.registry import Version
 
 F1 = {"config": EvaluationConfig(threshold="f1").threshold.model_dump(mode="json"), "value": 0.31}

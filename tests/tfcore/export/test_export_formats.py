@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from flows.config import pipeline
-from flows.config.pipeline import ExportConfig
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.execution.engine import Planner
 from headway.errors import HeadwayError
+from tfcore.export.config import ExportConfig
 
 
 def test_known_formats_are_taken_once_and_none_change_no_fingerprint():

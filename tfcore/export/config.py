@@ -1,0 +1,54 @@
+"""`export:` of pipeline.yaml: how the SavedModel is checked, and what is written beside it.
+
+ExportConfig(formats="tflite").formats          # ("tflite",)
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from headway.config import Grown
+from headway.errors import ConfigError
+from headway.schema.columns import suggest
+from tfcore.export.metadata import FORMATS, NEEDED, Format
+from tfcore.export.replay.serving_limits import ServingLimits
+
+
+class ExportConfig(Grown):
+    """How the SavedModel is checked before it may be promoted, and what is written beside it."""
+
+    newer = ("formats",)
+
+    replay_rows: int = Field(
+        default=1000, ge=1, description="raw eval rows that a new process predicts with the exported model"
+    )
+    limits: ServingLimits = Field(default_factory=ServingLimits, description="what the model may cost a server")
+    formats: tuple[Format, ...] = Field(
+        default=(),
+        description="further formats of the model behind the transform, which are compared with the SavedModel",
+    )
+
+    @field_validator("formats", mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        names = [value] if isinstance(value, str) else value
+        for name in names if isinstance(names, list | tuple) else ():
+            if name == "tflite_bfloat16":
+                raise ValueError(f"{name!r} is not written: the converter keeps weights of 32 bits; use tflite_float16")
+            if name not in FORMATS:
+                raise ValueError(f"{name!r} is not a format; {suggest(str(name), [*FORMATS])}")
+        return tuple(dict.fromkeys(names)) if isinstance(names, list | tuple) else names
+
+    def check_installed(self, where: str) -> None:
+        """Check that the converters are here; only a run that exports needs them, so that a server can do without.
+
+        Raises:
+            ConfigError: one is missing.
+        """
+        for name in self.formats:
+            if missing := [package for package in NEEDED.get(name, ()) if find_spec(package) is None]:
+                problem = f"{name} needs {' and '.join(missing)}"
+                raise ConfigError(problem, where=f"{where}: export.formats", fix="pip install 'headway[onnx]'")
