@@ -44,7 +44,7 @@ def open(pipeline: str | Path = ".", *, set: Mapping[str, object] | None = None)
     Raises:
         ConfigError: there is no such file, or it has a mistake.
     """
-    return Pipeline(read_pipeline(Path(pipeline), dict(set or {})), dict(set or {}))
+    return Pipeline(read_pipeline(Path(pipeline), set))
 
 
 class Pipeline:
@@ -54,8 +54,8 @@ class Pipeline:
     pipeline.yaml, else all spans.
     """
 
-    def __init__(self, loaded: LoadedPipeline, overrides: Mapping[str, object]):
-        self._loaded, self._overrides = loaded, dict(overrides)
+    def __init__(self, loaded: LoadedPipeline):
+        self._loaded = loaded
         self._store = loaded.open_store()
 
     @property
@@ -164,7 +164,7 @@ class Pipeline:
 
         names = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
         with reporting(progress) as report:
-            found = ablate(self._spec(window, until, None), self._with, report, groups=names)
+            found = ablate(self._spec(window, until, None), report, groups=names)
         kept = {"without", "value", "difference", "interval", "outcome", "error"}
         rows = [row.model_dump(mode="json", include=kept) for row in found.rows]
         return Table(f"{self.name}: {found.primary} on {found.eval_rows or 0:,} eval rows without a column", rows)
@@ -182,7 +182,7 @@ class Pipeline:
         from flows.execution.studies.tune import tune
 
         with reporting(progress) as report:
-            found = tune(self._spec(window, until, None), self._with, report, trials=trials, timeout=timeout)
+            found = tune(self._spec(window, until, None), report, trials=trials, timeout=timeout)
         return found.model_dump(mode="json")
 
     def predict(
@@ -327,9 +327,6 @@ class Pipeline:
 
     def _as_run(self, record: RunRecord) -> Run:
         return Run(self._loaded, self._store, record)
-
-    def _with(self, overrides: Mapping[str, object]) -> LoadedPipeline:
-        return read_pipeline(self.file, self._overrides | dict(overrides))
 
     def _spec(self, window: int | str | None, until: str, seed: int | None, **more: Any) -> RunSpec:
         return RunSpec(self._loaded, self._store, window, until, seed, **more)

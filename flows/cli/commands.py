@@ -56,12 +56,12 @@ def overrides_of(options: Options) -> dict[str, object]:
     return overrides
 
 
-def load_pipeline(pipeline: str, options: Options, **overrides: object) -> LoadedPipeline:
-    """The pipeline with the overrides of the command line and those of the caller."""
+def load_pipeline(pipeline: str, options: Options) -> LoadedPipeline:
+    """The pipeline with the overrides of the command line."""
     from flows.config.pipeline import read_pipeline
     from flows.observability.json_stream import about
 
-    loaded = read_pipeline(Path(pipeline), overrides_of(options) | overrides)
+    loaded = read_pipeline(Path(pipeline), overrides_of(options))
     about(loaded.pipeline.name)
     return loaded
 

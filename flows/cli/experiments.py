@@ -92,16 +92,12 @@ def tune(
     from flows.execution.studies.tune import tune as run_tune
 
     run_spec = run_spec_of(pipeline, options)
-
-    def load(overrides: Any) -> Any:
-        return load_pipeline(pipeline, options, **overrides)
-
     record, tuned = None, run_spec
     with reporting(options) as report:
-        found = run_tune(run_spec, load, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
+        found = run_tune(run_spec, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
         if promote and found.best is not None:
             report.note("the whole pipeline with the best settings")
-            tuned = replace(run_spec, loaded=load(found.best.overrides))
+            tuned = replace(run_spec, loaded=run_spec.loaded.changed(found.best.overrides or {}))
             record = execute(tuned, report, wait_seconds=options.wait)
     text = "\n".join(_tune_text(found, str(pipeline)))
     if not promote:
@@ -170,12 +166,8 @@ def ablate(
         where = "--group" if () in groups else "--columns"
         raise ConfigError("names no column", where=where, fix=f"{where} carrier,origin; neither: each feature alone")
     run_spec = run_spec_of(pipeline, options)
-
-    def load(overrides: Any) -> Any:
-        return load_pipeline(pipeline, options, **overrides)
-
     with reporting(options) as report:
-        result = run_ablate(run_spec, load, report, groups=groups, wait_seconds=options.wait)
+        result = run_ablate(run_spec, report, groups=groups, wait_seconds=options.wait)
     return answer(options, result, "\n".join(_ablate_text(result)))
 
 

@@ -9,6 +9,7 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -317,6 +318,12 @@ class LoadedPipeline(Frozen):
     pipeline: Pipeline
     file: Path
     folder: Path
+    overrides: dict[str, Any] = Field(default={})
+    """Keys that were set over the file's."""
+
+    def changed(self, overrides: Mapping[str, Any]) -> LoadedPipeline:
+        """The pipeline with further keys set over it: {"training.epochs": 3}."""
+        return read_pipeline(self.file, self.overrides | dict(overrides))
 
     @property
     def schema_file(self) -> Path:
@@ -406,7 +413,8 @@ def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> 
         raw["store"] = expand(store, where=where)
     elif isinstance(store, dict):
         raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in store.items()}
-    loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
+    pipeline = load(Pipeline, raw, where=str(file))
+    loaded = LoadedPipeline(pipeline=pipeline, file=file, folder=folder, overrides=dict(overrides or {}))
     for name in loaded.pipeline.secrets:
         remember(name, os.environ.get(name, ""), secret=True)
     own = f"put the module beside the pipeline, or name a built-in model: {', '.join(BUILT_IN)}"
@@ -433,7 +441,7 @@ def _override(raw: dict[str, Any], key: str, value: Any, file: Path) -> None:
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {key}: {parent} is {inner!r}, which has no keys", where=str(file))
         at = inner
-    at[last] = value
+    at[last] = copy.deepcopy(value)  # a further key may change what is in it
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Ablation: trains the pipeline without a column, or some, and compares with the model that has them all.
 
-    found = ablate(run_spec, load, report, groups=[("carrier",), ("origin", "dest")])
+    found = ablate(run_spec, report, groups=[("carrier",), ("origin", "dest")])
     found.rows[0]          # the one that is missed most: Without(without=("carrier",), difference=-0.04, interval=..., ...)
 
 Everything up to the transform is shared; each group costs a transform, a training and an evaluation. The comparison is the
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from flows.dag.run_spec import RunResult, RunSpec
-from flows.execution.studies.study import FAILURES, Load, Run, studying
+from flows.execution.studies.study import FAILURES, Run, studying
 from flows.progress.reporter import Reporter
 from flows.records import Metrics
 from headway.config import Frozen
@@ -57,7 +57,6 @@ class Ablation(Frozen):
 
 def ablate(
     run_spec: RunSpec,
-    load: Load,
     report: Reporter,
     *,
     groups: Sequence[Sequence[str]] = (),
@@ -66,7 +65,6 @@ def ablate(
     """Compare the pipeline with itself without each group of columns; see the module.
 
     Args:
-        load: the pipeline of `run_spec` with keys set over it.
         groups: columns that are left out together; none: each feature alone.
 
     Raises:
@@ -81,7 +79,7 @@ def ablate(
         report.note("gate.repeats is left out: one seed each, and the last row shows what another one changes")
         plain["gate.repeats"] = 1
     if plain:
-        run_spec = replace(run_spec, loaded=load(plain))
+        run_spec = replace(run_spec, loaded=run_spec.loaded.changed(plain))
     with studying(run_spec, report, name=NAME.format(name), wait_seconds=wait_seconds) as run:
         report.note("with every column")
         fitted = run(replace(run_spec, last="transform"), freeze=True)

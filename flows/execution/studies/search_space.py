@@ -1,8 +1,8 @@
 """The search space of `headway tune`: what is varied, and the overrides of the pipeline that a point in it comes to.
 
-space = space_of(run_spec.loaded, run_result)                  # that of the pipeline, or one chosen for its model
-overrides = overrides_at(load, run_result, {"training.learning_rate.initial": 0.004})
-load(overrides)                                                # the pipeline at that point
+space = space_of(loaded, run_result)                           # that of the pipeline, or one chosen for its model
+overrides = overrides_at(loaded, run_result, {"training.learning_rate.initial": 0.004})
+loaded.changed(overrides)                                                # the pipeline at that point
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from flows.config.pipeline import LoadedPipeline
 from flows.config.tune_config import Range, Space
 from flows.dag.run_spec import RunResult
-from flows.execution.studies.study import Load
 from headway.errors import ConfigError
 from headway.storage.fingerprint import canonical
 from tfcore.train.settings.auto import resolve
@@ -82,7 +81,7 @@ def suggest(trial: Trial, space: Space) -> dict[str, Any]:
     return point
 
 
-def overrides_at(load: Load, base: RunResult, point: Mapping[str, Any]) -> dict[str, Any]:
+def overrides_at(loaded: LoadedPipeline, base: RunResult, point: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides that set the pipeline to a point: each names a whole key of a section, `training.learning_rate`.
 
     A key within one (`training.learning_rate.initial`) changes what is set there or was chosen by the number of rows.
@@ -91,7 +90,7 @@ def overrides_at(load: Load, base: RunResult, point: Mapping[str, Any]) -> dict[
     nested = {key: value for key, value in point.items() if key not in overrides}
     if not nested:
         return overrides
-    pipeline = load(overrides).pipeline
+    pipeline = loaded.changed(overrides).pipeline
     assert base.size is not None
     training, model = resolve(pipeline.training, pipeline.model, base.size)
     settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
@@ -111,7 +110,7 @@ def overrides_at(load: Load, base: RunResult, point: Mapping[str, Any]) -> dict[
     return overrides
 
 
-def check_space(loaded: LoadedPipeline, load: Load, base: RunResult, space: Space) -> None:
+def check_space(loaded: LoadedPipeline, base: RunResult, space: Space) -> None:
     """Try the ends or choices of each key alone.
 
     Raises:
@@ -120,7 +119,7 @@ def check_space(loaded: LoadedPipeline, load: Load, base: RunResult, space: Spac
     for key, values in space.items():
         for value in values.ends() if isinstance(values, Range) else values:
             try:
-                load(overrides_at(load, base, {key: value}))
+                loaded.changed(overrides_at(loaded, base, {key: value}))
             except ConfigError as error:
                 where = f"{loaded.file}: tune.space: {key}"
                 fix = error.fix or "correct the key, or the values to choose from"

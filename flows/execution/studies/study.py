@@ -2,7 +2,7 @@
 
     with studying(run_spec, report, name="flights.tune") as run:
         base = run(run_spec)                                       # a RunResult
-        other = run(replace(run_spec, loaded=load({"model.hidden": [64]})))
+        other = run(replace(run_spec, loaded=loaded.changed({"model.hidden": [64]})))
 
 A study holds the pipeline's run lock and one TensorFlow process for all variants, promotes nothing and records no run.
 Outputs lie in the store as those of any run: variants share what they have in common, with each other, with an earlier
@@ -12,11 +12,10 @@ study and with runs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-from flows.config.pipeline import LoadedPipeline
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
@@ -30,8 +29,6 @@ from tfcore.export.replay.replay_process import ReplayProcess
 from tfcore.export.replay.replay_stage import ReplayRequest
 from tfcore.train.request import TrainRequest
 
-Load = Callable[[Mapping[str, Any]], LoadedPipeline]
-"""The pipeline with some keys set over it: {"training.epochs": 3}."""
 FAILURES = (ConfigError, DataError, ChildError)
 """By these a variant fails, and the study goes on."""
 Run = Callable[..., RunResult]

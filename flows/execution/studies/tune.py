@@ -1,6 +1,6 @@
 """Tuning: tries settings of the training and the model, each judged by the loss on a holdout of the train rows.
 
-    found = tune(run_spec, load, report, trials=20)
+    found = tune(run_spec, report, trials=20)
     found.best                # Trial(number=7, loss=0.41, overrides={...}, ...); None: the pipeline's own are best
 
 The rows that the gate judges on are never looked at: a trial ends with its training. Trials share the ingested examples and
@@ -25,7 +25,7 @@ from flows.config.tune_config import Space
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.studies.search_space import check_space, overrides_at, space_of, suggest
-from flows.execution.studies.study import FAILURES, Load, Run, studying
+from flows.execution.studies.study import FAILURES, Run, studying
 from flows.progress.reporter import Reporter
 from headway.config import Frozen
 from headway.errors import ConfigError, Pruned
@@ -83,7 +83,6 @@ class Tuning(Frozen):
 
 def tune(
     run_spec: RunSpec,
-    load: Load,
     report: Reporter,
     *,
     trials: int | None = None,
@@ -93,7 +92,6 @@ def tune(
     """Bring the pipeline's study to `trials` trials; see the module.
 
     Args:
-        load: the pipeline of `run_spec` with keys set over it.
         trials: of the study in all, those of earlier calls among them; None: `tune.trials` of the pipeline.
         timeout: seconds after which no further trial begins.
 
@@ -106,7 +104,7 @@ def tune(
     with studying(run_spec, report, name=NAME.format(run_spec.loaded.pipeline.name), wait_seconds=wait_seconds) as run:
         found = run(replace(run_spec, last="transform"), freeze=True)
         space = space_of(run_spec.loaded, found)
-        check_space(run_spec.loaded, load, found, space)
+        check_space(run_spec.loaded, found, space)
         if run_spec.loaded.pipeline.training.warm_start is not None:
             report.note(
                 "trials begin with initial weights, without training.warm_start: the champion knows the holdout's rows"
@@ -124,7 +122,7 @@ def tune(
         pruner = None if config.pruner == "none" else config.pruner
         # what the trials have in common, so that other rows or another space are another study
         common = {"base": base.fingerprint, "space": {k: str(v) for k, v in space.items()}, "pruner": pruner}
-        study = _Study(optuna, spec, load, run, report, found, base, space, fingerprint(common)[:16], pruner)
+        study = _Study(optuna, spec, run, report, found, base, space, fingerprint(common)[:16], pruner)
         ends = None if timeout is None else time.monotonic() + timeout
         study.go(config.trials if trials is None else trials, ends)
         return study.result()
@@ -147,7 +145,6 @@ class _Study:
 
     optuna: Any
     run_spec: RunSpec
-    load: Load
     run: Run
     report: Reporter
     fitted: RunResult
@@ -214,8 +211,8 @@ class _Study:
         began = time.perf_counter()
         value, state, facts = None, self.states.FAIL, dict[str, Any]()
         try:
-            facts["overrides"] = overrides_at(self.load, self.fitted, point)
-            trained = self._train(self.load(facts["overrides"]), trial.number)
+            facts["overrides"] = overrides_at(self.run_spec.loaded, self.fitted, point)
+            trained = self._train(self.run_spec.loaded.changed(facts["overrides"]), trial.number)
             facts |= {"steps": trained.steps, "training_seconds": trained.training_seconds}
             if (value := trained.loss) is None:
                 facts["error"] = "its loss on the holdout is not a finite number"

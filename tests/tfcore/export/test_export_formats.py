@@ -8,6 +8,7 @@ from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.execution.engine import Planner
 from headway.errors import HeadwayError
+from tfcore.export import config
 from tfcore.export.config import ExportConfig
 
 
@@ -25,7 +26,7 @@ def test_an_unknown_format_is_refused():
 
 
 def test_a_missing_converter_stops_runs_that_export_and_no_other_command(monkeypatch, tmp_path):
-    monkeypatch.setattr(pipeline, "find_spec", lambda package: None)
+    monkeypatch.setattr(config, "find_spec", lambda package: None)
     ExportConfig(formats=["tflite"]).check_installed("pipeline.yaml")
     (tmp_path / "pipeline.yaml").write_text(
         "name: toy\nsource: {format: csv, path: no.csv}\nlabel: y\nexport: {formats: [onnx]}"

@@ -15,29 +15,26 @@ PIPELINE = "name: p\nsource: {format: csv, path: data.csv}\nlabel: y\n"
 
 @pytest.fixture
 def made(tmp_path):
-    """(loaded, load, base) of a pipeline with some more lines, of 5,000 train rows."""
+    """(loaded, base) of a pipeline with some more lines, of 5,000 train rows."""
 
     def make(more=""):
         file = tmp_path / "pipeline.yaml"
         file.write_text(PIPELINE + more)
 
-        def load(overrides):
-            return read_pipeline(file, dict(overrides))
-
-        loaded, size = load({}), Facts(rows=5_000, width=8, task="binary")
+        loaded, size = read_pipeline(file), Facts(rows=5_000, width=8, task="binary")
         training, model = resolve(loaded.pipeline.training, loaded.pipeline.model, size)
         base = RunResult(spans=[], size=size)
         settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
         base.training = Chosen(rows=5_000, says="", **settings)
-        return loaded, load, base
+        return loaded, base
 
     return make
 
 
 def test_a_key_within_a_chosen_schedule_keeps_the_rest_of_what_was_chosen_for_that_batch(made):
-    _, load, base = made("training: auto\n")
-    overrides = overrides_at(load, base, {"training.learning_rate.initial": 0.01, "training.batch_size": 512})
-    pipeline = load(overrides).pipeline
+    loaded, base = made("training: auto\n")
+    overrides = overrides_at(loaded, base, {"training.learning_rate.initial": 0.01, "training.batch_size": 512})
+    pipeline = loaded.changed(overrides).pipeline
     rate = pipeline.training.learning_rate
     # 1,000 steps, of which a twentieth warms up
     assert (rate.name, rate.initial, rate.warmup_steps, pipeline.training.batch_size) == ("cosine", 0.01, 50, 512)
@@ -46,7 +43,7 @@ def test_a_key_within_a_chosen_schedule_keeps_the_rest_of_what_was_chosen_for_th
 
 
 def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
-    loaded, load, base = made()
+    loaded, base = made()
     space = space_of(loaded, base)
     assert set(space) == {
         "training.learning_rate.initial",
@@ -57,9 +54,9 @@ def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
     }
     rate = space["training.learning_rate.initial"]
     assert isinstance(rate, Range) and rate.low < base.training.training["learning_rate"]["initial"] < rate.high
-    check_space(loaded, load, base, space)
-    tabm, load, base = made("model: {name: tabm}\n")
-    check_space(tabm, load, base, space_of(tabm, base))
+    check_space(loaded, base, space)
+    tabm, base = made("model: {name: tabm}\n")
+    check_space(tabm, base, space_of(tabm, base))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
     ],
 )
 def test_a_value_that_does_not_fit_the_pipeline_is_named_before_anything_is_trained(made, space, said):
-    loaded, load, base = made()
+    loaded, base = made()
     with pytest.raises(ConfigError) as raised:
-        check_space(loaded, load, base, space)
+        check_space(loaded, base, space)
     assert said in str(raised.value) and "tune.space" in raised.value.where
