@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from pydantic import Field, computed_field
 
 from flows.dag.references import further_labels, label_facts
@@ -39,20 +38,15 @@ from headway.evaluation.verdict import THRESHOLD
 from headway.messages import counted, listed, metrics_line
 from headway.messages import now as now_text
 from headway.metrics.retrieval import RETRIEVAL
-from headway.monitor import Monitor
 from headway.registry.gc import running
 from headway.registry.registry import Version
-from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.formats_table import open_source
-from headway.sources.discovery.spans import files
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
-from headway.tabular.coerce import coerce, raw_types
-from headway.tabular.expressions import parse
-from headway.validation.drift import drift, drift_distance
+from headway.validation.drift import distances, drift
 from headway.validation.request_rows import FOLDER
+from headway.validation.serving import span_statistics
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.metadata import describe_model
 from tfcore.transform.parameters import Transformed, TransformRequest
@@ -206,7 +200,7 @@ class _Check:
             champion=self._champion.number,
             rows=ours.rows,
             drift=tuple(found),
-            distances=_distances(ours, theirs),
+            distances=distances(ours, theirs, most=_MOST_DISTANCES),
         )
 
     def _score(self, found: CheckedSpan) -> CheckedSpan:
@@ -287,35 +281,3 @@ class _Check:
             self._notes.append(f"requests were not compared: {error.problem}")
             return None
         return tuple(finding["message"] for finding in found["findings"])
-
-
-def _distances(ours: SplitStatistics, theirs: SplitStatistics) -> dict[str, float]:
-    """The columns that have moved furthest from the champion's train rows, furthest first."""
-    both = {name: (column, theirs.columns[name]) for name, column in ours.columns.items() if name in theirs.columns}
-    apart = {name: drift_distance(*pair) for name, pair in both.items()}
-    known = sorted(((value, name) for name, value in apart.items() if value is not None), reverse=True)
-    return {name: round(value, 4) for value, name in known[:_MOST_DISTANCES]}
-
-
-def span_statistics(source: SourceConfig, span: str, columns: list[Column], monitor: Monitor) -> SplitStatistics:
-    """Statistics of a span's raw columns, whether or not its rows have a label.
-
-    Args:
-        columns: in the types to be counted in; a value that does not fit leaves out its row.
-    """
-    reader, of_span = open_source(source), files(source, span)
-    read = [column.model_copy(update={"nullable": True}) for column in columns]
-    statistics = SplitStatistics.create(read)
-    where = None if source.where is None else parse(source.where)
-    ranges = reader.ranges(of_span)
-    for done, piece in enumerate(ranges):
-        monitor.check()
-        monitor.progress(done, len(ranges), "ranges")
-        extra = [] if where is None else [n for n in where.columns if n in reader.names(of_span[piece.file])]
-        names = list(dict.fromkeys([*(column.name for column in read), *extra]))
-        for chunk in reader.read(piece, names, raw_types(read)):
-            batch: pa.RecordBatch = chunk.batch
-            if where is not None and set(where.columns) <= set(batch.schema.names):
-                batch = batch.filter(where.keep(batch))
-            statistics.update(coerce(batch, read).batch)
-    return statistics

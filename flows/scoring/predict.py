@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from beam_jobs.predict.bucket_output import into_bucket
 from beam_jobs.predict.request import Passed, PredictRequest
 from beam_jobs.predict.stage import predict as run
 from flows.config.pipeline import LoadedPipeline
-from flows.scoring.remote_output import into_bucket
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.registry.leases import reading

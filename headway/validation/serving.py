@@ -1,4 +1,4 @@
-"""Statistics of logged serving requests, for comparison with those of the train rows.
+"""Statistics of rows without labels, for comparison with those of the train rows: logged serving requests, or raw files.
 
     logged = requests(Path("requests.jsonl"), feature_columns)
     logged.statistics, logged.unfit          # of the rows that fit, and (rows that do not, the first reason)
@@ -19,9 +19,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.base import Chunk, InputFile
-from headway.sources.config import ExamplesConfig
+from headway.sources.config import ExamplesConfig, SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files
 from headway.sources.formats.json_parser import Parser
 from headway.sources.formats.json_types import seen_in
 from headway.sources.formats.jsonl import parser_of
@@ -31,6 +34,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import open_file, reading
 from headway.storage.manifest import blocks, crc32c
 from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.expressions import parse
 
 _GZIP = b"\x1f\x8b"
 _BATCH = 32_768
@@ -89,6 +93,30 @@ def requests(path: Path, columns: Sequence[Column]) -> Logged:
         )
         raise DataError(problem, where=str(path), fix="log one JSON object of features per line, or leave it out")
     return Logged(rows, statistics, (unfit, first))
+
+
+def span_statistics(source: SourceConfig, span: str, columns: list[Column], monitor: Monitor) -> SplitStatistics:
+    """Statistics of a span's raw columns, whether or not its rows have a label.
+
+    Args:
+        columns: in the types to be counted in; a value that does not fit leaves out its row.
+    """
+    reader, of_span = open_source(source), files(source, span)
+    read = [column.model_copy(update={"nullable": True}) for column in columns]
+    statistics = SplitStatistics.create(read)
+    where = None if source.where is None else parse(source.where)
+    ranges = reader.ranges(of_span)
+    for done, piece in enumerate(ranges):
+        monitor.check()
+        monitor.progress(done, len(ranges), "ranges")
+        extra = [] if where is None else [n for n in where.columns if n in reader.names(of_span[piece.file])]
+        names = list(dict.fromkeys([*(column.name for column in read), *extra]))
+        for chunk in reader.read(piece, names, raw_types(read)):
+            batch: pa.RecordBatch = chunk.batch
+            if where is not None and set(where.columns) <= set(batch.schema.names):
+                batch = batch.filter(where.keep(batch))
+            statistics.update(coerce(batch, read).batch)
+    return statistics
 
 
 Numbers = Callable[[int], int]

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.production.champion_watch import span_statistics
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.schema.columns import Column
 from headway.storage.store import Store
+from headway.validation.serving import span_statistics
 
 pytestmark = pytest.mark.slow
 

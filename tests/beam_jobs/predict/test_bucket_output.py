@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from beam_jobs.predict import bucket_output
+from beam_jobs.predict.bucket_output import into_bucket
 from beam_jobs.predict.stage import MANIFEST
-from flows.scoring import remote_output
-from flows.scoring.remote_output import into_bucket
 from headway.errors import Locked, StoreError
 from headway.storage.manifest import checksum
 from headway.storage.object_store import Bucket
@@ -17,7 +17,7 @@ from headway.storage.object_store import Bucket
 def cache(tmp_path, monkeypatch):
     """A working copy of its own for each call, as on machines of their own."""
     calls = iter(range(100))
-    monkeypatch.setattr(remote_output, "default_cache", lambda name: tmp_path / f"machine-{next(calls)}")
+    monkeypatch.setattr(bucket_output, "default_cache", lambda name: tmp_path / f"machine-{next(calls)}")
 
 
 def predicting(text, before=lambda: None):
