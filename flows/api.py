@@ -295,10 +295,10 @@ class Pipeline:
 
     def clean(self, *, yes: bool = False, keep: int = 20, keep_versions: int | None = None) -> Table:
         """What of the store no kept run and no version needs; deleted only with `yes`."""
-        from flows.cli.store import collected
         from headway.messages import size
+        from headway.registry import gc
 
-        found = collected(self._existing_store(), keep, keep_versions, dry_run=not yes)
+        found = gc.clean(self._existing_store(), keep, keep_versions, dry_run=not yes)
         rows = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in found.removed]
         return Table(f"{size(found.bytes)} {'deleted' if yes else 'could be deleted'}", rows)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, SomeFile, WindowOptions
+from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, Share, SomeFile, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, window_text
 from headway.redaction import redact, redacted
@@ -274,7 +274,7 @@ def predict(
     format: str | None = None,
     write: Literal["parquet", "jsonl"] = "parquet",
     columns: Columns = None,
-    max_quarantine: Annotated[float | None, Parameter(metavar="SHARE")] = None,
+    max_quarantine: Share | None = None,
     options: Options = Options(),
 ) -> int:
     """Predict files.
@@ -299,7 +299,7 @@ def predict(
             output=output,
             monitor=report.monitor("predict"),
             format=format,
-            columns=None if columns is None else [c for c in columns.split(",") if c],
+            columns=columns,
             write=write,
             max_quarantined=max_quarantine,
         )

@@ -36,8 +36,7 @@ def cat(
     """
     from headway.records import interchange
 
-    names = [name for name in (columns or "").split(",") if name]
-    records = itertools.chain.from_iterable(interchange.rows(shard, names) for shard in shards)
+    records = itertools.chain.from_iterable(interchange.rows(shard, columns or ()) for shard in shards)
     for row in itertools.islice(records, rows):
         print(json.dumps(row, ensure_ascii=False))
     return 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, reporting, run_spec_of
-from flows.cli.options import Count, PipelinePath, WindowOptions
+from flows.cli.options import PipelinePath, UpToThousand, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flows.progress.reporter import Reporter
     from headway.storage.store import Store
 
-MOST_OPS, MOST_STEPS, MOST_LOSSES = 15, 1000, 12
+MOST_OPS, MOST_LOSSES = 15, 12
 
 
 def debug(
@@ -37,7 +37,7 @@ def debug(
     pipeline: PipelinePath = ".",
     /,
     *,
-    steps: Count = 5,
+    steps: UpToThousand = 5,
     out: Annotated[str | None, Parameter(metavar="FOLDER")] = None,
     resumed: bool = False,
     no_profile: bool = False,
@@ -56,8 +56,6 @@ def debug(
     from tfcore.debug.request import DebugRequest
     from tfcore.train.request import TrainRequest
 
-    if not 1 <= steps <= MOST_STEPS:
-        raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
     run_spec = run_spec_of(pipeline, options)
     folder = _folder(out, run_spec)
     with reporting(options) as report, Child(on_line=report.relay) as child:

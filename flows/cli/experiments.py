@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
-from flows.cli.options import Columns, Count, Options, PipelinePath, RunOptions
+from flows.cli.options import Columns, Options, PipelinePath, Positive, RunOptions, Share
 from flows.records import State
 from headway.errors import ConfigError
 from headway.messages import agree, counted, listed, number, signed, window_text
@@ -29,12 +29,10 @@ def backtest(
     /,
     *,
     windows: Annotated[
-        Count, Parameter(help="how many windows, up to --until; the last span of each judges its model")
+        Positive, Parameter(help="how many windows, up to --until; the last span of each judges its model")
     ] = 6,
     options: RunOptions = RunOptions(),
 ) -> int:
-    if windows < 1:
-        raise ConfigError(f"{windows} is not a number of 1 or more", where="--windows", fix="--windows 6")
     from flows.execution.studies.backtest import backtest as run_backtest
 
     run_spec = run_spec_of(pipeline, options)
@@ -77,7 +75,7 @@ def tune(
     /,
     *,
     trials: Annotated[
-        Count | None,
+        Positive | None,
         Parameter(help="trials of the whole study, including those of earlier calls (default: tune.trials, 20)"),
     ] = None,
     timeout: Annotated[
@@ -86,8 +84,6 @@ def tune(
     promote: Annotated[bool, Parameter(help="then run the pipeline with the best settings, through the gate")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    if trials is not None and trials < 1:
-        raise ConfigError(f"{trials} is not a number of 1 or more", where="--trials", fix="--trials 20")
     from flows.execution.run import execute
     from flows.execution.studies.tune import tune as run_tune
 
@@ -160,9 +156,9 @@ def ablate(
 ) -> int:
     from flows.execution.studies.ablate import ablate as run_ablate
 
-    groups: list[tuple[str, ...]] = [(name,) for name in (columns or "").split(",") if name]
+    groups: list[tuple[str, ...]] = [(name,) for name in columns or ()]
     groups += [tuple(name for name in together.split(",") if name) for together in group]
-    if () in groups or (columns is not None and not any(columns.split(","))):
+    if () in (columns, *groups):
         where = "--group" if () in groups else "--columns"
         raise ConfigError("names no column", where=where, fix=f"{where} carrier,origin; neither: each feature alone")
     run_spec = run_spec_of(pipeline, options)
@@ -218,13 +214,9 @@ def skew(
         ),
     ] = "champion",
     format: Annotated[str | None, Parameter(help="the format of --input (default: the pipeline's)")] = None,
-    max_differing: Annotated[
-        float, Parameter(metavar="SHARE", help="the share of rows in which a column may differ")
-    ] = 0.01,
+    max_differing: Annotated[Share, Parameter(help="the share of rows in which a column may differ")] = 0.01,
     options: Options = Options(),
 ) -> int:
-    if not 0 <= max_differing <= 1:
-        raise ConfigError(f"{max_differing:g} is not a share from 0 to 1", where="--max-differing")
     from flows.scoring.request_skew import request_skew
 
     missing = [str(path) for path in requests if not path.is_file()]
@@ -239,7 +231,7 @@ def skew(
             loaded,
             requests=requests,
             input=input,
-            keys=[name for name in (key or "").split(",") if name],
+            keys=key or (),
             model=model,
             monitor=report.monitor("predict"),
             format=format,

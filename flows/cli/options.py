@@ -8,6 +8,8 @@ the `*`, and one of these dataclasses last. `flows.cli.app` registers it. Nothin
 
 from __future__ import annotations
 
+import contextlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,14 +17,31 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 
-def _whole(least: int | None) -> Any:
+def _whole(least: int | None, most: float = math.inf) -> Any:
     def convert(_: Any, tokens: Any) -> int:
         text = tokens[0].value
-        if text.lstrip("-").isdecimal() and (least is None or int(text) >= least):
+        if text.lstrip("-").isdecimal() and (least is None or least <= int(text) <= most):
             return int(text)
-        raise ValueError(f"{text!r} is not a whole number" + ("" if least is None else f" of {least} or more"))
+        bounds = "" if least is None else f" of {least} or more" if most == math.inf else f" from {least} to {most:,}"
+        raise ValueError(f"{text!r} is not a whole number{bounds}")
 
     return convert
+
+
+def _number(least: float, most: float = math.inf) -> Any:
+    def convert(_: Any, tokens: Any) -> float:
+        text = tokens[0].value
+        with contextlib.suppress(ValueError):
+            if least <= (value := float(text)) <= most and value != math.inf:
+                return value
+        kind = f"a number of {least:g} or more" if most == math.inf else f"a share from {least:g} to {most:g}"
+        raise ValueError(f"{text!r} is not {kind}")
+
+    return convert
+
+
+def _names(_: Any, tokens: Any) -> tuple[str, ...]:
+    return tuple(name for name in tokens[0].value.split(",") if name)
 
 
 def _rows(_: Any, tokens: Any) -> int | None:
@@ -45,9 +64,16 @@ def _of_window(told: str, **more: Any) -> Parameter:
 PipelinePath = Annotated[str, Parameter(help="pipeline.yaml, or its folder (default: this folder)", show_default=False)]
 Whole = Annotated[int, Parameter(converter=_whole(None), metavar="N")]
 Count = Annotated[int, Parameter(converter=_whole(0), metavar="N")]
+Positive = Annotated[int, Parameter(converter=_whole(1), metavar="N")]
+UpToThousand = Annotated[int, Parameter(converter=_whole(1, 1000), metavar="N")]
+Limit = Annotated[float, Parameter(converter=_number(0))]
+Share = Annotated[float, Parameter(converter=_number(0, 1), metavar="SHARE")]
 Rows = Annotated[int | None, Parameter(converter=_rows, metavar="N")]
-Columns = Annotated[str | None, Parameter(metavar="A,B")]
+Columns = Annotated[
+    tuple[str, ...] | None, Parameter(converter=_names, consume_multiple=False, n_tokens=1, metavar="A,B")
+]
 Seconds = Annotated[float, Parameter(metavar="SECONDS")]
+Pause = Annotated[float, Parameter(converter=_number(0.01), metavar="SECONDS")]
 SomeFile = Annotated[Path | None, Parameter(metavar="FILE")]
 
 

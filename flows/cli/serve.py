@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, store_of
-from flows.cli.options import Count, Options, PipelinePath, Seconds
+from flows.cli.options import Count, Limit, Options, Pause, PipelinePath, Positive, Share
 from flows.config.extras import require
 from headway.errors import ConfigError
 from headway.messages import counted, now
@@ -24,17 +24,17 @@ def serve(
     host: str = "127.0.0.1",
     port: Count = 8501,
     version: str | None = None,
-    max_batch: Count = 1024,
-    max_wait_ms: Annotated[float, Parameter(metavar="MS")] = 0.0,
-    max_queue: Count = 16_384,
-    max_request_mib: Annotated[float, Parameter(metavar="MIB")] = 32.0,
-    max_rows: Count = 16_384,
-    max_cells: Count = 1_000_000,
-    max_connections: Count = 1000,
+    max_batch: Positive = 1024,
+    max_wait_ms: Annotated[Limit, Parameter(metavar="MS")] = 0.0,
+    max_queue: Positive = 16_384,
+    max_request_mib: Annotated[Limit, Parameter(metavar="MIB")] = 32.0,
+    max_rows: Positive = 16_384,
+    max_cells: Positive = 1_000_000,
+    max_connections: Positive = 1000,
     allow_host: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
     gpu: bool = False,
-    log_rate: Annotated[float, Parameter(metavar="SHARE")] = 0.01,
-    reload_seconds: Seconds = 2.0,
+    log_rate: Share = 0.01,
+    reload_seconds: Pause = 2.0,
     options: Options = Options(),
 ) -> int:
     """Serve until Ctrl-C or SIGTERM; then answer the requests in progress, and exit with 0.
@@ -56,20 +56,6 @@ def serve(
         log_rate: the share of rows that is logged, in requests/ of the store; 0 logs none.
         reload_seconds: how often to look for a new champion.
     """
-    for name, value, least in (
-        ("--max-batch", max_batch, 1),
-        ("--max-queue", max_queue, 1),
-        ("--max-wait-ms", max_wait_ms, 0),
-        ("--max-rows", max_rows, 1),
-        ("--max-cells", max_cells, 1),
-        ("--max-connections", max_connections, 1),
-        ("--max-request-mib", max_request_mib, 0.001),
-        ("--log-rate", log_rate, 0),
-        ("--reload-seconds", reload_seconds, 0.01),
-    ):
-        if not value >= least or (name == "--log-rate" and value > 1) or value == float("inf"):
-            kind = "a share from 0 to 1" if name == "--log-rate" else f"a number of {least:g} or more"
-            raise ConfigError(f"{value:g} is not {kind}", where=name, fix="headway serve --help shows the defaults")
     loaded, store = store_of(pipeline, options)
     require("serve", where="headway serve")
     from tfcore.serving.server import BACKLOG, address, bound, run

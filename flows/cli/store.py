@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +14,7 @@ from headway.errors import StoreError
 from headway.messages import counted, duration, size, window_text
 
 if TYPE_CHECKING:
-    from headway.registry.gc import Garbage
-    from headway.storage.store import Store
+    pass
 
 
 def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options = Options()) -> int:
@@ -180,8 +178,10 @@ def gc(
     Args:
         dry_run: list what would be deleted, and delete nothing.
     """
+    from headway.registry.gc import clean
+
     _, store = store_of(pipeline, options)
-    found = collected(store, keep, keep_versions, dry_run=dry_run)
+    found = clean(store, keep, keep_versions, dry_run=dry_run)
     lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in found.removed]
     lines += [*found.left, f"{'would free' if dry_run else 'freed'} {counted(found.bytes, 'byte')}"]
     return answer(options, found, "\n".join(lines))
@@ -202,9 +202,10 @@ def clean(
         yes: delete it; without --yes nothing is deleted.
     """
     from flows.tell.rendering.cells import text_table
+    from headway.registry import gc
 
     _, store = store_of(pipeline, options)
-    found = collected(store, keep, keep_versions, dry_run=not yes)
+    found = gc.clean(store, keep, keep_versions, dry_run=not yes)
     kinds: dict[tuple[str, str], list[int]] = {}
     for item in found.removed:
         kinds.setdefault((item.path.relative_to(store.root).parts[0], item.why), []).append(item.bytes)
@@ -221,32 +222,3 @@ def clean(
     elif rows:
         lines.append(f"nothing was deleted; with --yes {size(found.bytes)} would be in {store.name}")
     return answer(options, found, "\n".join(lines))
-
-
-@dataclass(frozen=True)
-class Collected:
-    """What was removed from a store, or would be."""
-
-    removed: list[Garbage]
-    bytes: int
-    swept: list[Path]
-    """Left behind by processes that died."""
-    in_use: list[Path]
-    dry_run: bool
-
-    @property
-    def left(self) -> list[str]:
-        lines = [f"{path}: left, it is in use" for path in self.in_use]
-        return lines + [f"{path}: left behind by a process that died" for path in self.swept]
-
-
-def collected(store: Store, keep: int, keep_versions: int | None, *, dry_run: bool) -> Collected:
-    """Collect the store's garbage, and remove it unless `dry_run`."""
-    from headway.registry.gc import alone, collect, remove
-
-    with alone(store) as remover:
-        planned = collect(store, keep_runs=keep, keep_versions=keep_versions)
-        removed = planned if dry_run else remove(remover, planned, keep_versions=keep_versions)
-        swept = [] if dry_run else store.sweep()
-    in_use = [item.path for item in planned if item not in removed]
-    return Collected(removed, sum(item.bytes for item in removed), swept, in_use, dry_run)

@@ -5,7 +5,6 @@ table = predict_rows(loaded, {"dep_delay": [5.0], "carrier": ["UA"]}, model="cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ import pyarrow.parquet as pq
 
 from flows.config.pipeline import LoadedPipeline
 from flows.scoring.predict import predict
-from headway.errors import ConfigError, DataError
+from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.process import Scratch
 from headway.tabular import quarantine
+from tfcore.library.raw_rows import as_table
 
 _PLACES = ("source_file", "source_row")
 
@@ -26,7 +26,7 @@ def predict_rows(loaded: LoadedPipeline, rows: Any, *, model: str, monitor: Moni
     """Predict rows in memory.
 
     Args:
-        rows: a pyarrow.Table or RecordBatch, a pandas.DataFrame, a mapping of names to columns, or a sequence of mappings.
+        rows: an Arrow table or batch, a pandas frame, a mapping of names to columns, or a sequence of mappings.
             Columns that the model does not take are ignored.
         model: a version's number, champion, previous, an alias, or a SavedModel's folder.
 
@@ -62,31 +62,3 @@ def predict_rows(loaded: LoadedPipeline, rows: Any, *, model: str, monitor: Moni
         parts = [pq.read_table(out / part["file"]) for part in result["parts"]]
     predictions = pa.concat_tables(parts)
     return predictions.drop_columns([name for name in _PLACES if name in predictions.column_names])
-
-
-def as_table(rows: Any) -> pa.Table:
-    """Rows in memory as a pyarrow.Table.
-
-    Raises:
-        ConfigError: they are none of the kinds that are read.
-        DataError: a column mixes types.
-    """
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    try:
-        if type(rows).__module__.partition(".")[0] == "pandas":
-            return pa.Table.from_pandas(rows, preserve_index=False)
-        if isinstance(rows, Mapping):
-            return pa.table(dict(rows))
-        if isinstance(rows, Sequence) and rows and all(isinstance(row, Mapping) for row in rows):
-            names = dict.fromkeys(name for row in rows for name in row)
-            return pa.table({name: [row.get(name) for row in rows] for name in names})
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        fix = "give each column values of one type"
-        raise DataError(f"these are not columns of a table: {error}", where="rows", fix=fix) from None
-    problem = (
-        f"rows are a pyarrow.Table, a pandas.DataFrame, columns by name or a list of rows, not {type(rows).__name__}"
-    )
-    raise ConfigError(problem, where="rows", fix="Pipeline.predict takes files")

@@ -81,6 +81,37 @@ class Garbage:
     why: str
 
 
+@dataclass(frozen=True)
+class Cleaned:
+    """What was removed from a store, or would be."""
+
+    removed: list[Garbage]
+    bytes: int
+    swept: list[Path]
+    """Left behind by processes that died."""
+    in_use: list[Path]
+    dry_run: bool
+
+    @property
+    def left(self) -> list[str]:
+        lines = [f"{path}: left, it is in use" for path in self.in_use]
+        return lines + [f"{path}: left behind by a process that died" for path in self.swept]
+
+
+def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: bool) -> Cleaned:
+    """Collect the store's garbage, and remove it unless `dry_run`; see the module.
+
+    Raises:
+        Locked: a pipeline runs, or another process collects.
+    """
+    with alone(store) as remover:
+        planned = collect(store, keep_runs=keep_runs, keep_versions=keep_versions)
+        removed = planned if dry_run else remove(remover, planned, keep_versions=keep_versions)
+        swept = [] if dry_run else store.sweep()
+    in_use = [item.path for item in planned if item not in removed]
+    return Cleaned(removed, sum(item.bytes for item in removed), swept, in_use, dry_run)
+
+
 def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -> list[Garbage]:
     """Return the garbage that `remove` would delete, with reasons; deletes nothing.
 

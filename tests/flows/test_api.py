@@ -66,7 +66,7 @@ def test_rows_in_memory_are_predicted_as_files_are(ran, tmp_path):
         run.model.predict({"dep_delay": [1.0]})
     with pytest.raises(DataError, match="1 of 3 rows cannot be predicted"):
         run.model.predict(few.to_pydict() | {"distance": ["5", "a mile", "7"]})
-    with pytest.raises(ConfigError, match="not int"):
+    with pytest.raises(DataError, match="given int"):
         run.model.predict(5)
 
 

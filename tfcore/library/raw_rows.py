@@ -26,7 +26,7 @@ from headway.sources.sample import Sample
 from headway.storage import filesystem as storage
 
 Rows = Any
-"""An Arrow table or batch, a pandas frame, a dict of NumPy arrays by column, a path, or a SourceConfig."""
+"""An Arrow table or batch, a pandas frame, a dict of arrays by column, a list of dicts, a path, or a SourceConfig."""
 WHERE = "rows"
 
 
@@ -59,7 +59,7 @@ class RawRows:
             path = str(rows)
             config = {"format": _format(path), "path": path}
             return cls(source=load(SourceConfig, config, where=WHERE))
-        table = _table(rows)
+        table = as_table(rows)
         if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
             raise DataError(f"there are two columns {twice[0]!r}", where=WHERE, fix="rename one of them")
         if not table.num_rows:
@@ -117,13 +117,21 @@ def _format(path: str) -> Format:
     )
 
 
-def _table(rows: Rows) -> pa.Table:
+def as_table(rows: Rows) -> pa.Table:
+    """Rows in memory as an Arrow table.
+
+    Raises:
+        DataError: they are none of the kinds that are read, or a column mixes types.
+    """
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
     if isinstance(rows, Mapping):
         return _from_arrays(rows)
+    if isinstance(rows, Sequence) and rows and all(isinstance(row, Mapping) for row in rows):
+        names = dict.fromkeys(name for row in rows for name in row)
+        return _from_arrays({name: [row.get(name) for row in rows] for name in names})
     try:
         if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
             return pa.Table.from_pandas(rows, preserve_index=False)
@@ -136,7 +144,7 @@ def _table(rows: Rows) -> pa.Table:
     raise DataError(
         f"expected a table, given {type(rows).__name__}",
         where=WHERE,
-        fix="give an Arrow table, a pandas frame, a dict of NumPy arrays by column, or a path",
+        fix="give an Arrow table, a pandas frame, a dict of arrays by column, a list of dicts, or files by their path",
     )
 
 
@@ -155,7 +163,7 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     """One column; NaN in NumPy arrays stands for a missing value, and a second axis makes a vector."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    if isinstance(values, str | bytes) or np.ndim(values) == 0:
+    if isinstance(values, str | bytes) or (not isinstance(values, list | tuple) and np.ndim(values) == 0):
         raise DataError(f"column {name!r}: expected an array, given {type(values).__name__}", where=WHERE)
     shape: tuple[int, ...] = values.shape if isinstance(values, np.ndarray) else (len(values),)
     if len(shape) > 2:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from flows.cli.commands import answer
-from flows.cli.options import Count, JsonOption
+from flows.cli.options import JsonOption, Positive
 from headway.config import load
 from headway.errors import ConfigError
 
@@ -28,7 +28,7 @@ def deploy(
     schedule: Annotated[str | None, Parameter(metavar="CRON")] = None,
     timezone: Annotated[str | None, Parameter(metavar="ZONE")] = None,
     pool: Annotated[str, Parameter(metavar="NAME")] = "headway",
-    gpus: Count | None = None,
+    gpus: Positive | None = None,
     yaml: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
@@ -47,8 +47,6 @@ def deploy(
     from flows.config.pipeline import read_pipeline
 
     timing = _timing(schedule, timezone)
-    if gpus == 0:
-        raise ConfigError("with 0 GPUs no training on queue gpu would ever begin", where="--gpus", fix="--gpus 1")
     loaded = [read_pipeline(Path(pipeline)) for pipeline in pipelines]
     names = [each.pipeline.name for each in loaded]
     if twice := next((name for name in names if names.count(name) > 1), None):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
-from flows.cli.options import Count, NewestOptions, Options, PipelinePath, RunOptions, Seconds
+from flows.cli.options import NewestOptions, Options, Pause, PipelinePath, Positive, RunOptions
 from headway.errors import ConfigError, HeadwayError, Locked
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def backfill(
     to: Annotated[str, Parameter(metavar="SPAN")] = "latest",
     upto: Literal["ingest", "train", "gate"] = "gate",
     promote: bool = False,
-    parallel: Count = 1,
+    parallel: Positive = 1,
     options: NewestOptions = NewestOptions(),
 ) -> int:
     """Train and judge a model for each of several past windows.
@@ -38,8 +38,6 @@ def backfill(
         promote: promote what passes the gate, the oldest window first.
         parallel: how many windows to run at the same time; each starts its own TensorFlow process.
     """
-    if parallel < 1:
-        raise ConfigError(f"{parallel} is not a number of 1 or more", where="--parallel", fix="--parallel 1")
     if options.until != "latest":
         raise ConfigError("a backfill has a range of last spans", where="--until", fix="--from and --to name them")
     from flows.production.backfill import backfill as run_backfill
@@ -67,7 +65,7 @@ def watch(
     /,
     *,
     once: bool = False,
-    every: Seconds = 60.0,
+    every: Pause = 60.0,
     options: NewestOptions = NewestOptions(),
 ) -> int:
     """Wait for new data, and retrain once for each new span that is complete.
@@ -80,8 +78,6 @@ def watch(
         raise ConfigError(
             "a watcher looks for new spans", where="--until", fix="leave it out; headway backfill is for old ones"
         )
-    if every <= 0:
-        raise ConfigError(f"{every:g} is not a number above 0", where="--every", fix="--every 60")
     run_spec = run_spec_of(pipeline, options)
     with reporting(options) as report:
         if once:

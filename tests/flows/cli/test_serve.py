@@ -46,8 +46,8 @@ def test_a_port_in_use_and_options_that_cannot_be_are_told_before_anything_is_lo
         "  fix: --port names another (0: any that is free), or end the other process\n"
     )
     for options, words in (
-        (["--log-rate", "2"], "--log-rate: 2 is not a share from 0 to 1"),
-        (["--max-batch", "0"], "--max-batch: 0 is not a number of 1 or more"),
+        (["--log-rate", "2"], "--log-rate: '2' is not a share from 0 to 1"),
+        (["--max-batch", "0"], "--max-batch: '0' is not a whole number of 1 or more"),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid:8501: is not an address"),
         (["--port", "70000"], "--port: 70000 is not a port"),
     ):
