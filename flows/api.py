@@ -137,20 +137,7 @@ class Pipeline:
         from flows.execution.studies.backtest import backtest
 
         with reporting(progress) as report:
-            found = backtest(self._spec(window, until, None), report, windows=windows, wait_seconds=wait)
-        primary = str(found.primary)
-        rows = [
-            {
-                "until": row.until,
-                "rows": row.rows,
-                "candidate": row.candidate.get(primary),
-                "champion": (row.champion or {}).get(primary),
-                **{who: metrics.get(primary) for who, metrics in row.baselines.items()},
-                "verdict": row.verdict,
-            }
-            for row in found.windows
-        ]
-        return Table(f"{self.name}: {primary} of each window on the span after it", rows)
+            return backtest(self._spec(window, until, None), report, windows=windows, wait_seconds=wait).table
 
     def ablate(
         self,

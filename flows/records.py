@@ -199,8 +199,8 @@ class RunRecord(_Recorded):
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
     def step(self, stage: str) -> Ran | None:
-        """The last step of a stage."""
-        return next((step for step in reversed(self.stages) if step.stage == stage), None)
+        """The last step of a stage, or the step of a title, such as "ingest 2013-01"."""
+        return next((step for step in reversed(self.stages) if stage in (step.stage, step.title)), None)
 
     def as_json(self) -> dict[str, Any]:
         """As runs/<run>.json has it, without secrets."""

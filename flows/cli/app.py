@@ -68,6 +68,7 @@ COMMANDS = {
         "runs": "store: list the runs of this store, newest first",
         "show": "store: show all that is recorded of one run",
         "why": "runs.reasons: explain why a stage of a run ran, or was reused",
+        "path": "runs.reasons: print the folder of a stage's output, of the latest run that has it or of another",
         "logs": "runs.reasons: print what a run reported, line by line, with the time in UTC",
         "report": "runs.reports: print the path of a run's report, an HTML page; --open shows it",
         "ui": "runs.ui: show runs, versions, drift, spans and disk use in the browser, on this machine",

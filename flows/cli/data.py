@@ -6,7 +6,7 @@ import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -14,9 +14,6 @@ from flows.cli.commands import answer, execute, run_spec_of, store_of
 from flows.cli.options import Columns, Count, JsonOption, Options, PipelinePath, Rows, RunOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import agree, counted
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def cat(
@@ -78,7 +75,7 @@ def quarantine(
         table = quarantines.read(store.local(store.output("ingest", fingerprint)))
         tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
     table = pa.concat_tables(tables)
-    found = Rejected(len(table), read, _reasons(table), table.slice(0, limit).to_pylist())
+    found = Rejected(len(table), read, quarantines.reasons(table), table.slice(0, limit).to_pylist())
     return answer(options, found, _text(found))
 
 
@@ -90,17 +87,6 @@ class Rejected:
     """column, reason and rows, the most frequent first."""
     quarantine: list[dict[str, str | int | None]]
     """The first rows, each with its place, reason and value."""
-
-
-def _reasons(table: pa.Table) -> list[dict[str, str | int]]:
-    import pyarrow.compute as pc
-
-    # the same fault at another byte is the same reason
-    reason = pc.replace_substring_regex(table.column("reason"), r",( in the line)? at byte \d+$", "")
-    table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
-    counts = table.group_by(["column", "reason"]).aggregate([([], "count_all")])
-    counts = counts.sort_by([("count_all", "descending"), ("reason", "ascending")])
-    return counts.rename_columns(["column", "reason", "rows"]).to_pylist()
 
 
 def _text(found: Rejected) -> str:

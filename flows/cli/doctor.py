@@ -62,14 +62,8 @@ def _python() -> Finding:
 def _requirements() -> Iterator[Finding]:
     """Compare each requirement of the installed package with the version that is installed."""
     for requirement in _of_extra(None):
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            yield Finding(False, requirement.name, "not installed", f"pip install '{requirement}'")
-            continue
-        ok = requirement.specifier.contains(version, prereleases=True)
-        bounds = f" (wanted {requirement.specifier})" if not ok else ""
-        yield Finding(ok, requirement.name, version + bounds, None if ok else f"pip install '{requirement}'")
+        found, ok = _installed(requirement)
+        yield Finding(ok, requirement.name, found or "not installed", None if ok else f"pip install '{requirement}'")
 
 
 def _extras() -> Iterator[Finding]:
@@ -78,17 +72,20 @@ def _extras() -> Iterator[Finding]:
         if missing(name):
             yield Finding(True, f"extra {name}", f"not installed: {extra.use}; to have it: {command(name)}")
             continue
-        versions, wrong = [], []
-        for requirement in _of_extra(name):
-            try:
-                version = metadata.version(requirement.name)
-            except metadata.PackageNotFoundError:  # the same under another name
-                continue
-            versions.append(f"{requirement.name} {version}")
-            if not requirement.specifier.contains(version, prereleases=True):
-                wrong.append(requirement)
-        found = (", ".join(versions) or "installed") + "".join(f" (wanted {bad})" for bad in wrong)
-        yield Finding(not wrong, f"extra {name}", found, command(name) if wrong else None)
+        found = {each.name: _installed(each) for each in _of_extra(name)}
+        there = ", ".join(f"{package} {version}" for package, (version, _) in found.items() if version)
+        wrong = any(version and not ok for version, ok in found.values())  # else it may be there under another name
+        yield Finding(not wrong, f"extra {name}", there or "installed", command(name) if wrong else None)
+
+
+def _installed(requirement: Requirement) -> tuple[str | None, bool]:
+    """(the version that is installed, with the wanted one where it is another; whether it is one that is wanted)."""
+    try:
+        version = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        return None, False
+    ok = requirement.specifier.contains(version, prereleases=True)
+    return version + ("" if ok else f" (wanted {requirement.specifier})"), ok
 
 
 def _of_extra(name: str | None) -> list[Requirement]:

@@ -16,7 +16,7 @@ from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, su
 from flows.cli.options import Columns, Options, PipelinePath, Positive, RunOptions, Share
 from flows.records import State
 from headway.errors import ConfigError
-from headway.messages import agree, counted, listed, number, signed, window_text
+from headway.messages import agree, counted, listed, number, signed
 
 if TYPE_CHECKING:
     from flows.execution.studies.ablate import Ablation
@@ -42,26 +42,7 @@ def backtest(
 
 
 def _backtest_text(found: Backtest) -> Iterator[str]:
-    from flows.tell.rendering.cells import cell, text_table
-
-    primary = str(found.primary)
-    yield f"{found.pipeline}: {found.primary or 'no metric'} of each window on the span after it"
-    rows: list[dict[str, object]] = []
-    for row in found.windows:
-        error = "" if row.error is None else f": {row.error.splitlines()[0]}"
-        rows.append(
-            {
-                "judged on": row.until,
-                "trained on": window_text(row.train),
-                "rows": row.rows,
-                "candidate": cell(row.candidate.get(primary)),
-                "champion": cell((row.champion or {}).get(primary)),
-                "champion of": row.champion_of,
-                **{who: cell(metrics.get(primary)) for who, metrics in row.baselines.items()},
-                "verdict": f"{row.verdict}{error}",
-            }
-        )
-    yield text_table(rows, whole=("verdict",))
+    yield found.table.text
     means = ", ".join(f"{who} {number(value)}" for who, value in found.means.items() if value is not None)
     over = f" over {counted(found.compared, 'window')} with a champion" if found.compared else ""
     yield f"means{over}: {means or 'none'}"

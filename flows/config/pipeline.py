@@ -290,6 +290,12 @@ class Pipeline(Frozen):
         return {k: v for k, v in self.columns.items() if k != "*"} if isinstance(self.columns, dict) else {}
 
     @property
+    def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(the columns that tell rows apart by their role, those that the split hashes)."""
+        by_role = tuple(name for name, config in self.column_configs().items() if config.role == "key")
+        return by_role, self.split.key if self.split.mode == "hash" else ()
+
+    @property
     def ndcg_at(self) -> int | None:
         """The number of ranks that NDCG counts within groups; None: the order is not scored."""
         ranking = self.training.ranking

@@ -9,6 +9,7 @@ become of the pipeline since.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -135,14 +136,12 @@ def _passed(
 ) -> list[Passed]:
     """The columns that go through; by default the keys, by role, then those of the split. Text formats give them the type
     of the model or the pipeline's schema, if one has it."""
-    path, split = loaded.schema_file, loaded.pipeline.split
+    path = loaded.schema_file
     schema = from_text(path.read_text(encoding="utf-8"), where=str(path)).columns if path.is_file() else ()
     columns_by_name = {column.name: column for column in (*schema, *described.columns)}
-    keys = [name for name, config in loaded.pipeline.column_configs().items() if config.role == "key"]
-    keys += split.key if split.mode == "hash" else ()
     inputs = {column.name for column in described.columns}
     passed = []
-    for name in dict.fromkeys(keys if columns is None else columns):
+    for name in dict.fromkeys(itertools.chain(*loaded.pipeline.keys) if columns is None else columns):
         column = columns_by_name.get(name) if source.format not in _TYPED else None
         if column is not None and name not in inputs:
             column = column.model_copy(update={"nullable": True})  # a key that is missing costs no prediction

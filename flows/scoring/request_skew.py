@@ -91,13 +91,11 @@ def request_skew(
 
 
 def _keys(loaded: LoadedPipeline) -> tuple[str, ...]:
-    pipeline = loaded.pipeline
-    keys = [name for name, config in pipeline.column_configs().items() if config.role == "key"]
-    keys = keys or list(pipeline.split.key if pipeline.split.mode == "hash" else ())
-    if not keys:
+    by_role, of_split = loaded.pipeline.keys
+    if not (by_role or of_split):
         problem = "the pipeline has no column with role: key, by which requests could be joined with the data"
         raise ConfigError(problem, where="--key", fix="name the columns that tell rows apart: --key flight,day")
-    return tuple(keys)
+    return by_role or of_split
 
 
 def _logged(loaded: LoadedPipeline) -> list[Path]:

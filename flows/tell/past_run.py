@@ -154,7 +154,7 @@ class Run:
         return Table(f"run {self.name}: {self.headline}", rows)
 
     def output(self, stage: str) -> Path:
-        """The folder of a stage's output, such as "train".
+        """The folder of a stage's output, such as "evaluate", or of a step's, such as "ingest 2013-01".
 
         Raises:
             StoreError: the run has no such stage, or its output is gone.
@@ -175,7 +175,7 @@ class Run:
             raise StoreError(
                 f"run {self.name} has no {stage}: {self.headline}", where=self._store.name, fix=f"it has {ran}"
             )
-        if (output := find_output(self._store, stage, entry.fingerprint, entry.title)) is None:
+        if (output := find_output(self._store, entry.stage, entry.fingerprint, entry.title)) is None:
             problem = f"the {stage} of run {self.name} is no longer in the store"
             raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")
         return output

@@ -40,7 +40,7 @@ COMPARED_SECONDS = 14 * 24 * 3600
 
 
 @contextlib.contextmanager
-def alone(store: Store, command: str = "gc") -> Iterator[Remover]:
+def alone(store: Store, command: str = "clean") -> Iterator[Remover]:
     """Hold the store's removal lock: no run of any pipeline is active or starts while it is held.
 
     Raises:

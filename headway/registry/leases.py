@@ -63,7 +63,7 @@ def lease(
         )
 
     def fix(holder: dict[str, Any]) -> str:
-        return f"wait until headway {holder.get('command', 'gc')} has ended"
+        return f"wait until headway {holder.get('command', 'clean')} has ended"
 
     with held.held():
         wait_while(removing, str(remover.path), fix, wait_seconds=wait_seconds, on_wait=on_wait)
@@ -90,7 +90,7 @@ def reading(
             except Locked:
                 raise
             except StoreError as error:  # who may read need not be allowed to write
-                note(f"headway gc does not know that version {number} is being read: {error.where}: {error.problem}")
+                note(f"headway clean does not know that version {number} is being read: {error.where}: {error.problem}")
             try:
                 version = registry.version(number)
             except StoreError:

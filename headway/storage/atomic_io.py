@@ -18,7 +18,7 @@ from pathlib import Path
 from headway.errors import StoreError
 from headway.storage.process_identity import mark
 
-_ROOM = "make room (headway gc removes what no run points at), or name another store"
+_ROOM = "make room (headway clean lists what no run needs, and --yes deletes it), or name another store"
 FIXES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,

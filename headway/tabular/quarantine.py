@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headway.errors import DataError
@@ -76,3 +77,13 @@ def read(folder: Path) -> pa.Table:
         raise DataError(
             f"cannot be read: {reason}", where=str(path), fix="run again: the store makes it anew"
         ) from None
+
+
+def reasons(table: pa.Table) -> list[dict[str, str | int]]:
+    """How many rows were rejected for which reason: {column, reason, rows}, the most frequent first."""
+    # the same fault at another byte is the same reason
+    reason = pc.replace_substring_regex(table.column("reason"), r",( in the line)? at byte \d+$", "")
+    table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
+    counts = table.group_by(["column", "reason"]).aggregate([([], "count_all")])
+    counts = counts.sort_by([("count_all", "descending"), ("reason", "ascending")])
+    return counts.rename_columns(["column", "reason", "rows"]).to_pylist()

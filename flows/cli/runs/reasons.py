@@ -1,4 +1,6 @@
-"""`headway why` and `headway logs`: why the steps of a run ran or were reused, and what the run reported."""
+"""`headway why`, `headway path` and `headway logs`: why the steps of a run ran or were reused, where their outputs lie, and
+what the run reported.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,8 @@ def why(
     from flows.records import LATEST, find, find_with_step
     from flows.tell.rerun_reasons import steps_explained
 
-    if stage is not None and (Path(stage).is_file() or (Path(stage) / "pipeline.yaml").is_file()):
-        place, stage = stage, pipeline if pipeline != "." else None
-        pipeline = place
+    if stage is not None and _is_pipeline(stage):
+        pipeline, stage = stage, (pipeline if pipeline != "." else None)
     loaded, store = store_of(pipeline, options)
     newest = record = find(store, run or LATEST, pipeline=loaded.pipeline.name)
     if stage is not None and run is None:
@@ -66,6 +67,36 @@ def why(
     if record.run != newest.run:
         lines.append(f"  the latest run, {newest.run} ({newest.state}), has not finished this stage{_error(newest)}")
     return answer(options, value, "\n".join(lines))
+
+
+def path(
+    stage: str,
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    run: str | None = None,
+    options: Options = Options(),
+) -> int:
+    """The folder of a stage's output, on this machine's disk; the pipeline may come first or last.
+
+    Args:
+        stage: a stage, such as evaluate, or a step, such as 'ingest 2013-01'.
+        run: the run's name or the beginning of it, or latest (default: the latest run that has the stage).
+    """
+    from flows.records import find, find_with_step
+    from flows.tell.past_run import Run
+
+    if _is_pipeline(stage):
+        stage, pipeline = pipeline, stage
+    loaded, store = store_of(pipeline, options)
+    name = loaded.pipeline.name
+    record = find(store, run, pipeline=name) if run else find_with_step(store, stage, pipeline=name)
+    folder = str(Run(loaded, store, record).output(stage))
+    return answer(options, {"run": record.run, "stage": stage, "path": folder}, folder)
+
+
+def _is_pipeline(text: str) -> bool:
+    return Path(text).is_file() or (Path(text) / "pipeline.yaml").is_file()
 
 
 def _error(record: RunRecord) -> str:

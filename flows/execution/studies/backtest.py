@@ -20,10 +20,11 @@ from flows.dag.run_spec import RunResult, RunSpec
 from flows.execution.studies.study import Run, studying
 from flows.progress.reporter import Reporter
 from flows.records import Metrics
+from flows.tell.rendering.tables import Table
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.evaluation.verdict import ModelMetrics
-from headway.messages import agree, counted
+from headway.messages import agree, counted, window_text
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.storage.store import Store
@@ -64,6 +65,26 @@ class Backtest(Frozen):
     candidate_better: int
     """In how many of the windows that have a champion."""
     compared: int
+
+    @property
+    def table(self) -> Table:
+        """The primary metric of candidate, champion and baselines in each window, and the verdict."""
+        primary = str(self.primary)
+        rows = [
+            {
+                "until": row.until,
+                "trained on": window_text(row.train),
+                "rows": row.rows,
+                "candidate": row.candidate.get(primary),
+                "champion": (row.champion or {}).get(primary),
+                "champion of": row.champion_of,
+                **{who: metrics.get(primary) for who, metrics in row.baselines.items()},
+                "verdict": str(row.verdict) + (f": {row.error.splitlines()[0]}" if row.error else ""),
+            }
+            for row in self.windows
+        ]
+        title = f"{self.pipeline}: {self.primary or 'no metric'} of each window on the span after it"
+        return Table(title, rows, whole=("verdict",))
 
 
 def backtest(run_spec: RunSpec, report: Reporter, *, windows: int, wait_seconds: float = 0.0) -> Backtest:

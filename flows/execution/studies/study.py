@@ -43,7 +43,7 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
         name: of the study's own registry, where it has one, and of its lease.
 
     Raises:
-        Locked: a run of this pipeline is going on, or `headway gc` does not end.
+        Locked: a run of this pipeline is going on, or `headway clean` does not end.
     """
     store = run_spec.store
     store.create()

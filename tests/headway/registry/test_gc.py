@@ -186,7 +186,7 @@ def test_a_run_does_not_begin_while_another_process_collects(store):
         began = running(store, "taxi", "mine", wait_seconds=0.3, on_wait=waited.append)
         with pytest.raises(Locked, match="command gc") as error, began:
             raise AssertionError("unreachable")
-        assert "headway gc has ended" in error.value.fix and len(waited) == 1
+        assert "headway clean has ended" in error.value.fix and len(waited) == 1
         threading.Timer(0.5, process.kill).start()
         with running(store, "taxi", "mine", wait_seconds=30), pytest.raises(Locked, match="run mine"), alone(store):
             raise AssertionError("unreachable")
@@ -298,7 +298,7 @@ def test_who_may_not_write_may_read(store, five, monkeypatch):
     with reading(five, "champion", "predict", note=notes.append) as version:
         assert version.number == 4
     assert notes == [
-        "headway gc does not know that version 4 is being read: locks: cannot be written: permission denied"
+        "headway clean does not know that version 4 is being read: locks: cannot be written: permission denied"
     ]
 
 

@@ -173,7 +173,7 @@ def test_a_full_disk_is_a_store_error_and_leaves_nothing(registry, saved_model, 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(StoreError, match="no space left") as error:
         registry.publish(saved_model, {})
-    assert "headway gc" in error.value.fix
+    assert "headway clean" in error.value.fix
     assert registry.versions() == [] and hidden(registry) == []
 
 

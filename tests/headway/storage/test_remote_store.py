@@ -432,7 +432,7 @@ def test_what_another_machine_reads_or_runs_is_not_collected_from_the_bucket(mac
         removed = gc.remove(remover, garbage, keep_versions=0)
         assert [item.path.name for item in removed] == ["3"]
         assert b.local(version.path) == version.path, "it is still whole"
-        with pytest.raises(Locked, match="command gc"), gc.running(b, "flights", "r", wait_seconds=0):
+        with pytest.raises(Locked, match="command clean"), gc.running(b, "flights", "r", wait_seconds=0):
             raise AssertionError("unreachable")
     assert [v.number for v in Registry(machine("c"), "flights").versions()] == [1, 2, 4]
     with gc.running(b, "flights", "r"), pytest.raises(Locked, match="run r"), gc.alone(a):

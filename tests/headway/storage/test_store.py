@@ -205,7 +205,7 @@ def test_a_full_disk_is_a_store_error_that_leaves_nothing(store, monkeypatch):
         (staging.path / "x").write_text("x")
         monkeypatch.setattr(os, "fsync", full)
         staging.commit(result={})
-    assert error.value.where == str(store.root) and "headway gc" in error.value.fix
+    assert error.value.where == str(store.root) and "headway clean" in error.value.fix
     assert staged(store) == [] and store.find("ingest", FP) is None
 
 

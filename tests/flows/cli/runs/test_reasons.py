@@ -1,9 +1,10 @@
-"""`headway why`, `headway logs` and `headway clean`, on a store of two runs."""
+"""`headway why`, `headway path`, `headway logs` and `headway clean`, on a store of two runs."""
 
 import json
 
 import pytest
 
+import headway
 from flows.cli.app import main
 from headway.storage.fingerprint import fingerprint
 from headway.storage.store import Store
@@ -51,6 +52,24 @@ def test_why_names_the_difference_and_what_the_stage_reads(order, project, capsy
     assert code == 0 and "run 20240501-110000-bb" in text
     assert "train ran, 3.0 s: steps is 200, before 100" in text and "differs   config.steps: 100 -> 200" in text
     assert "reads     ingest a (reused)" in text and "config (steps)" in text
+
+
+@pytest.mark.parametrize("order", [("train", "."), (".", "train"), ("train",)])
+def test_path_is_the_folder_of_a_stages_output(order, project, capsys, monkeypatch):
+    monkeypatch.chdir(project)
+    newest, older = (headway.open(project).last_run(name) for name in ("20240501-11", "20240501-10"))
+    code, text = say(capsys, "path", *order)
+    folder = newest.output("train")
+    assert (code, text) == (0, f"{folder}\n") and (folder / "data").is_file() and older.output("train") != folder
+    code, text = say(capsys, "path", *order, "--run", "20240501-10", "--json")
+    assert json.loads(text) == {"run": older.name, "stage": "train", "path": str(older.output("train"))}
+
+
+def test_path_takes_a_step_and_says_what_a_run_has(project, capsys):
+    code, text = say(capsys, "path", "ingest a", project)
+    assert code == 0 and text.strip() == str(headway.open(project).last_run().output("ingest"))
+    code, text = say(capsys, "path", "evaluate", project)
+    assert code == 5 and "has no evaluate" in text and "fix: it has ingest, train" in text
 
 
 def test_why_names_the_run_that_made_what_was_reused(project, capsys):
