@@ -32,7 +32,6 @@ from flows.config.production import (
     WatchConfig,
     placeholders,
 )
-from flows.config.tune_config import TuneConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
@@ -56,6 +55,7 @@ from tfcore.export.config import ExportConfig
 from tfcore.heads.further_label_config import FurtherLabelConfig, named
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.settings.tune_config import TuneConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out
 from tfcore.transform.config import PreprocessConfig
 

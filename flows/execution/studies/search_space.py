@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flows.config.pipeline import LoadedPipeline
-from flows.config.tune_config import Range, Space
 from flows.dag.run_spec import RunResult
 from headway.errors import ConfigError
 from headway.storage.fingerprint import canonical
 from tfcore.train.settings.auto import resolve
+from tfcore.train.settings.tune_config import Range, Space
 
 if TYPE_CHECKING:
     from optuna import Trial

@@ -21,7 +21,6 @@ import yaml
 
 from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
-from flows.config.tune_config import Space
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.studies.search_space import check_space, overrides_at, space_of, suggest
@@ -34,6 +33,7 @@ from headway.storage.atomic_io import replace_text
 from headway.storage.fingerprint import fingerprint
 from tfcore.train.request import Pruning, TrialConfig
 from tfcore.train.settings.studies import storage_of
+from tfcore.train.settings.tune_config import Space
 
 NAME = "{}.tune"
 OVERLAY = "tuned.yaml"

@@ -3,12 +3,12 @@
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.config.tune_config import Range
 from flows.dag.run_spec import RunResult
 from flows.execution.studies.search_space import check_space, overrides_at, space_of
 from flows.records import Chosen
 from headway.errors import ConfigError
 from tfcore.train.settings.auto import Facts, resolve
+from tfcore.train.settings.tune_config import Range
 
 PIPELINE = "name: p\nsource: {format: csv, path: data.csv}\nlabel: y\n"
 

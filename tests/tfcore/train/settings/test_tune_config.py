@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from flows.config.tune_config import Range, TuneConfig
+from tfcore.train.settings.tune_config import Range, TuneConfig
 
 
 def test_a_space_is_ranges_and_choices():
