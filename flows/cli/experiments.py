@@ -87,7 +87,7 @@ def tune(
 
 
 def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
-    from flows.execution.studies.tune import short
+    from flows.execution.studies.tune import setting_text, short
     from flows.tell.rendering.cells import cell, text_table
 
     yield f"{found.pipeline}: loss on a holdout of {found.holdout:.0%} of the train rows, best first"
@@ -98,7 +98,7 @@ def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
     ]
     for trial in trials:
         loss = {"complete": cell(trial.loss), "pruned": "ended early"}.get(trial.state, "failed")
-        params = {short(key): _setting(value) for key, value in trial.params.items()}
+        params = {short(key): setting_text(value) for key, value in trial.params.items()}
         ran = {"trial": str(trial.number), "loss": loss, "steps": trial.steps, "seconds": trial.seconds}
         rows.append({**ran, **params})
     yield text_table(rows)
@@ -117,12 +117,6 @@ def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
         run = "headway run" if pipeline == "." else f"headway run {pipeline}"
         overlay = os.path.relpath(str(found.overlay))
         yield f"written to {found.overlay}; {run} --set @{overlay} takes it through the gate"
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, list):
-        return "-".join(map(str, value)) or "none"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)  # what was drawn: to be copied
 
 
 def ablate(

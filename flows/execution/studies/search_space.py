@@ -8,27 +8,17 @@ loaded.changed(overrides)                                                # the p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunResult
 from headway.errors import ConfigError
-from headway.storage.fingerprint import canonical
 from tfcore.train.settings.auto import resolve
-from tfcore.train.settings.tune_config import Range, Space
-
-if TYPE_CHECKING:
-    from optuna import Trial
-
-RATE_BELOW, RATE_ABOVE, PENALTY_RANGE = 8, 5, 30
-LEAST_BATCH, MOST_DROPOUT = 16, 0.4
-_HIDDEN = ((32,), (64, 32), (128, 64), (256, 128), (100, 70, 50, 25))
-_HIDDEN_OF_MEMBERS = ((32, 32), (64, 64), (128, 64), (128, 128))
+from tfcore.train.settings.tune_config import Range, Space, default_space
 
 
 def space_of(loaded: LoadedPipeline, base: RunResult) -> Space:
-    """The pipeline's space, or for one without: learning rate and batch size, of a built-in model its layers, dropout and
-    penalty too.
+    """The pipeline's space, or for one without the default of its model.
 
     Args:
         base: of the pipeline as it is, up to the transform at least.
@@ -36,49 +26,8 @@ def space_of(loaded: LoadedPipeline, base: RunResult) -> Space:
     if loaded.pipeline.tune.space:
         return loaded.pipeline.tune.space
     assert base.training is not None
-    training, model = base.training.training, base.training.model
-    rate, batch = training["learning_rate"].get("initial"), training["batch_size"]
-    space: Space = {}
-    if rate:
-        space["training.learning_rate.initial"] = Range(
-            low=_rounded(rate / RATE_BELOW), high=_rounded(rate * RATE_ABOVE), log=True
-        )
-    least = max(
-        LEAST_BATCH, training.get("micro_batches", 1) * (training.get("replicas") or training.get("workers") or 1)
-    )
-    batches = [size for size in (batch // 2, batch, batch * 2) if size >= least]
-    if len(batches) > 1:
-        space["training.batch_size"] = tuple(batches)
-    if loaded.pipeline.model.user_defined:
-        return space
-    hidden = [list(units) for units in (_HIDDEN_OF_MEMBERS if model["name"] == "tabm" else _HIDDEN)]
-    if model["hidden"]:
-        space["model.hidden"] = tuple(hidden if model["hidden"] in hidden else [model["hidden"], *hidden])
-        space["model.dropout"] = Range(low=0.0, high=MOST_DROPOUT)
-    penalty = model.get("l2", 0.0) or 1e-6
-    space["model.l2"] = Range(low=_rounded(penalty / PENALTY_RANGE), high=_rounded(penalty * PENALTY_RANGE), log=True)
-    return space
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
-
-
-def suggest(trial: Trial, space: Space) -> dict[str, Any]:
-    """Have Optuna choose a point; {key: value}."""
-    point: dict[str, Any] = {}
-    for key, values in space.items():
-        if not isinstance(values, Range):
-            # a choice may be a list: Optuna keeps its JSON
-            by_text = {canonical(choice): choice for choice in values}
-            point[key] = by_text[trial.suggest_categorical(key, list(by_text))]
-        elif values.whole:
-            point[key] = trial.suggest_int(key, int(values.low), int(values.high), log=values.log)
-        else:
-            # to four digits, so that a value copied from the table is the value used
-            drawn = trial.suggest_float(key, float(values.low), float(values.high), log=values.log)
-            point[key] = min(max(float(f"{drawn:.4g}"), float(values.low)), float(values.high))
-    return point
+    model = None if loaded.pipeline.model.user_defined else base.training.model
+    return default_space(base.training.training, model)
 
 
 def overrides_at(loaded: LoadedPipeline, base: RunResult, point: Mapping[str, Any]) -> dict[str, Any]:

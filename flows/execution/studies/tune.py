@@ -23,7 +23,7 @@ from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
-from flows.execution.studies.search_space import check_space, overrides_at, space_of, suggest
+from flows.execution.studies.search_space import check_space, overrides_at, space_of
 from flows.execution.studies.study import FAILURES, Run, studying
 from flows.progress.reporter import Reporter
 from headway.config import Frozen
@@ -33,7 +33,7 @@ from headway.storage.atomic_io import replace_text
 from headway.storage.fingerprint import fingerprint
 from tfcore.train.request import Pruning, TrialConfig
 from tfcore.train.settings.studies import storage_of
-from tfcore.train.settings.tune_config import Space
+from tfcore.train.settings.tune_config import Space, suggest
 
 NAME = "{}.tune"
 OVERLAY = "tuned.yaml"
@@ -277,9 +277,14 @@ def _tried(output: Output) -> Tried:
 
 def point_text(point: Mapping[str, Any]) -> str:
     """A point of the space in one line, keys by their last word."""
-    return ", ".join(
-        f"{short(key)} {value if not isinstance(value, float) else f'{value:.4g}'}" for key, value in point.items()
-    )
+    return ", ".join(f"{short(key)} {setting_text(value)}" for key, value in point.items())
+
+
+def setting_text(value: Any) -> str:
+    """A value of a setting as it was drawn: it may be copied."""
+    if isinstance(value, list):
+        return "-".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def short(key: str) -> str:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
+from headway.storage.fingerprint import canonical
+
+if TYPE_CHECKING:
+    from optuna import Trial
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -55,6 +60,10 @@ REFUSED = {
     "training.early_stopping.holdout": "trials would be judged on different rows",
 }
 """Keys below `training` that cannot be in a space, and why."""
+RATE_BELOW, RATE_ABOVE, PENALTY_RANGE = 8, 5, 30
+LEAST_BATCH, MOST_DROPOUT = 16, 0.4
+_HIDDEN = ((32,), (64, 32), (128, 64), (256, 128), (100, 70, 50, 25))
+_HIDDEN_OF_MEMBERS = ((32, 32), (64, 64), (128, 64), (128, 128))
 
 
 class TuneConfig(Frozen):
@@ -98,3 +107,54 @@ class TuneConfig(Frozen):
             if isinstance(values, Range) and not all(math.isfinite(end) for end in values.ends()):
                 raise ValueError(f"{key}: the ends must be finite")
         return value
+
+
+def default_space(training: Mapping[str, Any], model: Mapping[str, Any] | None) -> Space:
+    """Learning rate and batch size, of a built-in model its layers, dropout and penalty too: around their present values.
+
+    Args:
+        training: its settings, every one of them chosen.
+        model: the same of a built-in model; None: the model is the user's own.
+    """
+    rate, batch = training["learning_rate"].get("initial"), training["batch_size"]
+    space: Space = {}
+    if rate:
+        space["training.learning_rate.initial"] = Range(
+            low=_rounded(rate / RATE_BELOW), high=_rounded(rate * RATE_ABOVE), log=True
+        )
+    least = max(
+        LEAST_BATCH, training.get("micro_batches", 1) * (training.get("replicas") or training.get("workers") or 1)
+    )
+    batches = [size for size in (batch // 2, batch, batch * 2) if size >= least]
+    if len(batches) > 1:
+        space["training.batch_size"] = tuple(batches)
+    if model is None:
+        return space
+    hidden = [list(units) for units in (_HIDDEN_OF_MEMBERS if model["name"] == "tabm" else _HIDDEN)]
+    if model["hidden"]:
+        space["model.hidden"] = tuple(hidden if model["hidden"] in hidden else [model["hidden"], *hidden])
+        space["model.dropout"] = Range(low=0.0, high=MOST_DROPOUT)
+    penalty = model.get("l2", 0.0) or 1e-6
+    space["model.l2"] = Range(low=_rounded(penalty / PENALTY_RANGE), high=_rounded(penalty * PENALTY_RANGE), log=True)
+    return space
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def suggest(trial: Trial, space: Space) -> dict[str, Any]:
+    """Have Optuna choose a point; {key: value}."""
+    point: dict[str, Any] = {}
+    for key, values in space.items():
+        if not isinstance(values, Range):
+            # a choice may be a list: Optuna keeps its JSON
+            by_text = {canonical(choice): choice for choice in values}
+            point[key] = by_text[trial.suggest_categorical(key, list(by_text))]
+        elif values.whole:
+            point[key] = trial.suggest_int(key, int(values.low), int(values.high), log=values.log)
+        else:
+            # to four digits, so that a value copied from the table is the value used
+            drawn = trial.suggest_float(key, float(values.low), float(values.high), log=values.log)
+            point[key] = min(max(float(f"{drawn:.4g}"), float(values.low)), float(values.high))
+    return point
