@@ -1,9 +1,10 @@
-"""`headway report`: the page of a run."""
+"""`headway report`: the page of a run; and how a command hands out a page that it has left in the store."""
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -11,6 +12,10 @@ from flows.cli.commands import answer, store_of
 from flows.cli.options import Options, PipelinePath
 from flows.cli.runs.reasons import arranged_run
 from flows.records import LATEST, State, find
+from headway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headway.storage.store import Store
 
 
 def report(
@@ -31,7 +36,6 @@ def report(
         again: draw it again, from what the store has now.
         open: open it in the browser.
     """
-    from flows.cli.runs.pages import handed_out
     from flows.tell.report_page import path_of, write
 
     run, pipeline = arranged_run(run, pipeline)
@@ -43,3 +47,31 @@ def report(
         write(store, record)
     place = handed_out(store, path, output=output, open=open)
     return answer(options, {"run": record.run, "report": place}, place)
+
+
+def handed_out(store: Store, path: Path, *, output: Path | None, open: bool) -> str:
+    """Copy a page to a file of the user's own, and show it in the browser, as far as wanted.
+
+    Returns:
+        Its place: that file, else a path or a bucket's URL.
+
+    Raises:
+        ConfigError: there can be no such file.
+    """
+    from flows.tell.report_page import on_this_disk, place_of
+    from headway.storage.atomic_io import replace_text
+
+    if output is not None:
+        if output.is_dir():
+            raise ConfigError(f"{output} is a folder", where="--output", fix=f"name a file: {output / path.name}")
+        page = store.read(path).decode("utf-8")
+        try:
+            replace_text(output.absolute(), page)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise ConfigError(
+                f"{output} cannot be written: {error.strerror}", where="--output", fix="name a file in a folder"
+            ) from None
+    if open:
+        shown = output if output is not None else on_this_disk(store, path)
+        webbrowser.open(shown.absolute().as_uri())
+    return place_of(store, path) if output is None else str(output)

@@ -36,13 +36,14 @@ def compare(
     Args:
         open: show the page in the browser.
     """
-    from flows.cli.runs.pages import handed_out
+    from flows.cli.runs.reports import handed_out
     from flows.tell.comparison.compared import compare as compared
     from flows.tell.comparison.comparison_page import write
     from flows.tell.comparison.shown import Comparison
 
     (first, second), pipeline = arranged([first, second], pipeline)
-    found = compared(registry_of(pipeline, options), first, second)
+    _, registry = registry_of(pipeline, options)
+    found = compared(registry, first, second)
     page = None
     try:
         page = handed_out(found.store, write(found), output=output, open=open)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, execute, load_pipeline, run_spec_of, store_of, summary_text
+from flows.cli.commands import answer, execute, run_spec_of, store_of, summary_text
 from flows.cli.options import CandidateOptions, Options, PipelinePath
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import when, window_text
 
 if TYPE_CHECKING:
+    from flows.config.pipeline import LoadedPipeline
     from headway.registry.registry import Event, Registry, Version
     from headway.storage.store import Store
 
@@ -23,11 +24,11 @@ Reason = Annotated[str, Parameter(metavar="TEXT", help="why; the registry's hist
 ASKED = "asked for on the command line"
 
 
-def registry_of(pipeline: str, options: Options) -> Registry:
+def registry_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Registry]:
     from headway.registry.registry import Registry
 
     loaded, store = store_of(pipeline, options)
-    return Registry(store, loaded.pipeline.name)
+    return loaded, Registry(store, loaded.pipeline.name)
 
 
 def said(line: str) -> None:
@@ -133,7 +134,7 @@ def promote(
         if alias is None or to is not None:
             problem = "it removes the alias that --alias names, and takes no --to"
             raise ConfigError(problem, where="--remove", fix="--alias NAME --remove")
-        loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
+        loaded, registry = registry_of(pipeline, options)
         event = remove_alias(loaded, registry, alias, reason=reason, note=said)
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
@@ -142,7 +143,7 @@ def promote(
         record = execute(options, run_spec)
         done = record.state == ("promoted" if alias is None else "named")
         return answer(options, record, summary_text(record, run_spec), 0 if done else 4)
-    loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
+    loaded, registry = registry_of(pipeline, options)
     event = promote_version(loaded, registry, to, alias=alias, reason=reason, force=force, note=said)
     if alias is not None:
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
@@ -165,7 +166,7 @@ def rollback(
 ) -> int:
     from flows.execution.promotions import roll_back
 
-    loaded, registry = load_pipeline(pipeline, options), registry_of(pipeline, options)
+    loaded, registry = registry_of(pipeline, options)
     event = roll_back(loaded, registry, to, reason=reason, force=force, note=said)
     text = f"version {event.version} is the champion again, in place of {event.previous}"
     text += f"; served as {registry.serving / str(event.serving)}"

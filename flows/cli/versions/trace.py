@@ -34,7 +34,7 @@ def lineage(
     from headway.registry.lineage import look, read
 
     (version,), pipeline = arranged([version], pipeline)
-    registry = registry_of(pipeline, options)
+    _, registry = registry_of(pipeline, options)
     value = read(registry, registry.named(version))
     found = look(registry.store, value, read_bytes=verify)
     value["today"] = found | {"verified": verify}
