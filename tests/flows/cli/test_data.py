@@ -5,7 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from flows.cli.data import Rejected, _reasons, _text
+from flows.cli.data import Rejected, _text
+from headway.tabular import quarantine
 
 PIPELINE = """
 name: small
@@ -81,7 +82,7 @@ def test_the_same_fault_at_another_byte_is_one_reason():
         "not a list, in the line at byte 3",
     ]
     table = pa.table({"column": pa.nulls(3, pa.string()), "reason": reasons})
-    assert [(found["reason"], found["rows"]) for found in _reasons(table)] == [
+    assert [(found["reason"], found["rows"]) for found in quarantine.reasons(table)] == [
         ("2 columns instead of 6", 2),
         ("not a list", 1),
     ]
@@ -91,5 +92,5 @@ def test_a_reason_is_shown_to_its_last_word_which_is_the_byte():
     reason = "holds a list where an object should be, in the line at byte 123,456,789"
     row = {"span": ["a"], "file": ["0.jsonl"], "row": [1], "column": pa.nulls(1, pa.string()), "value": ["v" * 99]}
     table = pa.table(row | {"reason": [reason]})
-    told = _text(Rejected(1, 10, _reasons(table), table.to_pylist()))
+    told = _text(Rejected(1, 10, quarantine.reasons(table), table.to_pylist()))
     assert told.splitlines()[-1].endswith(reason) and "v" * 49 not in told
