@@ -184,7 +184,7 @@ def test_a_run_does_not_begin_while_another_process_collects(store):
     waited = []
     with another_process(store, "gc") as process:
         began = running(store, "taxi", "mine", wait_seconds=0.3, on_wait=waited.append)
-        with pytest.raises(Locked, match="command gc") as error, began:
+        with pytest.raises(Locked, match="command clean") as error, began:
             raise AssertionError("unreachable")
         assert "headway clean has ended" in error.value.fix and len(waited) == 1
         threading.Timer(0.5, process.kill).start()
