@@ -103,6 +103,9 @@ def test_a_model_that_goes_wrong_is_reported_where_and_the_store_stays_as_it_is(
 def test_mistakes_are_named(project, typed, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    for more, words in [(["--steps", "0"], "is not from 1"), (["--out", tmp_path / "full"], "not an empty folder")]:
+    for more, words in [
+        (["--steps", "0"], "is not a whole number from 1"),
+        (["--out", tmp_path / "full"], "not an empty folder"),
+    ]:
         done = typed("debug", "step", project, *more)
         assert done.returncode == 2 and words in done.stderr
