@@ -33,12 +33,12 @@ from flows.config.pipeline import read_pipeline
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.execution.engine import Engine
-from flows.execution.tensorflow_process import Child
 from headway.evaluation.comparison import Comparison, compare
 from headway.evaluation.gate_config import GateConfig
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
+from tfcore.runtime.tensorflow_process import Child
 
 BINARY = task_of("binary")
 TRAIN_ROWS, EVAL_ROWS = 12_000, 60_000

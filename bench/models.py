@@ -108,7 +108,7 @@ class Runner:
         self._folder, self._model = folder, model
 
     def __enter__(self) -> Runner:
-        from flows.execution.tensorflow_process import Child
+        from tfcore.runtime.tensorflow_process import Child
 
         logging.getLogger("tensorflow").setLevel(logging.ERROR)
         self._child = Child(on_line=lambda said: None)

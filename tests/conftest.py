@@ -24,10 +24,10 @@ import pytest
 from hypothesis import settings
 
 from flows.cli.app import main
-from flows.execution.tensorflow_process import Child
 from headway.process_tuning import uncollected
 from headway.storage import filesystem
 from tests.fork_server import ForkServer
+from tfcore.runtime.tensorflow_process import Child
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")

@@ -25,9 +25,9 @@ from headway.messages import counted
 if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output, Step
-    from flows.execution.tensorflow_process import Child
     from flows.progress.reporter import Reporter
     from headway.storage.store import Store
+    from tfcore.runtime.tensorflow_process import Child
 
 MOST_OPS, MOST_LOSSES = 15, 12
 
@@ -52,8 +52,8 @@ def debug(
         resumed: inspect the step after the newest checkpoint (default: the first step).
         no_profile: write no profile for TensorBoard.
     """
-    from flows.execution.tensorflow_process import Child
     from tfcore.debug.request import DebugRequest
+    from tfcore.runtime.tensorflow_process import Child
     from tfcore.train.request import TrainRequest
 
     run_spec = run_spec_of(pipeline, options)

@@ -40,6 +40,7 @@ from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunResult, RunSpec, stages_of
 from flows.dag.step import Output, Step
 from flows.records import Chosen
+from flows.records import Measured as Tested
 from headway.config import Result
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
@@ -185,7 +186,7 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
     if spec.against is not None:
         judges = [stand_in(spec.against)]
     measured = run(measure_request(data, candidate.scored, fair(data, judges)), "measure")
-    result.evaluation = measured.result
+    result.evaluation = measured.value
     yield "evaluate"
 
     verdict = result.verdict or run(gate_request(data, candidate, others, judges), "gate").value
@@ -245,10 +246,10 @@ def _tested(
     predicted = run(evaluate_request(data, model, "test"), "evaluate test")
     threshold = measured.value.threshold
     request = measure_request(data, predicted, {}, split="test", given=threshold.value if threshold else None)
-    tested = run(request, "measure test").get()
-    result.test = {"rows": tested["rows"], "metrics": tested["metrics"]}
-    sentence = f"on the {counted(tested['rows'], 'row')} of the test split, which decide nothing: "
-    return verdict.noting(sentence + metrics_line(tested["metrics"]))
+    found = run(request, "measure test").value
+    result.test = Tested(rows=found.rows, metrics=found.metrics)
+    sentence = f"on the {counted(found.rows, 'row')} of the test split, which decide nothing: "
+    return verdict.noting(sentence + metrics_line(found.metrics))
 
 
 def _titled(stage: str, seed: int, spec: RunSpec) -> str:

@@ -169,7 +169,7 @@ def facts_of(
         "metrics": found["metrics"],
         "baselines": verdict.metrics.baselines if verdict else {},
         "threshold": rule and chosen and {"config": rule.model_dump(mode="json"), "value": chosen["value"]},
-        "test": result.test,
+        "test": result.test and result.test.model_dump(),
         "standing": verdict and standing_of(verdict),
         "signatures": export.get()["signatures"],
         **inherited,

@@ -16,8 +16,10 @@ from flows.config.pipeline import LoadedPipeline, Pipeline
 from flows.config.window import ChosenWindow, choose_window
 from flows.dag.step import Output, Step
 from flows.records import Chosen
+from flows.records import Measured as Tested
 from headway.config import Frozen
 from headway.evaluation.gate.gate_request import GateRequest
+from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.verdict import Verdict
 from headway.registry.registry import NOBODY, Registry
@@ -154,9 +156,9 @@ class RunResult:
     champion: int = NOBODY
     """The version that the verdict compared with."""
     verdict: Verdict | None = None
-    evaluation: dict[str, Any] | None = None
-    test: dict[str, Any] | None = None
-    """Rows and metrics of the test split; only of a candidate that passed."""
+    evaluation: Measured | None = None
+    test: Tested | None = None
+    """The test split; only of a candidate that passed."""
     export: Output[Exported] | None = None
     replay: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)

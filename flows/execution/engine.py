@@ -23,13 +23,13 @@ from flows.dag.step import Output, Step
 from flows.execution.damage import NEVER, damaged_inputs
 from flows.execution.limits import limited, tried
 from flows.execution.step_places import name_steps, naming_steps
-from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.stages.stage_class import Stage
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
+from tfcore.runtime.tensorflow_process import Child
 
 OnOutput = Callable[[Output[Any]], None]
 AroundStage = Callable[[Sequence[Step]], contextlib.AbstractContextManager[None]]

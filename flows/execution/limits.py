@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from flows.config.production import StageLimit
-from flows.execution.tensorflow_process import Child
 from headway.errors import Cancelled, HeadwayError, LimitExceeded
 from headway.messages import number
 from headway.monitor import Monitor
+from tfcore.runtime.tensorflow_process import Child
 
 LOOK_SECONDS = 0.25
 GRACE_SECONDS = 10.0

@@ -20,12 +20,11 @@ from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import code_of, lineage_of, newer_headway
-from flows.execution.tensorflow_process import Child
 from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
-from flows.records import ColumnRow, Judged, Measured, Ran, RunRecord, State, read_record
+from flows.records import ColumnRow, Judged, Ran, RunRecord, State, read_record
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
@@ -36,6 +35,7 @@ from headway.schema.notes import Note
 from headway.storage.atomic_io import storage_error
 from tfcore.export.replay.replay_process import ReplayProcess
 from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.request import TrainRequest
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
@@ -199,7 +199,7 @@ class _Run:
             **_measured(run_result),
         )
         if verdict is not None:
-            self.note(verdict=verdict.brief, test=run_result.test and Measured(**run_result.test))
+            self.note(verdict=verdict.brief, test=run_result.test)
             if verdict.champion is not None and verdict.verdict != ALREADY:  # it was compared
                 unmended = [str(alarm) for alarm in verdict.alarms if alarm.concern]
                 self.note(
@@ -285,8 +285,10 @@ class _Run:
 def _measured(run_result: RunResult) -> dict[str, Any]:
     """The metrics of the candidate, or of the champion that it is, and those of the baselines."""
     judged = run_result.verdict and run_result.verdict.metrics.baselines
-    found = run_result.evaluation or run_result.facts
-    return {"metrics": found.get("metrics") or {}, "baselines": judged or found.get("baselines") or {}}
+    if (found := run_result.evaluation) is not None:
+        return {"metrics": found.metrics, "baselines": judged or found.baselines}
+    facts = run_result.facts
+    return {"metrics": facts.get("metrics") or {}, "baselines": judged or facts.get("baselines") or {}}
 
 
 def publish(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> Version:

@@ -57,17 +57,6 @@ def providers(*, shared: bool = False) -> Providers | None:
     return _MADE[0]
 
 
-def traceparent() -> str | None:
-    """The current span of this thread as W3C's traceparent, for processes that go on in its trace; imports nothing."""
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier)
-    return carrier.get("traceparent")
-
-
 def _signal(name: str, signal: str) -> str | None:
     """A variable of a signal, TRACES or METRICS, else of both."""
     return os.environ.get(name.format(f"{signal}_")) or os.environ.get(name.format("")) or None

@@ -22,7 +22,6 @@ from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, find_output
 from flows.execution.engine import Engine
-from flows.execution.tensorflow_process import Child
 from flows.production.champion_stages import score
 from flows.production.new_spans import landed
 from flows.production.span_predictions import glob_of, source_of, watch_of
@@ -49,6 +48,7 @@ from headway.validation.request_rows import FOLDER
 from headway.validation.serving import span_statistics
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.metadata import describe_model
+from tfcore.runtime.tensorflow_process import Child
 from tfcore.transform.parameters import Transformed, TransformRequest
 
 Wrap = Callable[[Executor], Executor]

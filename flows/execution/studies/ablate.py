@@ -93,12 +93,11 @@ def ablate(
         for number, columns in enumerate(chosen, start=1):
             report.note(f"without {listed(list(columns))} ({number} of {len(chosen)})")
             rows.append(_row(replace(spec, without=frozenset(columns)), columns, run))
-    evaluation = base.evaluation or {}
     return Ablation(
         pipeline=name,
         primary=seed.metric,
-        eval_rows=evaluation.get("rows"),
-        base=evaluation.get("metrics") or {},
+        eval_rows=base.evaluation.rows if base.evaluation else None,
+        base=base.evaluation.metrics if base.evaluation else {},
         seed=seed,
         rows=tuple(sorted(rows, key=lambda row: float("inf") if row.harm is None else -row.harm)),
     )

@@ -156,7 +156,7 @@ def _window(run_spec: RunSpec, run: Run) -> Window:
         result = run(run_spec)
     except DataError as error:
         return Window(until=run_spec.until, verdict="failed", error=str(error))
-    verdict, evaluation = result.verdict, result.evaluation or {}
+    verdict, evaluation = result.verdict, result.evaluation
     metrics = verdict.metrics if verdict else ModelMetrics()
     champion = run_spec.registry.champion()
     if verdict is not None and verdict.promote:
@@ -164,11 +164,11 @@ def _window(run_spec: RunSpec, run: Run) -> Window:
     return Window(
         until=run_spec.until,
         train=tuple(span for span, _ in window_splits(run_spec.loaded.pipeline.split, result.spans)["train"]),
-        rows=evaluation.get("rows"),
+        rows=evaluation.rows if evaluation else None,
         verdict=verdict.verdict if verdict else None,
         primary=verdict.primary if verdict else None,
         better=verdict.better if verdict else None,
-        candidate=metrics.candidate or evaluation.get("metrics") or {},
+        candidate=metrics.candidate or (evaluation.metrics if evaluation else {}),
         champion=metrics.champion,
         champion_of=None if champion is None else champion.facts.get("until"),
         baselines=metrics.baselines,

@@ -20,13 +20,13 @@ from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine
-from flows.execution.tensorflow_process import Child, ChildError
 from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
 from tfcore.export.replay.replay_process import ReplayProcess
 from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.runtime.tensorflow_process import Child, ChildError
 from tfcore.train.request import TrainRequest
 
 FAILURES = (ConfigError, DataError, ChildError)

@@ -151,10 +151,8 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     assert first.verdict.verdict == "first model"
     assert titles[-5:] == ["gate", "evaluate test", "measure test", "export", "replay"]
     facts = registry.champion().facts
-    assert facts["test"] == first.test and first.test["rows"] == ROWS
-    assert first.test["metrics"]["accuracy"] == pytest.approx(0.9) and first.evaluation["baselines"].keys() == {
-        "constant"
-    }
+    assert facts["test"] == first.test.model_dump() and first.test.rows == ROWS
+    assert first.test.metrics["accuracy"] == pytest.approx(0.9) and first.evaluation.baselines.keys() == {"constant"}
     assert facts["baselines"]["constant"]["accuracy"] == 0.6 and facts["standing"] is None
     assert "test split, which decide nothing" in first.verdict.sentences[-1]
 
@@ -169,7 +167,7 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     standing = registry.champion().facts["standing"]
     assert (standing["metric"], standing["against"]) == ("accuracy", 1)
     assert standing["difference"] == pytest.approx(-0.009)
-    beside = second.evaluation["baselines"]["champion"]
+    beside = second.evaluation.baselines["champion"]
     assert beside["accuracy"] == pytest.approx(0.9), "the champion's, on the same rows"
 
     # and again: within it of the champion, and beyond it of an early champion
@@ -187,8 +185,8 @@ def test_the_champion_is_evaluated_anew_when_asked_and_not_beside_itself(run):
     assert again.evaluation is None and "measure" not in titles, "a run has nothing to promote"
     asked, titles, _ = run("2024-01", 0.10, last="evaluate")
     assert asked.verdict.verdict == "already champion" and titles[-1] == "measure"
-    assert asked.evaluation["metrics"]["accuracy"] == pytest.approx(0.9)
-    assert asked.evaluation["baselines"].keys() == {"constant"} and "evaluate champion 1" not in titles
+    assert asked.evaluation.metrics["accuracy"] == pytest.approx(0.9)
+    assert asked.evaluation.baselines.keys() == {"constant"} and "evaluate champion 1" not in titles
 
 
 def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
@@ -342,5 +340,5 @@ def test_another_metric_slice_or_threshold_predicts_nothing_anew(run, tmp_path):
     before, _ = fingerprints()
     after, evaluation = fingerprints(evaluation={"metrics": {"mine:cost": "lower"}, "threshold": {"recall": 0.9}})
     assert before["evaluate"] == after["evaluate"] and before["measure"] != after["measure"]
-    assert evaluation["metrics"]["mine:cost"] == pytest.approx(0.26) and evaluation["intervals"]["mine:cost"]
-    assert evaluation["threshold"]["value"] == pytest.approx(0.5)
+    assert evaluation.metrics["mine:cost"] == pytest.approx(0.26) and evaluation.intervals["mine:cost"]
+    assert evaluation.threshold.value == pytest.approx(0.5)

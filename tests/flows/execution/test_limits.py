@@ -17,13 +17,13 @@ from flows.config.production import StageLimit
 from flows.dag.step import Step
 from flows.execution.engine import Engine
 from flows.execution.limits import limited, memory_of, passing, tried
-from flows.execution.tensorflow_process import Child
 from headway.config import Result
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, LimitExceeded, StoreError
 from headway.monitor import Monitor
 from headway.stages.stage_class import Key, Stage
 from headway.storage.process_identity import alive
 from headway.storage.store import Store
+from tfcore.runtime.tensorflow_process import Child
 
 STAGES = """
 import ctypes, errno, os, pathlib, subprocess, time

@@ -21,11 +21,12 @@ from beam_jobs.runners.job_server import free_port
 from flows.config.pipeline import read_pipeline
 from flows.dag.run_spec import RunSpec
 from flows.execution.run import execute
-from flows.observability.providers import Providers, traceparent
+from flows.observability.providers import Providers
 from flows.observability.telemetry import Telemetry
 from flows.progress.reporter import Reporter
 from headway.errors import DataError
 from headway.redaction import remember
+from tfcore.runtime.tensorflow_process import traceparent
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -627,7 +627,7 @@ def test_the_sample_is_spread_over_the_shards(exported, tmp_path):
 def test_this_side_of_the_replay_imports_no_tensorflow():
     script = textwrap.dedent("""
         import sys
-        import flows.execution.tensorflow_process, tfcore.export.replay.replay_stage, headway.evaluation.gate
+        import tfcore.runtime.tensorflow_process, tfcore.export.replay.replay_stage, headway.evaluation.gate
         import tfcore.export.signatures, tfcore.runtime.worker
         heavy = {"tensorflow", "keras", "apache_beam", "prefect"} & {name.split(".")[0] for name in sys.modules}
         assert not heavy, heavy

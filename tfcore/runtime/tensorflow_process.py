@@ -27,7 +27,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from flows.observability.providers import traceparent
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess
@@ -230,3 +229,14 @@ def error_of(error: dict[str, Any], function: str, title: str) -> HeadwayError:
     if unexpected.traceback:
         unexpected.add_note(f"In {title}:\n{unexpected.traceback}")
     return unexpected
+
+
+def traceparent() -> str | None:
+    """The current span of this thread as W3C's traceparent, for processes that go on in its trace; imports nothing."""
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent")

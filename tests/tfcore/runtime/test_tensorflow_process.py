@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.execution.tensorflow_process import Child, ChildError
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
 from headway.monitor import Monitor
+from tfcore.runtime.tensorflow_process import Child, ChildError
 
 STAGES = """
 import os, sys, time, signal
@@ -233,7 +233,7 @@ def test_close_ends_a_child_that_is_busy(child, tmp_path):
 def test_the_child_ends_when_its_parent_is_killed(stages, tmp_path):
     script = textwrap.dedent(f"""
         from pathlib import Path
-        from flows.execution.tensorflow_process import Child
+        from tfcore.runtime.tensorflow_process import Child
         Child(preload=(), environment={stages!r}).call("my_stages:stubborn", {{"rows": 1}}, Path({str(tmp_path)!r}))
     """)
     parent = subprocess.Popen([sys.executable, "-c", script])
@@ -262,7 +262,7 @@ def test_it_works_from_a_foreign_directory_with_packages_of_our_names(tmp_path):
     script = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from flows.execution.tensorflow_process import Child
+        from tfcore.runtime.tensorflow_process import Child
         assert not any(name.split(".")[0] in ("tensorflow", "keras") for name in sys.modules), "the parent is light"
         lines = []
         with Child(on_line=lines.append) as child:
