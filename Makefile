@@ -143,10 +143,10 @@ golden: $(STAMP) ## renew the golden files after a change that is meant
 
 up: $(STAMP) ## Prefect server, worker and deployments on this machine
 	@$(PYTHON) $(FLIGHTS)/prepare.py
-	@$(PYTHON) -P -m flows.orchestration.local_server start
+	@$(PYTHON) -P infra/one_host.py up $(FLIGHTS) --sqlite --workers 1
 
 down: $(STAMP) ## stop what `make up` started
-	@$(PYTHON) -P -m flows.orchestration.local_server stop
+	@$(PYTHON) -P infra/one_host.py down
 
 clean: ## remove stores and data that the examples made
 	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store $(DIGITS)/data $(DIGITS)/store $(OWN_STEP)/data $(OWN_STEP)/store .headway \

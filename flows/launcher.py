@@ -17,7 +17,6 @@ import os
 import runpy
 import sys
 import warnings
-from typing import Any
 
 from flows.observability.json_stream import LogHandler, asked_for, take_over
 from flows.observability.providers import providers
@@ -45,26 +44,11 @@ if _FLOW_RUN:
 with uncollected(keep=True):
     import flows.retrain
 
-
-def go_on_without_lease() -> None:
-    """Let a flow run live when the lease of its deployment's concurrency slot cannot be renewed.
-
-    Prefect ends such a run, so a server that is away for a few seconds at the wrong moment would end a training. The
-    store's run lock keeps two runs of a pipeline apart without any server.
-    """
-    from prefect import flow_engine
-
-    maintain = flow_engine.maintain_concurrency_lease
-
-    def lenient(lease_id: Any, lease_duration: float, **options: Any) -> Any:
-        return maintain(lease_id, lease_duration, **options | {"raise_on_lease_renewal_failure": False})
-
-    flow_engine.maintain_concurrency_lease = lenient  # type: ignore[assignment]
-
-
 if __name__ == "__main__":
     assert flows.retrain.retrain.name == "retrain"
     if _FLOW_RUN:
+        from flows.orchestration.prefect_internals import go_on_without_lease
+
         go_on_without_lease()
         providers(shared=True)  # before Prefect begins the flow run's span
         warnings.filterwarnings("ignore", message=".*found in sys.modules", module="runpy")  # nothing is run twice

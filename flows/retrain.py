@@ -9,7 +9,6 @@ and what it is called then, stands in `flows.orchestration.flow_body`.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from dataclasses import replace
 from typing import Annotated
@@ -24,7 +23,6 @@ from flows.execution.prepared import PREPARE, leave, prepared_by, trains
 from flows.execution.run import execute
 from flows.orchestration import second_half
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
-from flows.orchestration.queue_slot import queue_slot
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
 from flows.records import RunRecord
@@ -72,8 +70,7 @@ def retrain(
             record = run(replace(run_spec, last=PREPARE), report)
             leave(run_spec, record)
             return Ending(second_half.begin(loaded, record, queue, stop=report.stop), "prepared")
-        with contextlib.nullcontext() if queue is None or prepared is None else queue_slot(queue, report):
-            record = run(run_spec, report)
+        record = run(run_spec, report)
         report.ended(ending_part(ending_of(record)))
         return ended(record)
 

@@ -101,12 +101,13 @@ def reporting(options: JsonOption) -> Iterator[Reporter]:
     """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
     from flows.observability.reporting import reporter, stop_on_signals
 
-    say = "stopping: saving what is done (again to stop at once)"
-    with (
-        reporter(silent=options.json, quiet=options.quiet) as report,
-        stop_on_signals(report, signal.SIGINT, signal.SIGTERM, say=say),
-    ):
-        yield report
+    with reporter(silent=options.json, quiet=options.quiet) as report:
+
+        def say() -> None:
+            report.note("stopping: saving what is done (again to stop at once)")
+
+        with stop_on_signals(report.stop, signal.SIGINT, signal.SIGTERM, say=say):
+            yield report
 
 
 def execute(options: RunOptions, run_spec: RunSpec) -> RunRecord:

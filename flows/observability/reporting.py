@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -57,7 +58,7 @@ def _together(reporters: list[Reporter]) -> Reporter:
 def reporting(progress: Progress) -> Iterator[Reporter]:
     """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
     made = _together([_Calls(progress), *listeners()]) if callable(progress) else reporter(quiet=not progress)
-    with made as report, stop_on_signals(report, signal.SIGINT):
+    with made as report, stop_on_signals(report.stop, signal.SIGINT):
         yield report
 
 
@@ -73,22 +74,28 @@ class _Calls(terminal.Lines):
 
 
 @contextlib.contextmanager
-def stop_on_signals(report: Reporter, *signals: signal.Signals, say: str = "") -> Iterator[None]:
+def stop_on_signals(
+    stop: threading.Event, *signals: signal.Signals, say: Callable[[], None] = lambda: None, same_seconds: float = 0.0
+) -> Iterator[None]:
     """The signals ask for a clean stop while the block runs; a second one interrupts at once.
 
     Args:
-        say: the line that tells of it.
+        stop: set at the first.
+        say: tells of it.
+        same_seconds: a signal that comes this soon after the first is of the same stop.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler
         return
+    first: list[float] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if report.stop.is_set():
+        first.append(time.monotonic())
+        if len(first) > 1 and first[-1] - first[0] >= same_seconds:
             raise KeyboardInterrupt
-        report.stop.set()
-        if say:
-            report.note(say)
+        stop.set()
+        if len(first) == 1:
+            say()
 
     before = {number: signal.signal(number, handle) for number in signals}
     try:

@@ -19,15 +19,11 @@ The flow run is named after the pipeline, what it is about, and how it ended: "f
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 from prefect.client.orchestration import get_client
@@ -38,6 +34,7 @@ from prefect.states import Completed, Failed, State
 from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
+from flows.observability.reporting import stop_on_signals
 from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.run_log import RunLog, say_once
 from headway.errors import Cancelled, ConfigError, HeadwayError
@@ -48,6 +45,10 @@ Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^(\d+[hdwm
 Seed = Annotated[int, Field(ge=0, lt=2**31)] | None
 Seconds = Annotated[float, Field(ge=0)]
 Settings = dict[str, Any] | None
+
+SAME_STOP_SECONDS = 10.0
+"""Signals that come this soon after the first are the same stop: a supervisor sends its own to each process, and the
+worker passes on the one it got."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def flow_body(
     report: RunLog | None = None
     name = Path(pipeline).stem
     try:
-        with stop_on_signals(stops.stop), stops.polling():
+        signals = stop_on_signals(stops.stop, signal.SIGTERM, signal.SIGINT, same_seconds=SAME_STOP_SECONDS)
+        with signals, stops.polling():
             loaded = _read(Path(pipeline), set)
             name = loaded.pipeline.name
             with contextlib.suppress(HeadwayError):  # the work says it
@@ -140,31 +142,3 @@ def unhappy(error: HeadwayError, why: str | None = None) -> State[None]:
     if not isinstance(error, Cancelled):
         return Failed(message=str(error))
     return CancelledState(message=str(error) if why is None or why in str(error) else f"{why}: {error}")
-
-
-SAME_STOP_SECONDS = 10.0
-"""Signals that come this soon after the first are the same stop: a supervisor sends its own to each process, and the
-worker passes on the one it got."""
-
-
-@contextlib.contextmanager
-def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT ask for a clean stop; a later one is Prefect's, which ends the run at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set a handler
-        return
-    first: list[float] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        first.append(time.monotonic())
-        stop.set()
-        if first[-1] - first[0] > SAME_STOP_SECONDS:
-            signal.signal(number, before[signal.Signals(number)])
-            os.kill(os.getpid(), number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

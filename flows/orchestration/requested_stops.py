@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import httpx
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 
+from flows.orchestration.prefect_internals import ask_once
 from headway.errors import Cancelled, HeadwayError
 
 Answer = TypeVar("Answer")
@@ -40,7 +41,7 @@ class StopRequests:
 
     def __init__(self, flow_run: str, stop: threading.Event | None = None):
         self._flow_run, self.stop = flow_run, stop or threading.Event()
-        self._client: httpx.Client | None = None
+        self._client: SyncPrefectClient | None = None
         self.why: str | None = None
         """Why the server wants the run to end."""
 
@@ -48,11 +49,8 @@ class StopRequests:
         """The type of its state; None when the server does not answer."""
         try:
             if self._client is None:  # making one costs 50 ms
-                self._client = get_client(sync_client=True)._client
-            request = self._client.build_request("GET", f"/flow_runs/{self._flow_run}", timeout=10.0)
-            # Prefect's own send waits a minute for a server that is away; here no answer will do
-            response = httpx.Client.send(self._client, request)
-            return str(response.json()["state"]["type"])
+                self._client = get_client(sync_client=True)
+            return str(ask_once(self._client, f"/flow_runs/{self._flow_run}")["state"]["type"])
         except Exception:  # an outage is not a cancellation, whatever form it takes
             return None
 

@@ -22,7 +22,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.orchestration.processes import FOLDER_VARIABLE, Processes
 from headway.redaction import protect
@@ -106,7 +112,7 @@ class Watch:
 class Server:
     """The part of Prefect's API that a watch needs."""
 
-    def __init__(self, client: Any, pool: str):
+    def __init__(self, client: SyncPrefectClient, pool: str):
         self._client, self._pool = client, pool
 
     def flow_runs(self, lives: Callable[[str], bool | None]) -> list[FlowRun]:
@@ -119,7 +125,7 @@ class Server:
         for offset in itertools.count(step=PAGE):
             # by id: a run that ends between two pages moves others to a page that was read, and they come at the next look
             page = {"sort": "ID_DESC", "limit": PAGE, "offset": offset}
-            found = self._client.post("/flow_runs/filter", json=query | page).json()
+            found = self._client.request("POST", "/flow_runs/filter", json=query | page).json()
             runs |= {run["id"]: run["state"]["type"] for run in found}
             if len(found) < PAGE:
                 break
@@ -134,26 +140,23 @@ class Server:
             },
             "limit": 1,
         }
-        events = self._client.post("/events/filter", json=query).json()["events"]
+        events = self._client.request("POST", "/events/filter", json=query).json()["events"]
         return events[0]["id"] if events else None
 
     def end(self, ending: Ending) -> bool:
         """Set the flow run's state; False if the server refuses, since the flow run has ended meanwhile."""
         state = {"type": ending.state, "name": ending.state.title(), "message": ending.message}
-        answer = self._client.post(f"/flow_runs/{ending.flow_run}/set_state", json={"state": state}).json()
-        return answer["status"] == "ACCEPT"
+        path = {"id": ending.flow_run}
+        answer = self._client.request("POST", "/flow_runs/{id}/set_state", path_params=path, json={"state": state})
+        return answer.json()["status"] == "ACCEPT"
 
     def ended(self, flow_run: str) -> bool:
         """Whether the server has it as ended, or does not know it."""
-        import httpx
-
         try:
-            run = self._client.get(f"/flow_runs/{flow_run}").json()
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code == 404:
-                return True
-            raise
-        return (run.get("state") or {}).get("type") in ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+            state = self._client.read_flow_run(UUID(flow_run)).state
+        except ObjectNotFound:
+            return True
+        return state is not None and state.is_final()
 
 
 def once(watch: Watch, server: Server, processes: Processes, now: float) -> None:
@@ -161,9 +164,9 @@ def once(watch: Watch, server: Server, processes: Processes, now: float) -> None
     for ending in watch.look(server.flow_runs(processes.lives), now):
         if server.end(ending):
             print(f"headway watch: {ending.flow_run} is {ending.state}: {ending.message}", flush=True)
-    for flow_run in processes.dead():
+    for flow_run, file in processes.dead().items():
         if server.ended(flow_run):
-            processes.forget(flow_run)
+            file.path.unlink(missing_ok=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -173,16 +176,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pending", type=float, default=PENDING_SECONDS, help="seconds Pending (110)")
     options = parser.parse_args(arguments)
     protect()
-    os.environ["PREFECT_CLIENT_MAX_RETRIES"] = "1"  # an outage is to be seen, not waited out inside of a request
-
-    import httpx
-    from prefect.client.orchestration import get_client
-
     processes = Processes(Path(os.environ.get(FOLDER_VARIABLE, ".")))
     watch = Watch(processes.lives, within=options.within, pending=options.pending)
     away = False
-    with get_client(sync_client=True) as client:
-        server = Server(client._client, options.pool)
+    retries = temporary_settings(
+        {PREFECT_CLIENT_MAX_RETRIES: 1}
+    )  # an outage is to be seen, not waited out in a request
+    with retries, get_client(sync_client=True) as client:
+        server = Server(client, options.pool)
         while True:
             try:
                 once(watch, server, processes, time.monotonic())

@@ -13,7 +13,6 @@ import abc
 import argparse
 import asyncio
 import contextlib
-import datetime
 import email.utils
 import itertools
 import os
@@ -25,18 +24,24 @@ import sys
 import time
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-import anyio
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
-from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, get_current_settings, temporary_settings
+from prefect.settings import (
+    PREFECT_WORKER_PREFETCH_SECONDS,
+    PREFECT_WORKER_QUERY_SECONDS,
+    get_current_settings,
+    temporary_settings,
+)
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from flows.orchestration.deploying.connection import connected, health
-from flows.orchestration.deployments import create_queues, workers
+from flows.orchestration.deployments import create_queues, workers_online
+from flows.orchestration.prefect_internals import prefetch, submitting
 from flows.orchestration.processes import PIPELINES_VARIABLE
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted, duration
@@ -51,26 +56,41 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types keeps its own "process"
-    """A process worker that knows the processes it started."""
+    """A process worker that knows the processes it started, outlives the server, and goes by its clock.
 
-    def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
+    Args:
+        server: the address of the server's API.
+    """
+
+    def __init__(self, server: str, **options: Any):
+        super().__init__(**options)
         self.engines: dict[UUID, int] = {}
-        self._draining, self._polling, self._away = False, False, False
-        self._server = Offset(lambda: server_time(str(get_current_settings().api.url)))
-        self._off = False
+        self._server = Offset(lambda: server_time(server))
+        self._draining = self._polling = self._away = False
+        self._off = 0
 
     async def get_and_submit_flow_runs(self) -> Any:
         if self._draining:
             return []
         self._polling = True
         try:
+            await self._go_by_the_servers_clock()
             return await self._outlive(super().get_and_submit_flow_runs()) or []
         finally:
             self._polling = False
 
-    async def _sync_and_initialize(self) -> None:
-        await self._outlive(super()._sync_and_initialize())
+    async def sync_with_backend(self) -> None:
+        await self._outlive(super().sync_with_backend())
+
+    async def _go_by_the_servers_clock(self) -> None:
+        """Ask for the flow runs whose time has come by the server's clock: a worker that is an hour behind would start each an
+        hour late."""
+        await asyncio.to_thread(self._server.time)
+        prefetch(self, PREFECT_WORKER_PREFETCH_SECONDS.value() + self._server.offset)
+        off = round(self._server.offset)
+        if off and not self._off:
+            _say(f"this machine's clock is {duration(abs(off))} {'behind' if off > 0 else 'ahead of'} the server's")
+        self._off = off
 
     async def _outlive(self, asking: Awaitable[Any]) -> Any:
         """The answer; None while the server or its database is away: Prefect's worker ends itself, and the flow runs that it
@@ -89,42 +109,20 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         self._away = False
         return answer
 
-    async def _get_scheduled_flow_runs(self) -> Any:
-        """The flow runs whose time has come by the server's clock: Prefect's worker goes by its own, and one that is an hour
-        behind would start each an hour late."""
-        time = await asyncio.to_thread(self._server.time)
-        off = round(self._server.offset)
-        if off and not self._off:
-            _say(f"this machine's clock is {duration(abs(off))} {'behind' if off > 0 else 'ahead of'} the server's")
-        self._off = bool(off)
-        before = datetime.datetime.fromtimestamp(time, datetime.UTC) + datetime.timedelta(
-            seconds=self._prefetch_seconds
-        )
-        try:
-            return await self.client.get_scheduled_flow_runs_for_work_pool(
-                work_pool_name=self._work_pool_name, scheduled_before=before, work_queue_names=[*self._work_queues]
-            )
-        except ObjectNotFound:
-            return []  # the pool is made by the next heartbeat
-
     async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> ProcessWorkerResult:
-        status = task_status or anyio.TASK_STATUS_IGNORED
         if configuration.working_dir is not None and not Path(configuration.working_dir).is_dir():
             # Prefect's worker would neither start the run nor end it; in a folder of its own the flow says what is gone
             _say(f"the working directory of {flow_run.name} is gone: {configuration.working_dir}")
             configuration.working_dir = None
         check_program(configuration.command, {**os.environ, **(configuration.env or {})})
 
-        class Noting:
-            def started(_, pid: int = 0) -> None:
-                self.engines[flow_run.id] = pid
-                status.started(pid)
-
-            def __getattr__(_, name: str) -> Any:
-                return getattr(status, name)
+        def started(pid: int) -> None:
+            self.engines[flow_run.id] = pid
+            if task_status is not None:
+                task_status.started(pid)
 
         try:
-            return await super().run(flow_run, configuration, Noting())
+            return await super().run(flow_run, configuration, SimpleNamespace(started=started))
         finally:
             self.engines.pop(flow_run.id, None)
 
@@ -133,7 +131,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         self._draining = True
         signalled: set[int] = set()
         deadline = time.monotonic() + seconds
-        while self.engines or self._submitting_flow_run_ids or self._polling:
+        while self.engines or submitting(self) or self._polling:
             for pid in set(self.engines.values()) - signalled:
                 signalled.add(pid)
                 with contextlib.suppress(ProcessLookupError):
@@ -142,6 +140,21 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
                 _say(f"{counted(len(self.engines), 'flow run')} did not end within {seconds:.0f} s of SIGTERM")
                 return
             await asyncio.sleep(0.1)
+
+
+def check_program(command: str | None, environ: Mapping[str, str | None]) -> None:
+    """Check that the program of a flow run's command is on this machine: Prefect would say "unhandled errors in a TaskGroup".
+
+    Raises:
+        ConfigError: it is not.
+    """
+    program = next(iter(shlex.split(command or "")), None)
+    if program is not None and shutil.which(program, path=environ.get("PATH")) is None:
+        raise ConfigError(
+            f"there is no program {program!r} on {socket.gethostname()}, which this worker is on",
+            where="the deployment's job variable `command`",
+            fix="put the environment that has Headway first on the worker's PATH and start it again; or headway deploy",
+        )
 
 
 async def serve(worker: Worker, grace: float) -> None:
@@ -170,21 +183,6 @@ async def serve(worker: Worker, grace: float) -> None:
     _say("stopped")
 
 
-def check_program(command: str | None, environ: Mapping[str, str | None]) -> None:
-    """Check that the program of a flow run's command is on this machine: Prefect would say "unhandled errors in a TaskGroup".
-
-    Raises:
-        ConfigError: it is not.
-    """
-    program = next(iter(shlex.split(command or "")), None)
-    if program is not None and shutil.which(program, path=environ.get("PATH")) is None:
-        raise ConfigError(
-            f"there is no program {program!r} on {socket.gethostname()}, which this worker is on",
-            where="the deployment's job variable `command`",
-            fix="put the environment that has Headway first on the worker's PATH and start it again; or headway deploy",
-        )
-
-
 def server_time(url: str) -> float:
     """Seconds since 1970 by the clock of a Prefect server.
 
@@ -197,36 +195,11 @@ def server_time(url: str) -> float:
         raise OSError(f"the server does not say its time: {error}") from None
 
 
-def free_name(workers: Mapping[str, str], host: str) -> str:
+def free_name(online: set[str], host: str) -> str:
     """The host's name, with a number where a worker of that name is online: a worker that is started again keeps its name,
-    where Prefect would make another each time and list the old ones for ever.
-
-    Args:
-        workers: the pool's, with their statuses.
-    """
+    where Prefect would make another each time and list the old ones for ever."""
     names = itertools.chain([host], (f"{host}-{n}" for n in itertools.count(2)))
-    return next(name for name in names if workers.get(name) != "ONLINE")
-
-
-def _workers(pool: str) -> dict[str, str]:
-    """The workers of a pool with their statuses; none where the pool does not exist yet."""
-    try:
-        return workers(pool)
-    except Exception as error:  # the worker itself says what is wrong, and waits for a server that is away
-        _say(f"the pool's workers are not known: {type(error).__name__}")
-        return {}
-
-
-def _make_queues(pool: str, names: list[str]) -> None:
-    """Make the queues that are to be polled and are not there; where the pool is not there yet, who deploys makes them."""
-    with contextlib.suppress(Exception):
-        create_queues(pool, names)
-
-
-def _forget(pool: str, name: str) -> None:
-    """Take a worker that has ended out of the pool's list."""
-    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
-        client._client.delete(f"/work_pools/{pool}/workers/{name}")
+    return next(name for name in names if name not in online)
 
 
 def _say(text: str) -> None:
@@ -254,20 +227,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
     options = parser.parse_args(arguments)
     protect()
-    try:
-        with connected(_say):
-            pass
-    except HeadwayError as error:  # a worker waits for a server that is away
-        _say(str(error))
-    name = options.name or free_name(_workers(options.pool), socket.gethostname())
-    if options.queue:
-        _make_queues(options.pool, options.queue)
     if options.pipelines:
         os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
-    worker = Worker(work_pool_name=options.pool, name=name, limit=options.limit, work_queues=options.queue)
+    online: set[str] = set()
+    try:
+        with connected(_say), contextlib.suppress(ObjectNotFound):  # the worker itself makes a new pool
+            online = workers_online(options.pool)
+            create_queues(options.pool, options.queue or [])
+    except HeadwayError as error:  # a worker waits for a server that is away
+        _say(str(error))
+    name = options.name or free_name(online, socket.gethostname())
+    url = str(get_current_settings().api.url)
+    worker = Worker(url, work_pool_name=options.pool, work_queues=options.queue, name=name, limit=options.limit)
     with temporary_settings(set_defaults={PREFECT_WORKER_QUERY_SECONDS: POLL_SECONDS}):
         asyncio.run(serve(worker, options.grace))
-    _forget(options.pool, name)
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # it is not to be listed for ever
+        path = {"work_pool_name": options.pool, "name": name}
+        client.request("DELETE", "/work_pools/{work_pool_name}/workers/{name}", path_params=path)
     return 0
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import httpx
 
-from flows.orchestration.processes import Daemon, Processes
+from flows.orchestration.processes import Processes
 from headway.storage.process_identity import alive
 from tests.waiting import until
 
@@ -60,7 +60,6 @@ class Host:
         self.processes = Processes(self.home / "flow-runs")
         self._client, self._csrf = uuid.uuid4().hex, ""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (folder / "prefect.yaml").write_text("deployments: []\n")
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         self._bare = ours | {
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -101,9 +100,9 @@ class Host:
 
     # --- processes
 
-    def daemon(self, name: str) -> Daemon:
+    def daemon(self, name: str) -> Any:
         """server, watch, worker, worker-2, ..."""
-        return Daemon(self.home, name)
+        return _script("infra/daemons.py").Daemon(self.home, name)
 
     def pid(self, name: str) -> int | None:
         """The pid of a daemon; None while it is dead."""
@@ -114,9 +113,7 @@ class Host:
         daemon = self.daemon(name)
         pid = daemon.pid()
         assert pid is not None, f"{name} is dead already"
-        for member in daemon._members() if name == "server" else [pid]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(member, number)
+        (os.killpg if name == "server" else os.kill)(pid, number)
         if number == signal.SIGKILL:
             until(lambda: not alive(pid), 10)
 

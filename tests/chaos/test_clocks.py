@@ -111,7 +111,7 @@ def test_a_machine_that_sleeps_past_three_schedules_does_the_work_once(host, ret
     host.ask(deployment, {"description": there["description"]}, method="PATCH")
     try:
         first, *_, last = until(next_three, 150, lambda: [(run["name"], run["state"]) for run in runs(began)[:5]])
-        pids = [pid for daemon in daemons for pid in daemon._members()]
+        pids = [daemon.pid() for daemon in daemons]
         try:
             _signal(pids, signal.SIGSTOP)
             time.sleep((last - now()).total_seconds() + 1)
@@ -151,4 +151,4 @@ def _time(run):
 def _signal(pids, number):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+            os.killpg(pid, number)

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
+from prefect.states import Completed, Running
 
 from beam_jobs.runners.job_server import free_port
 from flows.config.pipeline import read_pipeline
@@ -54,14 +56,13 @@ class Listener(BaseHTTPRequestHandler):
 def server(tmp_path_factory):
     """The environment in which somebody types, with a server and a worker of `make up`."""
     folder = tmp_path_factory.mktemp("server")
-    (folder / "prefect.yaml").write_text("deployments: []\n")
     port = free_port()
-    command = [sys.executable, "-P", "-m", "flows.orchestration.local_server"]
+    command = [sys.executable, "-P", str(Path(__file__).parents[2] / "infra" / "one_host.py")]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    env |= {"HEADWAY_PIPELINES": str(folder / "elsewhere"), "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "1"}
+    env |= {"HEADWAY_PIPELINES": str(folder / "elsewhere")}
     env |= {"HEADWAY_LOG_FORMAT": "json"}  # of the workers' flow runs
     up = subprocess.run(
-        [*command, "start", "--gpu", "--port", str(port)],
+        [*command, "up", "--sqlite", "--workers", "1", "--gpu", "--port", str(port)],
         cwd=folder,
         env=env,
         capture_output=True,
@@ -82,7 +83,7 @@ def server(tmp_path_factory):
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
     finally:
-        subprocess.run([*command, "stop"], cwd=folder, env=env, capture_output=True, timeout=200, check=False)
+        subprocess.run([*command, "down"], cwd=folder, env=env, capture_output=True, timeout=200, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +111,6 @@ def project(server, land, tmp_path):
         return folder
 
     return make
-
-
-def _expire(server, lease):
-    """Put a lease's end into the past: its holder was killed a minute ago."""
-    folder, past = Path(server["HOME_OF_SERVER"]) / "home" / "concurrency_leases", "2024-01-01T00:00:00+00:00"
-    for file, change in ((f"{lease}.json", {"expiration": past}), ("expirations.json", {lease: past})):
-        value = json.loads((folder / file).read_text()) | change
-        (folder / file).write_text(json.dumps(value))
 
 
 def _events(client, pipeline):
@@ -159,7 +152,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     done = subprocess.run(command, cwd=plain, env=server, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     changes = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["churn"]
-    assert changes[0] == "made concurrency limit headway-gpu: 1 training at once"
+    assert changes[0] == "limited work queue gpu to 1 training at once"
     assert len(changes) == 3 and all(change.startswith("made automation") for change in changes[1:]), changes
     said = typed("deploy", folder, check=0).stdout
     assert "start a worker" not in said, "its queues are polled"
@@ -171,7 +164,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert all(set(d.tags) == {"headway", "churn"} for d in names.values())
 
     # somebody trains on the only GPU
-    acquired = client.increment_concurrency_slots_with_lease(["headway-gpu"], 1, "concurrency", 3600).json()
+    holder = client.create_flow_run_from_deployment(names["predict"].id, work_queue_name="gpu", state=Running()).id
 
     # a flow run and somebody who types both watch: one retrain comes of it, whose name says what came of that
     watcher = client.create_flow_run_from_deployment(names["watch"].id).id
@@ -186,20 +179,18 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
         ours = [r for r in runs if r.deployment_id == names["retrain"].id and not r.auto_scheduled]
         return [next((r for r in ours if r.work_queue_name == queue), None) for queue in ("data", "gpu")]
 
-    # the second half waits for that training to end, and says so; then its holder was killed, and its lease ends
-    until(lambda: retrains()[1] and retrains()[1].state.name == "WaitingForSlot", about=retrains)
+    # the second half waits for that training to end
+    until(lambda: retrains()[1] and retrains()[0].state.is_final(), about=retrains)
+    time.sleep(10)
     first, second = retrains()
+    assert second.state.is_scheduled(), second.state
     assert first.name == "churn 2024-01 to 2024-02: prepared" and second.name == "churn 2024-01 to 2024-02 on gpu"
     assert f"flow run {second.name!r} trains on it, in queue gpu" in first.state.message
-    query = {"logs": {"flow_run_id": {"any_": [str(second.id)]}}}
-    said = "waiting for a slot of headway-gpu: 1 slot, all taken"
-    until(lambda: any(said in line["message"] for line in client._client.post("/logs/filter", json=query).json()), 30)
-    _expire(server, acquired["lease_id"])
+    client.set_flow_run_state(holder, Completed(), force=True)
     until(lambda: retrains()[1].state.is_final(), about=retrains)
     _, second = retrains()
     assert second.name == "churn 2024-01 to 2024-02 on gpu: promoted 1", second.state
     assert (tmp_path / "store" / "serving" / "churn" / "1" / "saved_model.pb").exists()
-    assert client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0
     elsewhere = Path(server["HEADWAY_PIPELINES"]) / "churn"
     assert [path.name for path in elsewhere.iterdir()] == ["pipeline.yaml"], "it was made from the store alone"
     assert "nothing new after 2024-02" in typed("watch", folder, "--once", check=0).stdout
@@ -280,8 +271,9 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
     until(lambda: trainings() == 1 and steps(), 300, about)
     assert client.read_flow_run(one).state.is_completed() and half(one).is_running()
     two = start("two")
-    until(lambda: half(two) and half(two).name == "WaitingForSlot", 300, about)
-    assert trainings() == 1
+    until(lambda: half(two) and client.read_flow_run(two).state.is_completed(), 300, about)
+    time.sleep(10)
+    assert half(two).is_scheduled() and trainings() == 1
 
     # of the same deployment no other run goes on beside a second half
     beside = start("one")
@@ -298,7 +290,6 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
     until(lambda: half(again) and half(again).is_running() and steps() != before, 300, about)
     assert len(steps()) == 2, "the same training"
     cancel(second_half.of(client, str(again)).id)
-    until(lambda: client.read_global_concurrency_limit_by_name("headway-gpu").active_slots == 0, 100)
 
     # the first half is cancelled, or killed: it starts no second one; the next finds what was done
     locked = read_pipeline(tmp_path / "two").open_store().lock("run-two", {"run": "a person's"})

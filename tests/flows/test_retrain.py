@@ -4,7 +4,6 @@ import base64
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +26,8 @@ from headway.storage.process_identity import alive
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
+FLIGHTS = ROOT / "examples" / "flights"
+UP = ("up", "--sqlite", "--workers", 1)
 PREFECT = Path(sys.executable).with_name("prefect")
 
 
@@ -41,7 +42,7 @@ def killed(test):
 
 
 def _up(folder, *arguments, check=True):
-    command = [sys.executable, "-P", "-m", "flows.orchestration.local_server", *map(str, arguments)]
+    command = [sys.executable, "-P", str(ROOT / "infra" / "one_host.py"), *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
@@ -117,19 +118,18 @@ def prefect(tmp_path_factory):
     for package in ("flows", "tfcore"):
         (folder / package).mkdir()
         (folder / package / "__init__.py").write_text("raise RuntimeError('this is not Headway')")
-    content = yaml.safe_load((ROOT / "prefect.yaml").read_text())
-    content["deployments"].append(content["deployments"][0] | {"name": "extra", "schedules": [{"cron": "0 5 2 1 *"}]})
-    (folder / "prefect.yaml").write_text(yaml.safe_dump(content))
+    content = yaml.safe_load((FLIGHTS / "pipeline.yaml").read_text())
+    (folder / "extra.yaml").write_text(yaml.safe_dump(content | {"name": "extra", "schedule": "0 5 2 1 *"}))
     server = Server(folder, port)
     try:
-        told = _up(folder, "start", "--port", port).stdout
+        told = _up(folder, *UP, FLIGHTS, "extra.yaml", "--port", port).stdout
         assert f"http://127.0.0.1:{port}" in told and "deployment run 'retrain/flights' --watch" in told
         assert "(or retrain/extra)" in told
         assert 'PREFECT_API_AUTH_STRING="$(cat .headway/prefect/auth)"' in told
         assert (server.home / "auth").read_text().strip() not in told
         yield server
     finally:
-        _up(folder, "stop", check=False)
+        _up(folder, "down", check=False)
         with pytest.raises(OSError):
             server.answer("/health")
 
@@ -230,7 +230,7 @@ def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, proje
     until(trains, 180, lambda: prefect.state(run))
     engine = prefect.engine(run)
     os.kill(prefect.pid("worker"), signal.SIGKILL)
-    told = _up(prefect.folder, "start", "--port", prefect.port).stdout
+    told = _up(prefect.folder, *UP, "--port", prefect.port).stdout
     assert f"1 flow run of a worker that died: left alone (process {engine})" in told
     assert prefect.state(run)["type"] == "RUNNING" and alive(engine)
 
@@ -251,7 +251,7 @@ def test_a_worker_that_dies_with_its_run_and_one_that_is_stopped(prefect, projec
         os.kill(pid, signal.SIGKILL)
     until(lambda: prefect.state(run)["type"] == "CRASHED", 60, lambda: prefect.state(run))
     assert prefect.state(run)["message"] == "its process is gone"
-    _up(prefect.folder, "start", "--port", prefect.port)
+    _up(prefect.folder, *UP, "--port", prefect.port)
 
     # its place in the deployment's concurrency limit is free; a worker that is stopped lets its run save first
     run, worker = prefect.start(pipeline=str(project)), prefect.pid("worker")
@@ -314,36 +314,33 @@ if {os.geteuid() == 0}:
 
 
 @served
-def test_what_prefect_yaml_no_longer_names_is_removed(prefect):
+def test_up_again_changes_nothing_and_leaves_what_others_made(prefect):
     made = prefect("/deployments/name/retrain/flights")
     mine = {"schedule": {"cron": "1 1 1 1 *"}, "active": False, "slug": "mine"}
     prefect(f"/deployments/{made['id']}/schedules", [mine])
     theirs = {"name": "theirs", "flow_id": made["flow_id"], "tags": ["headway"], "work_pool_name": "headway"}
     prefect("/deployments/", theirs)
+    assert "note:" not in _up(prefect.folder, *UP, FLIGHTS, "extra.yaml", "--port", prefect.port).stdout
+
+    file = prefect.folder / "extra.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"schedule": {"watch": "0 5 2 1 *"}}))
+    told = _up(prefect.folder, *UP, "extra.yaml", "--port", prefect.port).stdout
+    assert "note: scheduled watch/extra: 0 5 2 1 * UTC" in told
     assert {d["name"] for d in prefect("/deployments/filter", {})} == {"flights", "extra", "theirs"}
-
-    file = prefect.folder / "prefect.yaml"
-    content = yaml.safe_load(file.read_text())
-    flights = content["deployments"][0]
-    del flights["schedules"]
-    file.write_text(yaml.safe_dump(content | {"deployments": [flights]}))
-    told = _up(prefect.folder, "start", "--port", prefect.port).stdout
-    assert "removed schedule 'headway' of retrain/flights: prefect.yaml no longer names it" in told
-    assert "removed deployment retrain/extra: prefect.yaml no longer names it" in told
-    assert {d["name"] for d in prefect("/deployments/filter", {})} == {"flights", "theirs"}
-    assert [s["slug"] for s in prefect("/deployments/name/retrain/flights")["schedules"]] == ["mine"]
+    now = prefect("/deployments/name/retrain/flights")
+    assert now["id"] == made["id"] and {s["slug"]: s["active"] for s in now["schedules"]} == {
+        "headway": True,
+        "mine": False,
+    }
 
 
-def test_up_needs_prefect_yaml_and_a_free_port(tmp_path):
-    done = _up(tmp_path, "start", check=False)
-    assert done.returncode == 2 and "no prefect.yaml here" in done.stderr and "Traceback" not in done.stderr
-    shutil.copy(ROOT / "prefect.yaml", tmp_path)
+def test_up_needs_a_free_port(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = _up(tmp_path, "start", "--port", taken.getsockname()[1], check=False)
-    assert done.returncode == 2 and "is taken by another program" in done.stderr
-    assert "nothing was running" in _up(tmp_path, "stop").stdout
+        done = _up(tmp_path, *UP, "--port", taken.getsockname()[1], check=False)
+    assert done.returncode == 2 and "is taken by another program" in done.stderr and "Traceback" not in done.stderr
+    assert "nothing was running" in _up(tmp_path, "down").stdout
 
 
 def test_how_a_run_ended_is_one_sentence():

@@ -46,7 +46,6 @@ def test_without_postgresql_the_error_says_what_to_install(monkeypatch, tmp_path
 def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
     port = free_port()
     home = tmp_path / ".headway" / "prefect"
-    shutil.copy(ROOT / "prefect.yaml", tmp_path)
     database = postgres.Postgres(home)
 
     def ask(path):
@@ -58,7 +57,7 @@ def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
         return {path.stem: json.loads(path.read_text())["pid"] for path in home.glob("*.pid")}
 
     try:
-        done = _type(tmp_path, "up", "--port", port)
+        done = _type(tmp_path, "up", ROOT / "examples" / "flights", "--port", port)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Prefect is up" in done.stdout and "one_host.py down" in done.stdout
         before = pids()

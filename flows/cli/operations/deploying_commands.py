@@ -69,7 +69,7 @@ def deploy(
 
     from flows.orchestration.deploying.apply import deploy as deploy_one
     from flows.orchestration.deploying.connection import connected
-    from flows.orchestration.deployments import polled, pool_online, worker_command
+    from flows.orchestration.deployments import polled, worker_command, workers_online
 
     with connected() as (client, url):
         changes = {
@@ -82,7 +82,7 @@ def deploy(
                 lines.append(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
                 )
-        online = pool_online(pool)
+        online = bool(workers_online(pool))
         others = {queue for each in loaded for queue in queues_of(each)} - {DATA_QUEUE}
         idle = [queue for queue in sorted(others) if not polled(pool, queue)]
     lines.append("next:")

@@ -18,13 +18,8 @@ from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.actions import (
-    DeploymentScheduleCreate,
-    DeploymentUpdate,
-    GlobalConcurrencyLimitCreate,
-    GlobalConcurrencyLimitUpdate,
-)
-from prefect.client.schemas.objects import BlockDocument, ConcurrencyOptions, DeploymentSchedule
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.objects import BlockDocument, ConcurrencyOptions
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import Automation, AutomationCore
@@ -46,7 +41,6 @@ from flows.orchestration.deploying.plan import (
     queues_of,
 )
 from flows.orchestration.deployments import create_pool, create_queues
-from flows.orchestration.queue_slot import limit_name
 from headway.errors import ConfigError
 from headway.messages import counted, listed
 
@@ -81,7 +75,7 @@ def deploy(
         changes.append(f"made work pool {pool}")
     changes += [f"made work queue {name} of {pool}" for name in create_queues(pool, queues_of(loaded))]
     if gpus is not None or GPU_QUEUE in queues_of(loaded):
-        changes += _limit(client, limit_name(GPU_QUEUE), gpus)
+        changes += _limit(client, pool, gpus)
     ids = {}
     for flow in OBSOLETE:
         changes += _remove(client, flow, loaded.pipeline.name)
@@ -109,29 +103,15 @@ def _remove(client: SyncPrefectClient, flow: str, pipeline: str) -> Changes:
     return [f"removed deployment {flow}/{pipeline}"]
 
 
-def _limit(client: SyncPrefectClient, name: str, slots: int | None) -> Changes:
-    """Make a global concurrency limit, or bring it to so many slots."""
-    try:
-        there = client.read_global_concurrency_limit_by_name(name)
-    except ObjectNotFound:
-        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=slots or 1))
-        return [f"made concurrency limit {name}: {counted(slots or 1, 'training')} at once"]
-    if slots in (None, there.limit):
+def _limit(client: SyncPrefectClient, pool: str, trainings: int | None) -> Changes:
+    """Let so many runs of the queue gpu go on at once; None: as many as the queue has, at first one."""
+    create_queues(pool, [GPU_QUEUE])
+    queue = client.read_work_queue_by_name(GPU_QUEUE, pool)
+    wanted = trainings or queue.concurrency_limit or 1
+    if wanted == queue.concurrency_limit:
         return []
-    client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=slots))
-    return [f"changed concurrency limit {name}: {counted(slots or 1, 'training')} at once"]
-
-
-def schedule_text(deployment: DeploymentResponse) -> str:
-    """When a deployment runs, in words."""
-    texts = [
-        f"{schedule.schedule.cron} {schedule.schedule.timezone or 'UTC'}"
-        if isinstance(schedule.schedule, CronSchedule)
-        else "a schedule of its own"
-        for schedule in deployment.schedules
-        if schedule.active
-    ]
-    return listed(texts) or "when it is started"
+    client.update_work_queue(queue.id, concurrency_limit=wanted)
+    return [f"limited work queue {GPU_QUEUE} to {counted(wanted, 'training')} at once"]
 
 
 def _find(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
@@ -143,8 +123,12 @@ def _find(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
 def _deploy_one(
     client: SyncPrefectClient, name: str, entry: Mapping[str, Any], *, keep_schedule: bool
 ) -> tuple[UUID, Changes]:
-    flow, full = load_flow(name), f"{name}/{entry['name']}"
-    pool, options = entry["work_pool"], entry.get("concurrency_limit")
+    flow, full, pool, limited = (
+        load_flow(name),
+        f"{name}/{entry['name']}",
+        entry["work_pool"],
+        entry["concurrency_limit"],
+    )
     wanted: dict[str, Any] = {
         "version": flow.version,
         "description": entry["description"],
@@ -158,43 +142,58 @@ def _deploy_one(
         "enforce_parameter_schema": True,
         "pull_steps": [],
     }
-    limited: dict[str, Any] = {}
-    if options is not None:
-        collision = ConcurrencyOptions(collision_strategy=options["collision_strategy"])
-        limited = {"concurrency_limit": options["limit"], "concurrency_options": collision}
-    schedules = [
+    ours = [
         DeploymentScheduleCreate(
             schedule=CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"]), slug=schedule["slug"]
         )
         for schedule in entry["schedules"]
     ]
     there = _find(client, full)
+    changes: Changes = []
+    schedules = ours
+    if there is not None:
+        if there.entrypoint not in (None, entry["entrypoint"]):
+            fix = "give the pipeline another name, or delete that deployment"
+            raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
+        before = [
+            DeploymentScheduleCreate.model_validate(
+                schedule.model_dump(include={*DeploymentScheduleCreate.model_fields})
+            )
+            for schedule in there.schedules
+        ]
+        old = [schedule for schedule in before if schedule.slug == SLUG]
+        if keep_schedule and not ours:
+            ours = old
+        elif old and ours:  # whether a person has switched it off is theirs to say
+            ours = [old[0].model_copy(update={"schedule": ours[0].schedule})]
+        schedules = [schedule for schedule in before if schedule.slug != SLUG] + ours
+        differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
+        limit, options = there.global_concurrency_limit, there.concurrency_options
+        if {"limit": limit and limit.limit, "collision_strategy": options and options.collision_strategy} != limited:
+            differing.append("concurrency_limit")
+        if differing:
+            moved, theirs = "", there.parameters.get("pipeline")
+            if theirs not in (None, entry["parameters"]["pipeline"]):
+                moved = f" (was of {theirs})"
+            what = listed([_SAID.get(key, key) for key in differing])
+            changes.append(f"renewed deployment {full}: {what}{moved}")
+        changes += _rescheduled(full, [_timing(each) for each in old], [_timing(each) for each in ours])
+        if not changes:
+            return there.id, []
+    # the server makes it, or brings the one that is there to this; schedules that are not named go
+    id = client.create_deployment(
+        client.create_flow_from_name(name),
+        entry["name"],
+        **wanted,
+        concurrency_limit=limited["limit"],
+        concurrency_options=ConcurrencyOptions(collision_strategy=limited["collision_strategy"]),
+        schedules=schedules,
+    )
     if there is None:
-        id = client.create_deployment(
-            client.create_flow_from_name(name),
-            entry["name"],
-            **wanted,
-            schedules=schedules,
-            **limited,
+        changes.append(
+            f"made deployment {full}: runs {listed([_timing(each) for each in ours]) or 'when it is started'}"
         )
-        return id, [f"made deployment {full}: runs {schedule_text(client.read_deployment(id))}"]
-    if there.entrypoint not in (None, entry["entrypoint"]):
-        fix = "give the pipeline another name, or delete that deployment"
-        raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
-    theirs = there.parameters.get("pipeline")
-    changes = []
-    limit = there.global_concurrency_limit.limit if there.global_concurrency_limit else None
-    strategy = there.concurrency_options.collision_strategy if there.concurrency_options else None
-    differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
-    if options is not None and (limit, strategy) != (options["limit"], options["collision_strategy"]):
-        differing.append("concurrency_limit")
-        wanted |= limited
-    if differing:
-        client.update_deployment(there.id, DeploymentUpdate(**wanted))
-        what = listed([_SAID.get(key, key) for key in differing])
-        moved = theirs not in (None, entry["parameters"]["pipeline"])
-        changes.append(f"renewed deployment {full}: {what}" + (f" (was of {theirs})" if moved else ""))
-    return there.id, changes + _reschedule(client, full, there, schedules, keep=keep_schedule)
+    return id, changes
 
 
 _SAID = {
@@ -204,33 +203,19 @@ _SAID = {
 }
 
 
-def _reschedule(
-    client: SyncPrefectClient,
-    full: str,
-    there: DeploymentResponse,
-    wanted: Sequence[DeploymentScheduleCreate],
-    *,
-    keep: bool,
-) -> Changes:
-    """Bring Headway's schedule of a deployment to what is wanted."""
-    ours: list[DeploymentSchedule] = [schedule for schedule in there.schedules if schedule.slug == SLUG]
-    if keep and not wanted:
+def _rescheduled(full: str, before: Sequence[str], now: Sequence[str]) -> Changes:
+    """What becomes of Headway's schedule of a deployment."""
+    if before == now:
         return []
-    if ours and wanted:
-        if _timing(ours[0].schedule) == _timing(wanted[0].schedule):
-            return []
-        client.update_deployment_schedule(there.id, ours[0].id, schedule=wanted[0].schedule)
-        return [f"changed the schedule of {full}: {' '.join(_timing(wanted[0].schedule))}"]
-    for schedule in ours:
-        client.delete_deployment_schedule(there.id, schedule.id)
-    if wanted:
-        client.create_deployment_schedules(there.id, list(wanted))
-        return [f"scheduled {full}: {' '.join(_timing(wanted[0].schedule))}"]
-    return [f"removed the schedule of {full}"] if ours else []
+    if not now:
+        return [f"removed the schedule of {full}"]
+    return [f"{'changed the schedule of' if before else 'scheduled'} {full}: {listed(now)}"]
 
 
-def _timing(schedule: Any) -> tuple[str, str]:
-    return (getattr(schedule, "cron", ""), getattr(schedule, "timezone", None) or "UTC")
+def _timing(schedule: DeploymentScheduleCreate) -> str:
+    if not isinstance(schedule.schedule, CronSchedule):
+        return "a schedule of its own"
+    return f"{schedule.schedule.cron} {schedule.schedule.timezone or 'UTC'}"
 
 
 def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[AutomationCore]) -> Changes:

@@ -209,23 +209,6 @@ def test_a_wrong_value_is_reported_with_the_way_out(override, words, tmp_path, c
     assert words in capsys.readouterr().err
 
 
-def test_the_port_of_make_up_is_blamed_only_when_it_is_the_cause(monkeypatch, capsys, tmp_path):
-    import flows.orchestration.local_server
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(flows.orchestration.local_server.PORT_VARIABLE, "many")
-    assert flows.orchestration.local_server.main(["stop"]) == 2
-    assert "HEADWAY_PREFECT_PORT: 'many' is not a port" in capsys.readouterr().err
-    monkeypatch.setenv(flows.orchestration.local_server.PORT_VARIABLE, "4311")
-
-    def fails(*_):
-        raise ValueError("another")
-
-    monkeypatch.setattr(flows.orchestration.local_server, "stop", fails)
-    with pytest.raises(ValueError, match="another"):
-        flows.orchestration.local_server.main(["stop"])
-
-
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system in which no folder can be made")
 def test_a_store_that_cannot_be_made_is_reported():
     from headway.errors import StoreError

@@ -154,11 +154,10 @@ def handed_out(root: Path) -> dict[str, object]:
     """Deploy to a new Prefect server; what it hands out then."""
     home = root / "server"
     home.mkdir()
-    (home / "prefect.yaml").write_text("deployments: []\n")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    server = [sys.executable, "-P", "-m", "flows.orchestration.local_server"]
-    subprocess.run([*server, "start", "--port", str(port)], cwd=home, check=True)
+    server = [sys.executable, "-P", str(Path(__file__).parents[3] / "infra" / "one_host.py")]
+    subprocess.run([*server, "up", "--sqlite", "--port", str(port)], cwd=home, check=True)
     try:
         own = {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PREFECT_HOME": str(home / "client")}
         own["PREFECT_API_AUTH_STRING"] = (home / ".headway" / "prefect" / "auth").read_text().strip()
@@ -175,7 +174,7 @@ def handed_out(root: Path) -> dict[str, object]:
                 for what in ("flows", "deployments", "automations", "work_pools")
             } | {"work_queues": client._client.post("/work_queues/filter", json={}).raise_for_status().json()}
     finally:
-        subprocess.run([*server, "stop"], cwd=home, check=True)
+        subprocess.run([*server, "down"], cwd=home, check=True)
 
 
 def pack(root: Path, to: Path) -> None:

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+from types import SimpleNamespace
 
 import pytest
+from prefect.client.schemas.objects import State
 
 from flows.orchestration import requested_stops as asking
 from flows.orchestration.processes import Processes
@@ -73,18 +75,18 @@ class Answers:
     def __init__(self, runs, accepts=True):
         self.runs, self.accepts, self.set = runs, accepts, []
 
-    def post(self, path, json):
+    def request(self, method, path, json, path_params=None):
         if path == "/flow_runs/filter":
             found = [{"id": id, "state": {"type": state}} for id, state in self.runs.items()]
             going_on = [run for run in found if run["state"]["type"] in ("RUNNING", "PENDING", "CANCELLING")]
             return _Answer(going_on[json["offset"] :][: json["limit"]])
         if path == "/events/filter":
             return _Answer({"events": [{"id": "beat"}]})
-        self.set.append((path, json["state"]["type"]))
+        self.set.append((path.format(**path_params), json["state"]["type"]))
         return _Answer({"status": "ACCEPT" if self.accepts else "ABORT"})
 
-    def get(self, path):
-        return _Answer({"state": {"type": self.runs[path.split("/")[-1]]}})
+    def read_flow_run(self, id):
+        return SimpleNamespace(state=State(type=self.runs[str(id)]))
 
 
 class _Answer:
@@ -100,19 +102,24 @@ def _file(folder, flow_run, pid, began=None):
     (folder / f"{flow_run}.json").write_text(json.dumps(facts))
 
 
+LIVES = "11111111-1111-4111-8111-111111111111"
+DEAD = "22222222-2222-4222-8222-222222222222"
+ENDED = "33333333-3333-4333-8333-333333333333"
+
+
 def test_what_is_looked_at_and_what_follows(tmp_path, capsys):
-    _file(tmp_path, "lives", os.getpid())
-    _file(tmp_path, "dead", os.getpid(), began="1")  # the pid is another process's now
-    _file(tmp_path, "ended", os.getpid(), began="1")
-    answers = Answers({"lives": "RUNNING", "dead": "RUNNING", "ended": "COMPLETED"})
+    _file(tmp_path, LIVES, os.getpid())
+    _file(tmp_path, DEAD, os.getpid(), began="1")  # the pid is another process's now
+    _file(tmp_path, ENDED, os.getpid(), began="1")
+    answers = Answers({LIVES: "RUNNING", DEAD: "RUNNING", ENDED: "COMPLETED"})
     processes = Processes(tmp_path)
     watch, server = Watch(processes.lives), Server(answers, "headway")
     once(watch, server, processes, 0.0)
-    assert not answers.set and sorted(processes.dead()) == ["dead"]  # the file of a run that has ended is removed
+    assert not answers.set and sorted(processes.dead()) == [DEAD]  # the file of a run that has ended is removed
     once(watch, server, processes, 5.0)
-    assert answers.set == [("/flow_runs/dead/set_state", "CRASHED")]
-    assert "dead is CRASHED: its process is gone" in capsys.readouterr().out
-    assert processes.pids() == {"lives": os.getpid()} and processes.lives("unknown") is None
+    assert answers.set == [(f"/flow_runs/{DEAD}/set_state", "CRASHED")]
+    assert f"{DEAD} is CRASHED: its process is gone" in capsys.readouterr().out
+    assert processes.pids() == {LIVES: os.getpid()} and processes.lives("unknown") is None
 
 
 def test_more_runs_than_the_server_gives_at_once_are_all_watched(tmp_path):
@@ -122,9 +129,9 @@ def test_more_runs_than_the_server_gives_at_once_are_all_watched(tmp_path):
 
 
 def test_a_run_that_ended_meanwhile_is_not_reported_as_crashed(tmp_path, capsys):
-    _file(tmp_path, "dead", os.getpid(), began="1")
+    _file(tmp_path, DEAD, os.getpid(), began="1")
     processes = Processes(tmp_path)
-    watch, server = Watch(processes.lives), Server(Answers({"dead": "RUNNING"}, accepts=False), "headway")
+    watch, server = Watch(processes.lives), Server(Answers({DEAD: "RUNNING"}, accepts=False), "headway")
     for now in (0.0, 5.0):
         once(watch, server, processes, now)
     assert not capsys.readouterr().out
@@ -154,8 +161,6 @@ def test_a_process_writes_itself_down_while_it_lives(tmp_path):
         process.stdin.close()
         process.wait()
         assert processes.lives("0e0f") is (False if kill else None)
-    processes.forget("0e0f")
-    assert processes.lives("0e0f") is None
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
@@ -184,10 +189,9 @@ def test_printing_outlives_the_reader(closed):
 def test_signals_of_one_stop_are_one_stop():
     script = """
         import signal, threading, time
-        import flows.orchestration.flow_body as body
+        from flows.observability.reporting import stop_on_signals
         stop = threading.Event()
-        body.SAME_STOP_SECONDS = 1.0
-        with body.stop_on_signals(stop):
+        with stop_on_signals(stop, signal.SIGTERM, signal.SIGINT, same_seconds=1.0):
             print("ready", flush=True)
             stop.wait()
             print("stopping", flush=True)
@@ -201,7 +205,7 @@ def test_signals_of_one_stop_are_one_stop():
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(1.2)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == -signal.SIGTERM
+    assert process.wait(30) == -signal.SIGINT, "interrupted"
 
 
 def test_a_flow_run_asks_whether_it_may_go_on(monkeypatch):
@@ -220,5 +224,5 @@ def test_a_flow_run_asks_whether_it_may_go_on(monkeypatch):
 def test_a_worker_that_is_started_again_keeps_its_name():
     from flows.orchestration.worker import free_name
 
-    assert free_name({}, "host") == "host" == free_name({"host": "OFFLINE"}, "host")
-    assert free_name({"host": "ONLINE", "host-2": "ONLINE", "host-3": "OFFLINE"}, "host") == "host-3"
+    assert free_name(set(), "host") == "host"
+    assert free_name({"host", "host-2"}, "host") == "host-3"

@@ -15,8 +15,6 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-import httpx
-
 from headway.errors import ConfigError
 
 CLIENT = "PREFECT_API_AUTH_STRING"
@@ -32,8 +30,16 @@ def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
     Raises:
         ConfigError: the environment names two different ones, or one that is not user:password.
     """
-    if named_login := named(environ):
-        return named_login
+    server, client = environ.get(SERVER), environ.get(CLIENT)
+    if server and client and server != client:
+        raise ConfigError(
+            f"{SERVER} and {CLIENT} differ", where="environment", fix=f"set both to the same value, or unset {CLIENT}"
+        )
+    if login := server or client:
+        if ":" not in login:
+            where = SERVER if server else CLIENT
+            raise ConfigError("is not user:password", where=where, fix=f"export {SERVER}=user:password")
+        return login
     try:
         file.chmod(0o600)
         if login := file.read_text().strip():
@@ -45,20 +51,6 @@ def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         out.write(auth + "\n")
     return auth
-
-
-def named(environ: Mapping[str, str]) -> str | None:
-    """Return the "user:password" that the environment names; None without one."""
-    server, client = environ.get(SERVER), environ.get(CLIENT)
-    if server and client and server != client:
-        raise ConfigError(
-            f"{SERVER} and {CLIENT} differ", where="environment", fix=f"set both to the same value, or unset {CLIENT}"
-        )
-    login = server or client or None
-    if login and ":" not in login:
-        where = SERVER if server else CLIENT
-        raise ConfigError("is not user:password", where=where, fix=f"export {SERVER}=user:password")
-    return login
 
 
 def server_settings(auth: str, address: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -76,33 +68,6 @@ def server_settings(auth: str, address: str, port: int, environ: Mapping[str, st
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": environ.get("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE")
         or "prefect.server.concurrency.lease_storage.filesystem",
     }
-
-
-def check(address: str, auth: str, file: Path) -> None:
-    """Try the password on the server that runs.
-
-    Raises:
-        ConfigError: it was started with another one, or with none.
-    """
-    if _lets_in(address, None):
-        raise ConfigError(
-            "the running Prefect server does not ask for a password", where=address, fix="make down, then make up"
-        )
-    if _lets_in(address, auth):
-        return
-    whose = f"the one in {file}" if named(os.environ) is None else f"the one in {SERVER} or {CLIENT}"
-    raise ConfigError(
-        f"the running Prefect server has another password than {whose}",
-        where=address,
-        fix="make down, then make up; or set the variable that it was started with",
-    )
-
-
-def _lets_in(address: str, auth: str | None) -> bool:
-    user, _, password = (auth or "").partition(":")
-    login = None if auth is None else (user, password)
-    answer = httpx.get(f"{address}/api/admin/version", auth=login, timeout=30, trust_env=False)
-    return answer.status_code != 401 and bool(answer.raise_for_status())
 
 
 def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:

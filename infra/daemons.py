@@ -1,0 +1,79 @@
+"""Processes that outlive the command that started them: each leads a process group of its own, and a file holds its pid.
+
+    worker = Daemon(folder, "worker")
+    worker.start(command, env=env, cwd=cwd)  # its output goes to folder/worker.log
+    worker.pid()                             # None when it is dead
+    worker.stop()                            # it and all that it started; nothing else
+
+What a daemon starts stays in its group: so its children are ended even after it died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from flows.orchestration.processes import PidFile
+from headway.storage.process_identity import alive
+
+
+class Daemon:
+    """A process that leads its own group; see the module."""
+
+    def __init__(self, folder: Path, name: str):
+        self.name = name
+        self.file, self.log = PidFile(folder / f"{name}.pid"), folder / f"{name}.log"
+        self.pid = self.file.pid
+
+    def start(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, umask: int = 0o077) -> None:
+        """Start it.
+
+        Args:
+            umask: of what it writes; others than its user never read its log.
+        """
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+            process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=umask,
+            )
+        self.file.write(process.pid)
+
+    def stop(self) -> None:
+        """End it, then what is left of its group."""
+        process = self.file.process()
+        if process is not None and (alive(*process) or not alive(process[0])):  # else that pid is another process's now
+            end(process[:1], 15.0)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process[0], signal.SIGKILL)
+        self.file.path.unlink(missing_ok=True)
+
+    def last_words(self, lines: int = 15) -> str:
+        """Return the end of the daemon's log."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "".join(f"\n  | {line}" for line in text.splitlines()[-lines:])
+
+
+def end(pids: Sequence[int], seconds: float) -> None:
+    """Send SIGTERM, then SIGKILL to the processes that still live `seconds` later."""
+    deadline = time.monotonic() + seconds
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in filter(alive, pids):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        while any(map(alive, pids)) and time.monotonic() < deadline:
+            time.sleep(0.1)
