@@ -69,7 +69,7 @@ def retrain(
         if queue is not None and prepared is None and trains(run_spec):
             record = run(replace(run_spec, last=PREPARE), report)
             leave(run_spec, record)
-            return Ending(second_half.begin(loaded, record, queue, stop=report.stop), "prepared")
+            return Ending(second_half.begin(loaded, record, queue, report), "prepared")
         record = run(run_spec, report)
         report.ended(ending_part(ending_of(record)))
         return ended(record)

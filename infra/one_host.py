@@ -236,9 +236,12 @@ def _program(place: Place, name: str) -> str:
 
 def retrains() -> list[str]:
     """The deployments of the flow retrain on the server that `up` brought up, the oldest first."""
-    from flows.orchestration.deployments import of_flow
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
-    return of_flow("retrain")
+    with get_client(sync_client=True) as client:
+        found = client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=["retrain"])), limit=200)
+    return [f"retrain/{each.name}" for each in sorted(found, key=lambda each: str(each.created))]
 
 
 def _flink(place: Place) -> Path:

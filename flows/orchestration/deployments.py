@@ -12,7 +12,6 @@ from typing import Any
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
 
@@ -85,10 +84,3 @@ def workers_online(pool: str) -> set[str]:
     """The names of the workers that poll a pool."""
     with get_client(sync_client=True) as client:
         return {worker.name for worker in client.read_workers_for_work_pool(pool) if worker.status == "ONLINE"}
-
-
-def of_flow(flow: str) -> list[str]:
-    """The deployments of a flow, as "flow/deployment", the oldest first; of the first 200."""
-    with get_client(sync_client=True) as client:
-        found = client.read_deployments(flow_filter=FlowFilter(name=FlowFilterName(any_=[flow])), limit=200)
-    return [f"{flow}/{deployment.name}" for deployment in sorted(found, key=lambda deployment: str(deployment.created))]

@@ -122,7 +122,7 @@ def _read(pipeline: Path, set: Settings) -> LoadedPipeline:
     try:
         return read_pipeline(pipeline, set)
     except ConfigError as error:
-        if pipeline.exists() and (pipeline.is_file() or (pipeline / "pipeline.yaml").exists()):
+        if pipeline.is_file() or (pipeline / "pipeline.yaml").exists():
             raise
         fix = (
             f"put it back, or let {socket.gethostname()} see it there; where it has moved, 'headway deploy' of its new "

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -142,6 +142,6 @@ class Processes:
         """Return {flow run: pid} of the living processes."""
         return {name: pid for name, file in self._files().items() if (pid := file.pid()) is not None}
 
-    def dead(self) -> dict[str, PidFile]:
-        """The files of flow runs whose process ended without removing its own."""
-        return {name: file for name, file in self._files().items() if file.lives() is False}
+    def dead(self, but: Set[str]) -> list[PidFile]:
+        """The files of flow runs, but of some, whose process ended without removing its own."""
+        return [file for name, file in self._files().items() if name not in but and file.lives() is False]

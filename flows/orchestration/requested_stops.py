@@ -13,16 +13,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
-import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 
 from flows.orchestration.prefect_internals import ask_once
-from headway.errors import Cancelled, HeadwayError
+from headway.errors import Cancelled
 
-Answer = TypeVar("Answer")
 SECONDS = 3.0
 AWAY_SECONDS = 600.0
 """How long a run waits for a server that is away."""
@@ -91,28 +88,3 @@ class StopRequests:
         deadline = time.monotonic() + seconds
         while self.state() is None and time.monotonic() < deadline and not self.stop.wait(SECONDS):
             pass
-
-
-def outlive(ask: Callable[[], Answer], stop: threading.Event) -> Answer:
-    """What the server answers, also after an outage.
-
-    Args:
-        ask: asks it; may be called again.
-        stop: ends the wait.
-
-    Raises:
-        Cancelled: `stop` was set while the server was away.
-        HeadwayError: it was away for ten minutes.
-    """
-    deadline = time.monotonic() + AWAY_SECONDS
-    while True:
-        try:
-            return ask()
-        except (httpx.TransportError, httpx.HTTPStatusError) as error:
-            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
-                raise
-            if time.monotonic() > deadline:
-                fix = "start it, then the flow again: it goes on where it was"
-                raise HeadwayError(f"the server does not answer: {error}", where="Prefect server", fix=fix) from None
-        if stop.wait(SECONDS):
-            raise Cancelled("stopped on request; what was done is kept")

@@ -9,11 +9,12 @@ through `note` as well.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -81,6 +82,7 @@ class RunLog(Reporter):
         self._prefect = prefect = PrefectLog(stops, pipeline)
         super().__init__([prefect, *listeners()])
         self.table, self.ended, self.catch_up = prefect.table, prefect.complete_verdict, prefect.catch_up
+        self.wait_for_server = stops.wait_for_server
         about(pipeline)
 
 
@@ -144,11 +146,8 @@ class PrefectLog(Lines):
                 return
             artifact_id, part = self._verdict
             told = replace(ending, points=ending.points or part.points, tables=part.tables)
-            try:
-                with get_client(sync_client=True) as client:
-                    client.update_artifact(artifact_id, ArtifactUpdate(data=redact(markdown(told))))
-            except Exception as error:
-                self.logger().warning("the verdict's artifact was not completed: %s", error)
+            with self._said("the verdict's artifact was not completed"), get_client(sync_client=True) as client:
+                client.update_artifact(artifact_id, ArtifactUpdate(data=redact(markdown(told))))
 
         self._when_up(complete)
 
@@ -171,27 +170,31 @@ class PrefectLog(Lines):
         self._when_up(lambda: emit_event(event.name, named, payload=payload))
 
     def _show(self, title: str, share: float, words: str) -> None:
-        """Show a step's progress as an artifact; a run matters more than a bar."""
+        """Show a step's progress as an artifact."""
         share, about = min(max(share, 0.0), 100.0), redact(f"{title}: {words}")
-        try:
+        with self._said(f"the progress of {title} was not shown"):
             if title in self._progress:
                 update_progress_artifact(self._progress[title], share, about)
             else:
                 key = _key(self._pipeline, f"progress-{title}")
                 made: Any = create_progress_artifact(share, key, about)
                 self._progress[title] = made
-        except Exception as error:
-            self.logger().warning("the progress of %s was not shown: %s", title, error)
 
     def _publish(self, key: str, part: Part) -> UUID | None:
-        """Publish a part as an artifact; the run matters more than a picture of it."""
+        """Publish a part as an artifact."""
         key, about = _key(self._pipeline, key), "; ".join(map(str, part.sentences)) or part.title
-        try:
-            made: Any = create_markdown_artifact(redact(markdown(part)), key=key, description=redact(about))
-        except Exception as error:
-            self.logger().warning("artifact %s was not published: %s", key, error)
-            return None
+        made: Any = None
+        with self._said(f"artifact {key} was not published"):
+            made = create_markdown_artifact(redact(markdown(part)), key=key, description=redact(about))
         return made if isinstance(made, UUID) else None
+
+    @contextlib.contextmanager
+    def _said(self, what: str) -> Iterator[None]:
+        """A run matters more than a picture of it: an error is a line of the log."""
+        try:
+            yield
+        except Exception as error:
+            self.logger().warning("%s: %s", what, error)
 
     def logger(self) -> Logger:
         """Return the logger of the current task, else of the flow, since Headway's own threads belong to no run."""

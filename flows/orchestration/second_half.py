@@ -1,6 +1,6 @@
 """The second half of a retrain whose pipeline has `queues: {tensorflow: gpu}`: a flow run of its own, on that queue.
 
-    name = begin(loaded, record, queue, stop=report.stop)       # the first half, at its end
+    name = begin(loaded, record, queue, report)                 # the first half, at its end
     @flow(on_completion=[release])                              # starts it, once the first half's slot is free
     of(client, flow_run)                                        # the second half of a flow run, if it has one
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from prefect.states import Scheduled, State
 from flows.config.pipeline import LoadedPipeline
 from flows.orchestration.deployments import polled, start_run, worker_command
 from flows.orchestration.processes import PIPELINES_VARIABLE
-from flows.orchestration.requested_stops import outlive
+from flows.orchestration.run_log import RunLog
 from flows.records import RunRecord
 from headway.messages import window_text
 
@@ -36,29 +35,28 @@ _COLLISION = "Deployment concurrency limit reached."
 """Prefect's message, where an outage of the server kept the first half longer than that."""
 
 
-def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, *, stop: threading.Event) -> str:
+def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, report: RunLog) -> str:
     """Schedule the second half of this flow run, with its parameters; returns what the first half says at its end.
 
     Args:
         record: the run that prepared the window.
-        stop: ends the wait for a server that is away.
 
     Raises:
+        Cancelled: the run was stopped while it waited for a server that is away.
         ConfigError: the pipeline is not deployed, or by an older Headway.
     """
     window = window_text(record.spans)
+    report.wait_for_server()
+    report.check()
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=LATER_SECONDS)
     parameters = {**flow_run.parameters, "until": record.spans[-1], "prepared": record.run}
-    run = outlive(
-        lambda: start_run(
-            f"retrain/{deployment.name or loaded.pipeline.name}",
-            _key(flow_run.id),
-            parameters,
-            name=f"{loaded.pipeline.name} {window} on {queue}",
-            work_queue_name=queue,
-            state=Scheduled(scheduled_time=later),
-        ),
-        stop,
+    run = start_run(
+        f"retrain/{deployment.name or loaded.pipeline.name}",
+        _key(flow_run.id),
+        parameters,
+        name=f"{loaded.pipeline.name} {window} on {queue}",
+        work_queue_name=queue,
+        state=Scheduled(scheduled_time=later),
     )
     said = f"prepared {window}; flow run {run.name!r} trains on it, in queue {queue}"
     pool = run.work_pool_name or "headway"

@@ -23,11 +23,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.orchestration.processes import FOLDER_VARIABLE, Processes
@@ -64,17 +62,10 @@ class Watch:
         lives: whether a flow run's process lives; None when that cannot be seen from here.
     """
 
-    def __init__(
-        self,
-        lives: Callable[[str], bool | None],
-        *,
-        within: float = WITHIN_SECONDS,
-        pending: float = PENDING_SECONDS,
-    ):
-        self._lives, self._within, self._pending = lives, within, pending
-        self._last: dict[str, tuple[FlowRun, float]] = {}
-        """By id: the flow run as it was seen last, and since when it has looked like that."""
-        self._dead: set[str] = set()
+    def __init__(self, lives: Callable[[str], bool | None]):
+        self._lives = lives
+        self._last: dict[str, tuple[FlowRun, bool | None, float]] = {}
+        """By id: the flow run as it was seen last, whether its process lived, and since when it has looked like that."""
 
     def outage(self) -> None:
         """Discard what was seen before, since the server did not answer: missing heartbeats mean nothing then."""
@@ -82,31 +73,26 @@ class Watch:
 
     def look(self, flow_runs: Sequence[FlowRun], now: float) -> list[Ending]:
         """Compare the flow runs with the last check, and return those to end now."""
-        current, dead, endings = {}, set(), []
+        current, endings = {}, []
         for run in flow_runs:
-            before, since = self._last.get(run.id, (None, now))
-            current[run.id] = (run, since if run == before else now)
             lives = self._lives(run.id)
-            if lives is False:
-                # only at the second look: its worker, or the process itself, may just be saying how it ended
-                if run.id in self._dead:
-                    endings.append(self._ending(run, "its process is gone"))
-                dead.add(run.id)
-            elif lives is None and (why := self._silence(run, now - current[run.id][1])):
-                endings.append(self._ending(run, why))
-        self._last, self._dead = current, dead
+            *before, since = self._last.get(run.id, (None, None, now))
+            seconds = now - since if before == [run, lives] else 0.0
+            current[run.id] = (run, lives, now - seconds)
+            # dead only at the second look: its worker, or the process itself, may just be saying how it ended
+            why = "its process is gone" if lives is False and seconds else None
+            if why or (lives is None and (why := self._silence(run, seconds))):
+                endings.append(Ending(run.id, "CANCELLED" if run.state == "CANCELLING" else "CRASHED", why))
+        self._last = current
         return endings
 
-    def _silence(self, run: FlowRun, seconds: float) -> str | None:
-        if run.state == "PENDING":
-            return f"it did not start within {self._pending:.0f} s" if seconds > self._pending else None
-        if run.beat is None:
-            return None  # a flow run that sends no heartbeats
-        return f"no heartbeat for {self._within:.0f} s: its process is gone" if seconds > self._within else None
-
     @staticmethod
-    def _ending(run: FlowRun, why: str) -> Ending:
-        return Ending(run.id, "CANCELLED" if run.state == "CANCELLING" else "CRASHED", why)
+    def _silence(run: FlowRun, seconds: float) -> str | None:
+        if run.state == "PENDING":
+            return f"it did not start within {PENDING_SECONDS:.0f} s" if seconds > PENDING_SECONDS else None
+        if run.beat is None or seconds <= WITHIN_SECONDS:
+            return None  # without a first heartbeat it is a flow run that sends none
+        return f"no heartbeat for {WITHIN_SECONDS:.0f} s: its process is gone"
 
 
 class Server:
@@ -150,39 +136,27 @@ class Server:
         answer = self._client.request("POST", "/flow_runs/{id}/set_state", path_params=path, json={"state": state})
         return answer.json()["status"] == "ACCEPT"
 
-    def ended(self, flow_run: str) -> bool:
-        """Whether the server has it as ended, or does not know it."""
-        try:
-            state = self._client.read_flow_run(UUID(flow_run)).state
-        except ObjectNotFound:
-            return True
-        return state is not None and state.is_final()
-
 
 def once(watch: Watch, server: Server, processes: Processes, now: float) -> None:
-    """Check all flow runs once: end those whose process is gone, and forget the files of dead processes."""
-    for ending in watch.look(server.flow_runs(processes.lives), now):
+    """Check all flow runs once: end those whose process is gone, and forget the dead processes of those that have ended."""
+    going_on = server.flow_runs(processes.lives)
+    for ending in watch.look(going_on, now):
         if server.end(ending):
             print(f"headway watch: {ending.flow_run} is {ending.state}: {ending.message}", flush=True)
-    for flow_run, file in processes.dead().items():
-        if server.ended(flow_run):
-            file.path.unlink(missing_ok=True)
+    for file in processes.dead(but={run.id for run in going_on}):
+        file.path.unlink(missing_ok=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flows.orchestration.watch", description=__doc__.partition("\n")[0])
     parser.add_argument("--pool", default="headway", help="the work pool whose flow runs are watched")
-    parser.add_argument("--within", type=float, default=WITHIN_SECONDS, help="seconds without a heartbeat (90)")
-    parser.add_argument("--pending", type=float, default=PENDING_SECONDS, help="seconds Pending (110)")
     options = parser.parse_args(arguments)
     protect()
     processes = Processes(Path(os.environ.get(FOLDER_VARIABLE, ".")))
-    watch = Watch(processes.lives, within=options.within, pending=options.pending)
+    watch = Watch(processes.lives)
     away = False
-    retries = temporary_settings(
-        {PREFECT_CLIENT_MAX_RETRIES: 1}
-    )  # an outage is to be seen, not waited out in a request
-    with retries, get_client(sync_client=True) as client:
+    patience = {PREFECT_CLIENT_MAX_RETRIES: 1}  # an outage is to be seen, not waited out in a request
+    with temporary_settings(patience), get_client(sync_client=True) as client:
         server = Server(client, options.pool)
         while True:
             try:

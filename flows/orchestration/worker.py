@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
     online: set[str] = set()
     try:
-        with connected(_say), contextlib.suppress(ObjectNotFound):  # the worker itself makes a new pool
+        with connected(), contextlib.suppress(ObjectNotFound):  # the worker itself makes a new pool
             online = workers_online(options.pool)
             create_queues(options.pool, options.queue or [])
     except HeadwayError as error:  # a worker waits for a server that is away

@@ -19,9 +19,8 @@ from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentScheduleCreate
-from prefect.client.schemas.objects import BlockDocument, ConcurrencyOptions
+from prefect.client.schemas.objects import ConcurrencyOptions
 from prefect.client.schemas.responses import DeploymentResponse
-from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import Automation, AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.utilities.callables import parameter_schema
@@ -66,7 +65,9 @@ def deploy(
         ConfigError: a notification or Secret block does not exist, a schedule is wrong, or another file has the pipeline's name.
     """
     file = loaded.file
-    blocks = {name: _notifier(client, name, f"{file}: alarms.notify") for name in loaded.pipeline.alarms.notify}
+    blocks = {
+        name: _block(client, name, f"{file}: alarms.notify", notifies=True) for name in loaded.pipeline.alarms.notify
+    }
     for variable, block in loaded.pipeline.secrets.items():
         _block(client, f"secret/{block}", f"{file}: secrets.{variable}")
     listed_entries = entries(loaded, pool=pool, retrain=retrain)
@@ -123,18 +124,15 @@ def _find(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
 def _deploy_one(
     client: SyncPrefectClient, name: str, entry: Mapping[str, Any], *, keep_schedule: bool
 ) -> tuple[UUID, Changes]:
-    flow, full, pool, limited = (
-        load_flow(name),
-        f"{name}/{entry['name']}",
-        entry["work_pool"],
-        entry["concurrency_limit"],
-    )
+    full = f"{name}/{entry['name']}"
+    there = _find(client, full)
+    if there is not None and there.entrypoint not in (None, entry["entrypoint"]):
+        fix = "give the pipeline another name, or delete that deployment"
+        raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
+    flow, pool, limit = load_flow(name), entry["work_pool"], entry["concurrency_limit"]
     wanted: dict[str, Any] = {
+        **{key: entry[key] for key in ("description", "tags", "parameters", "entrypoint")},
         "version": flow.version,
-        "description": entry["description"],
-        "tags": entry["tags"],
-        "parameters": entry["parameters"],
-        "entrypoint": entry["entrypoint"],
         "job_variables": pool["job_variables"],
         "work_pool_name": pool["name"],
         "work_queue_name": pool["work_queue_name"],
@@ -142,57 +140,34 @@ def _deploy_one(
         "enforce_parameter_schema": True,
         "pull_steps": [],
     }
+    fields = {*DeploymentScheduleCreate.model_fields}
+    before = [] if there is None else [schedule.model_dump(include=fields) for schedule in there.schedules]
+    old = [schedule for schedule in before if schedule["slug"] == SLUG]
     ours = [
-        DeploymentScheduleCreate(
-            schedule=CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"]), slug=schedule["slug"]
-        )
+        {"schedule": {"cron": schedule["cron"], "timezone": schedule["timezone"]}, "slug": SLUG}
         for schedule in entry["schedules"]
     ]
-    there = _find(client, full)
-    changes: Changes = []
-    schedules = ours
-    if there is not None:
-        if there.entrypoint not in (None, entry["entrypoint"]):
-            fix = "give the pipeline another name, or delete that deployment"
-            raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
-        before = [
-            DeploymentScheduleCreate.model_validate(
-                schedule.model_dump(include={*DeploymentScheduleCreate.model_fields})
-            )
-            for schedule in there.schedules
-        ]
-        old = [schedule for schedule in before if schedule.slug == SLUG]
-        if keep_schedule and not ours:
-            ours = old
-        elif old and ours:  # whether a person has switched it off is theirs to say
-            ours = [old[0].model_copy(update={"schedule": ours[0].schedule})]
-        schedules = [schedule for schedule in before if schedule.slug != SLUG] + ours
-        differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
-        limit, options = there.global_concurrency_limit, there.concurrency_options
-        if {"limit": limit and limit.limit, "collision_strategy": options and options.collision_strategy} != limited:
-            differing.append("concurrency_limit")
-        if differing:
-            moved, theirs = "", there.parameters.get("pipeline")
-            if theirs not in (None, entry["parameters"]["pipeline"]):
-                moved = f" (was of {theirs})"
-            what = listed([_SAID.get(key, key) for key in differing])
-            changes.append(f"renewed deployment {full}: {what}{moved}")
-        changes += _rescheduled(full, [_timing(each) for each in old], [_timing(each) for each in ours])
+    if keep_schedule and not ours:
+        ours = old
+    elif old and ours:  # whether a person has switched it off is theirs to say
+        ours = [old[0] | {"schedule": ours[0]["schedule"]}]
+    then, now = listed([_timing(each) for each in old]), listed([_timing(each) for each in ours])
+    if there is None:
+        changes = [f"made deployment {full}: runs {now or 'when it is started'}"]
+    else:
+        changes = _differences(full, there, wanted, limit) + ([] if then == now else [_rescheduled(full, then, now)])
         if not changes:
             return there.id, []
     # the server makes it, or brings the one that is there to this; schedules that are not named go
+    schedules = [*(schedule for schedule in before if schedule["slug"] != SLUG), *ours]
     id = client.create_deployment(
         client.create_flow_from_name(name),
         entry["name"],
         **wanted,
-        concurrency_limit=limited["limit"],
-        concurrency_options=ConcurrencyOptions(collision_strategy=limited["collision_strategy"]),
-        schedules=schedules,
+        concurrency_limit=limit["limit"],
+        concurrency_options=ConcurrencyOptions(collision_strategy=limit["collision_strategy"]),
+        schedules=[DeploymentScheduleCreate.model_validate(schedule) for schedule in schedules],
     )
-    if there is None:
-        changes.append(
-            f"made deployment {full}: runs {listed([_timing(each) for each in ours]) or 'when it is started'}"
-        )
     return id, changes
 
 
@@ -203,19 +178,30 @@ _SAID = {
 }
 
 
-def _rescheduled(full: str, before: Sequence[str], now: Sequence[str]) -> Changes:
-    """What becomes of Headway's schedule of a deployment."""
-    if before == now:
+def _differences(
+    full: str, there: DeploymentResponse, wanted: Mapping[str, Any], limit: Mapping[str, Any]
+) -> list[str]:
+    """What of a deployment is to be renewed, as a sentence, if anything is."""
+    differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
+    slots, options = there.global_concurrency_limit, there.concurrency_options
+    if limit != {"limit": slots and slots.limit, "collision_strategy": options and options.collision_strategy}:
+        differing.append("concurrency_limit")
+    if not differing:
         return []
+    theirs = there.parameters.get("pipeline")
+    moved = f" (was of {theirs})" if theirs not in (None, wanted["parameters"]["pipeline"]) else ""
+    return [f"renewed deployment {full}: {listed([_SAID.get(key, key) for key in differing])}{moved}"]
+
+
+def _rescheduled(full: str, then: str, now: str) -> str:
     if not now:
-        return [f"removed the schedule of {full}"]
-    return [f"{'changed the schedule of' if before else 'scheduled'} {full}: {listed(now)}"]
+        return f"removed the schedule of {full}"
+    return f"{'changed the schedule of' if then else 'scheduled'} {full}: {now}"
 
 
-def _timing(schedule: DeploymentScheduleCreate) -> str:
-    if not isinstance(schedule.schedule, CronSchedule):
-        return "a schedule of its own"
-    return f"{schedule.schedule.cron} {schedule.schedule.timezone or 'UTC'}"
+def _timing(schedule: Mapping[str, Any]) -> str:
+    timing = schedule["schedule"]
+    return f"{timing['cron']} {timing['timezone'] or 'UTC'}" if "cron" in timing else "a schedule of its own"
 
 
 def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[AutomationCore]) -> Changes:
@@ -223,15 +209,15 @@ def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[Automat
     changes = []
     for automation in wanted:
         before = there.pop(automation.name, None)
-        if before is None:
-            client.create_automation(automation)
-            changes.append(f"made automation {automation.name!r}: {automation.description}")
-        elif _compared(before) != _compared(automation):
+        if before is not None:
+            if _compared(before) == _compared(automation):
+                continue
+            client.delete_automation(before.id)
             # whether a person has switched it off is theirs to say
-            renewed = automation.model_dump(mode="json", exclude_none=True) | {"enabled": before.enabled}
-            # validated again, its defaults are set: the client leaves out what is not, and the server refuses the rest
-            client.update_automation(before.id, AutomationCore.model_validate(renewed))
-            changes.append(f"renewed automation {automation.name!r}: {automation.description}")
+            automation = automation.model_copy(update={"enabled": before.enabled})
+        client.create_automation(automation)
+        made = "made" if before is None else "renewed"
+        changes.append(f"{made} automation {automation.name!r}: {automation.description}")
     for name, automation in there.items():
         client.delete_automation(automation.id)
         changes.append(f"removed automation {name!r}")
@@ -247,11 +233,12 @@ def _read_automations(client: SyncPrefectClient) -> list[Automation]:
 
 def _compared(automation: AutomationCore) -> Any:
     fields = automation.model_dump(mode="json", include={"name", "description", "tags", "trigger", "actions"})
-    fields["trigger"] = {key: sorted(v) if key in _SETS else v for key, v in fields["trigger"].items() if key != "id"}
+    fields["trigger"] = {
+        key: sorted(value) if key in ("after", "expect", "for_each") else value
+        for key, value in fields["trigger"].items()
+        if key != "id"
+    }
     return _plain(fields)
-
-
-_SETS = ("after", "expect", "for_each")
 
 
 def _plain(value: Any) -> Any:
@@ -261,35 +248,20 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, sort_keys=True, default=str))
 
 
-def _block(client: SyncPrefectClient, name: str, where: str) -> BlockDocument:
-    """A block by type/name, without its secrets.
+def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool = False) -> UUID:
+    """The id of a block by type/name.
 
     Raises:
-        ConfigError: there is no such block.
+        ConfigError: there is no such block, or it is to notify and does not.
     """
     kind, _, title = name.partition("/")
     try:
-        return client.read_block_document_by_name(title, kind, include_secrets=False)
+        block = client.read_block_document_by_name(title, kind, include_secrets=False)
     except ObjectNotFound:
-        raise ConfigError(
-            f"the Prefect server has no block {name!r}",
-            where=where,
-            fix=f"prefect block create {kind} (names: prefect block ls; types: prefect block type ls)",
-        ) from None
-
-
-def _notifier(client: SyncPrefectClient, name: str, where: str) -> UUID:
-    """The id of a notification block.
-
-    Raises:
-        ConfigError: there is no such block, or it notifies nobody.
-    """
-    block = _block(client, name, where)
+        fix = f"prefect block create {kind} (names: prefect block ls; types: prefect block type ls)"
+        raise ConfigError(f"the Prefect server has no block {name!r}", where=where, fix=fix) from None
     capabilities = block.block_schema.capabilities if block.block_schema else []
-    if "notify" not in capabilities:
-        raise ConfigError(
-            f"the block {name!r} notifies nobody: it can {', '.join(capabilities) or 'do nothing of that kind'}",
-            where=where,
-            fix="name a block of a notification type, such as slack-webhook",
-        )
+    if notifies and "notify" not in capabilities:
+        problem = f"the block {name!r} notifies nobody: it can {', '.join(capabilities) or 'do nothing of that kind'}"
+        raise ConfigError(problem, where=where, fix="name a block of a notification type, such as slack-webhook")
     return block.id

@@ -7,14 +7,11 @@ with connected() as (client, url):
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import prefect
-from packaging.version import Version
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import get_current_settings
@@ -23,11 +20,8 @@ from headway.errors import ConfigError, HeadwayError
 
 
 @contextlib.contextmanager
-def connected(say: Callable[[str], None] = lambda problem: None) -> Iterator[tuple[SyncPrefectClient, str]]:
-    """Yield a client of the server and the server's address.
-
-    Args:
-        say: told of a server whose Prefect is older, which still works.
+def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
+    """Yield a client of the server and the server's address; Prefect's log warns of a server whose Prefect is older.
 
     Raises:
         ConfigError: no server is named, it does not answer, it wants a password, or it has another major version of Prefect.
@@ -52,11 +46,11 @@ def connected(say: Callable[[str], None] = lambda problem: None) -> Iterator[tup
         raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")
     with get_client(sync_client=True) as client:
         try:
-            theirs = str(client._client.get("/admin/version").raise_for_status().json())
-            if (wrong := version_problem(theirs, url)) is not None:
-                if Version(theirs).major != Version(prefect.__version__).major:
-                    raise wrong
-                say(str(wrong))
+            client.request("GET", "/admin/version")  # refused without the password
+            try:
+                client.raise_for_api_version_mismatch()
+            except RuntimeError as error:
+                raise ConfigError(str(error), where=url, fix="update the older of the two") from None
             yield client, url
         except (PrefectHTTPStatusError, httpx.HTTPStatusError) as error:
             if error.response.status_code in (401, 403):
@@ -86,16 +80,6 @@ def health(url: str) -> httpx.Response:
         fix = "name a PEM file that exists, or unset it"
         raise ConfigError(problem, where="PREFECT_API_SSL_CERT_FILE", fix=fix) from None
     return httpx.get(f"{url.rstrip('/')}/health", timeout=10, verify=verify)
-
-
-def version_problem(theirs: str, url: str) -> ConfigError | None:
-    """What is wrong with the version of Prefect that a server has: it is to be as new as its clients'; None: nothing."""
-    ours = prefect.__version__
-    server, here = Version(theirs), Version(ours)
-    if server.major == here.major and server >= here:
-        return None
-    fix = f"update Prefect on the server to {ours}" if server < here else "update Headway, and Prefect with it"
-    return ConfigError(f"the server has Prefect {theirs}, and {socket.gethostname()} has {ours}", where=url, fix=fix)
 
 
 def _detail(error: httpx.HTTPStatusError) -> str:

@@ -81,8 +81,10 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
         given = timing.parameters if timing is not None else {}
         if name == "retrain" and retrain is not None:
             timing = retrain or None
+        schedules = []
         if timing is not None:
             _check_parameters(flow, given, f"{loaded.file}: schedule.{name}.parameters")
+            schedules = [{"cron": timing.cron, "timezone": timing.timezone or "UTC", "slug": SLUG, "active": True}]
         job_variables: dict[str, Any] = {"command": COMMAND, "working_dir": str(loaded.folder)}
         if loaded.pipeline.secrets:  # the worker asks the server for them when it starts a flow run
             references = {
@@ -96,17 +98,13 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
             "description": (flow.description or "").partition("\n")[0],
             "tags": [TAG, loaded.pipeline.name],
             "parameters": {"pipeline": str(whole)} | given,
-            "schedules": [] if timing is None else [_schedule(timing)],
+            "schedules": schedules,
             "work_pool": {"name": pool, "work_queue_name": DATA_QUEUE, "job_variables": job_variables},
             # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
             "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
         }
         found.append(entry)
     return found
-
-
-def _schedule(timing: Timing) -> dict[str, Any]:
-    return {"cron": timing.cron, "timezone": timing.timezone or "UTC", "slug": SLUG, "active": True}
 
 
 def _check_parameters(flow: Flow[..., Any], given: Mapping[str, Any], where: str) -> None:

@@ -21,6 +21,9 @@ class Stops:
     def state(self):
         return "RUNNING" if self.up else None
 
+    def wait_for_server(self):
+        self.up = True
+
 
 @pytest.fixture
 def report(monkeypatch):

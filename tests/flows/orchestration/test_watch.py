@@ -7,10 +7,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from types import SimpleNamespace
 
 import pytest
-from prefect.client.schemas.objects import State
 
 from flows.orchestration import requested_stops as asking
 from flows.orchestration.processes import Processes
@@ -85,9 +83,6 @@ class Answers:
         self.set.append((path.format(**path_params), json["state"]["type"]))
         return _Answer({"status": "ACCEPT" if self.accepts else "ABORT"})
 
-    def read_flow_run(self, id):
-        return SimpleNamespace(state=State(type=self.runs[str(id)]))
-
 
 class _Answer:
     def __init__(self, value):
@@ -102,24 +97,22 @@ def _file(folder, flow_run, pid, began=None):
     (folder / f"{flow_run}.json").write_text(json.dumps(facts))
 
 
-LIVES = "11111111-1111-4111-8111-111111111111"
-DEAD = "22222222-2222-4222-8222-222222222222"
-ENDED = "33333333-3333-4333-8333-333333333333"
-
-
 def test_what_is_looked_at_and_what_follows(tmp_path, capsys):
-    _file(tmp_path, LIVES, os.getpid())
-    _file(tmp_path, DEAD, os.getpid(), began="1")  # the pid is another process's now
-    _file(tmp_path, ENDED, os.getpid(), began="1")
-    answers = Answers({LIVES: "RUNNING", DEAD: "RUNNING", ENDED: "COMPLETED"})
+    _file(tmp_path, "lives", os.getpid())
+    _file(tmp_path, "dead", os.getpid(), began="1")  # the pid is another process's now
+    _file(tmp_path, "ended", os.getpid(), began="1")
+    answers = Answers({"lives": "RUNNING", "dead": "RUNNING", "ended": "COMPLETED"})
     processes = Processes(tmp_path)
     watch, server = Watch(processes.lives), Server(answers, "headway")
     once(watch, server, processes, 0.0)
-    assert not answers.set and sorted(processes.dead()) == [DEAD]  # the file of a run that has ended is removed
+    assert not answers.set
+    assert {path.stem for path in tmp_path.glob("*.json")} == {"lives", "dead"}, (
+        "that of a run that has ended is removed"
+    )
     once(watch, server, processes, 5.0)
-    assert answers.set == [(f"/flow_runs/{DEAD}/set_state", "CRASHED")]
-    assert f"{DEAD} is CRASHED: its process is gone" in capsys.readouterr().out
-    assert processes.pids() == {LIVES: os.getpid()} and processes.lives("unknown") is None
+    assert answers.set == [("/flow_runs/dead/set_state", "CRASHED")]
+    assert "dead is CRASHED: its process is gone" in capsys.readouterr().out
+    assert processes.pids() == {"lives": os.getpid()} and processes.lives("unknown") is None
 
 
 def test_more_runs_than_the_server_gives_at_once_are_all_watched(tmp_path):
@@ -129,9 +122,9 @@ def test_more_runs_than_the_server_gives_at_once_are_all_watched(tmp_path):
 
 
 def test_a_run_that_ended_meanwhile_is_not_reported_as_crashed(tmp_path, capsys):
-    _file(tmp_path, DEAD, os.getpid(), began="1")
+    _file(tmp_path, "dead", os.getpid(), began="1")
     processes = Processes(tmp_path)
-    watch, server = Watch(processes.lives), Server(Answers({DEAD: "RUNNING"}, accepts=False), "headway")
+    watch, server = Watch(processes.lives), Server(Answers({"dead": "RUNNING"}, accepts=False), "headway")
     for now in (0.0, 5.0):
         once(watch, server, processes, now)
     assert not capsys.readouterr().out
@@ -219,6 +212,18 @@ def test_a_flow_run_asks_whether_it_may_go_on(monkeypatch):
         stops.check()
     assert stop.is_set()
     assert asking.SECONDS <= 5
+
+
+def test_a_flow_run_waits_for_a_server_that_is_away(monkeypatch):
+    states = iter([None, None, "RUNNING"])
+    monkeypatch.setattr(asking, "SECONDS", 0.01)
+    monkeypatch.setattr(StopRequests, "state", lambda self: next(states))
+    stops = StopRequests("0e0f")
+    stops.wait_for_server()
+    assert next(states, "asked until it answered") == "asked until it answered"
+    monkeypatch.setattr(StopRequests, "state", lambda self: None)
+    stops.stop.set()
+    stops.wait_for_server()  # one that is stopped does not wait
 
 
 def test_a_worker_that_is_started_again_keeps_its_name():
