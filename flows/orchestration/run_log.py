@@ -9,21 +9,16 @@ through `note` as well.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from prefect.artifacts import (
-    create_markdown_artifact,
-    create_progress_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.events import emit_event
@@ -46,9 +41,6 @@ from flows.tell.step_parts import key_of, part_of, report_part
 from headway.evaluation.gate.gate_request import GateRequest
 from headway.redaction import redact, redacted
 from headway.registry.registry import Registry
-
-if TYPE_CHECKING:
-    Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 
 class _SaidOnce(logging.Filter):
@@ -94,7 +86,7 @@ class PrefectLog(Lines):
     def __init__(self, stops: StopRequests, pipeline: str):
         super().__init__(stop=stops.stop)
         self._stops, self._pipeline = stops, pipeline
-        self._flow: Logger = get_run_logger()
+        self._flow = get_run_logger()
         self._verdict: tuple[UUID, Part] | None = None
         self._progress: dict[str, UUID] = {}
         """The artifact of each step that takes long enough to have progress, by its title."""
@@ -111,11 +103,11 @@ class PrefectLog(Lines):
     def progressed(self, progress: Progress) -> None:
         super().progressed(progress)
         if progress.total and self._stops.state() is not None:
-            self._show(progress.step, 100 * progress.done / progress.total, progress.words())
+            share = 100 * progress.done / progress.total
+            self._try(lambda: self._show(progress.step, share, progress.words()))
 
     def output(self, output: Output) -> None:
         super().output(output)
-
         part = part_of(output)
 
         def publish() -> None:
@@ -123,7 +115,7 @@ class PrefectLog(Lines):
                 self._show(output.title, 100.0, " ".join(line_of(output).split()))
             if part is not None:
                 artifact = self._publish(key_of(output), part)
-                if output.stage == GateRequest.name and artifact is not None:
+                if output.stage == GateRequest.name:
                     self._verdict = (artifact, part)
 
         if part is not None or output.title in self._progress:
@@ -146,7 +138,7 @@ class PrefectLog(Lines):
                 return
             artifact_id, part = self._verdict
             told = replace(ending, points=ending.points or part.points, tables=part.tables)
-            with self._said("the verdict's artifact was not completed"), get_client(sync_client=True) as client:
+            with get_client(sync_client=True) as client:
                 client.update_artifact(artifact_id, ArtifactUpdate(data=redact(markdown(told))))
 
         self._when_up(complete)
@@ -161,7 +153,7 @@ class PrefectLog(Lines):
         """Publish what could not be published while the server was away."""
         with self._publishing:
             while self._later:
-                self._later.popleft()()
+                self._try(self._later.popleft())
 
     def happened(self, event: Event) -> None:
         named = {"prefect.resource.id": resource(self._pipeline), "prefect.resource.name": self._pipeline}
@@ -172,31 +164,27 @@ class PrefectLog(Lines):
     def _show(self, title: str, share: float, words: str) -> None:
         """Show a step's progress as an artifact."""
         share, about = min(max(share, 0.0), 100.0), redact(f"{title}: {words}")
-        with self._said(f"the progress of {title} was not shown"):
-            if title in self._progress:
-                update_progress_artifact(self._progress[title], share, about)
-            else:
-                key = _key(self._pipeline, f"progress-{title}")
-                made: Any = create_progress_artifact(share, key, about)
-                self._progress[title] = made
+        if title in self._progress:
+            update_progress_artifact(self._progress[title], share, about)
+        else:
+            made: Any = create_progress_artifact(share, _key(self._pipeline, f"progress-{title}"), about)
+            self._progress[title] = made
 
-    def _publish(self, key: str, part: Part) -> UUID | None:
-        """Publish a part as an artifact."""
-        key, about = _key(self._pipeline, key), "; ".join(map(str, part.sentences)) or part.title
-        made: Any = None
-        with self._said(f"artifact {key} was not published"):
-            made = create_markdown_artifact(redact(markdown(part)), key=key, description=redact(about))
-        return made if isinstance(made, UUID) else None
+    def _publish(self, key: str, part: Part) -> Any:
+        """Publish a part as an artifact; its id."""
+        about = "; ".join(map(str, part.sentences)) or part.title
+        return create_markdown_artifact(
+            redact(markdown(part)), key=_key(self._pipeline, key), description=redact(about)
+        )
 
-    @contextlib.contextmanager
-    def _said(self, what: str) -> Iterator[None]:
+    def _try(self, action: Callable[[], object]) -> None:
         """A run matters more than a picture of it: an error is a line of the log."""
         try:
-            yield
+            action()
         except Exception as error:
-            self.logger().warning("%s: %s", what, error)
+            self.logger().warning("an artifact or an event was not published: %s", error)
 
-    def logger(self) -> Logger:
+    def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         """Return the logger of the current task, else of the flow, since Headway's own threads belong to no run."""
         try:
             return get_run_logger()

@@ -67,10 +67,6 @@ class Watch:
         self._last: dict[str, tuple[FlowRun, bool | None, float]] = {}
         """By id: the flow run as it was seen last, whether its process lived, and since when it has looked like that."""
 
-    def outage(self) -> None:
-        """Discard what was seen before, since the server did not answer: missing heartbeats mean nothing then."""
-        self._last.clear()
-
     def look(self, flow_runs: Sequence[FlowRun], now: float) -> list[Ending]:
         """Compare the flow runs with the last check, and return those to end now."""
         current, endings = {}, []
@@ -163,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
                 once(watch, server, processes, time.monotonic())
                 away = False
             except (httpx.HTTPError, OSError, ValueError) as error:
-                watch.outage()
+                watch = Watch(processes.lives)  # heartbeats that are missing mean nothing now
                 if not away:
                     print(f"headway watch: the server does not answer: {error}", flush=True)
                 away = True

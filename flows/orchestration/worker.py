@@ -211,17 +211,10 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m flows.orchestration.worker", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--pool", default="headway", help="the work pool to poll (default: headway)")
-    parser.add_argument(
-        "--queue",
-        action="append",
-        metavar="NAME",
-        help="a work queue to poll; may be repeated (default: all of the pool)",
-    )
-    parser.add_argument(
-        "--pipelines",
-        metavar="FOLDER",
-        help="where the folders of pipelines are here, if not where they were deployed from; for second halves",
-    )
+    queue = "a work queue to poll; may be repeated (default: all of the pool)"
+    parser.add_argument("--queue", action="append", metavar="NAME", help=queue)
+    pipelines = "where the folders of pipelines are here, if not where they were deployed from; for second halves"
+    parser.add_argument("--pipelines", metavar="FOLDER", help=pipelines)
     parser.add_argument("--name", help="the worker's name (default: the host's)")
     parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
@@ -231,10 +224,11 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
     online: set[str] = set()
     try:
-        with connected(), contextlib.suppress(ObjectNotFound):  # the worker itself makes a new pool
+        # the worker itself makes a pool that is not there
+        with connected(), contextlib.suppress(httpx.HTTPStatusError, ObjectNotFound):
             online = workers_online(options.pool)
             create_queues(options.pool, options.queue or [])
-    except HeadwayError as error:  # a worker waits for a server that is away
+    except (HeadwayError, httpx.TransportError) as error:  # a worker waits for a server that is away
         _say(str(error))
     name = options.name or free_name(online, socket.gethostname())
     url = str(get_current_settings().api.url)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import get_current_settings
 
 from headway.errors import ConfigError, HeadwayError
@@ -36,8 +34,7 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
             "export PREFECT_API_URL=http://127.0.0.1:4200/api",
         )
     try:
-        # Prefect's client waits minutes for a server that is away
-        answer = health(url)
+        answer = health(url)  # Prefect's client waits minutes for a server that is away
     except httpx.HTTPError as error:
         fix = "start the server, or correct the address; it ends in /api"
         raise ConfigError(f"the Prefect server does not answer: {error}", where=url, fix=fix) from None
@@ -52,12 +49,13 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
             except RuntimeError as error:
                 raise ConfigError(str(error), where=url, fix="update the older of the two") from None
             yield client, url
-        except (PrefectHTTPStatusError, httpx.HTTPStatusError) as error:
+        except httpx.HTTPStatusError as error:
             if error.response.status_code in (401, 403):
                 problem = "the Prefect server asks for a password, and the one that was sent is not it"
                 fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
                 raise ConfigError(problem, where=url, fix=fix) from None
-            raise HeadwayError(f"the Prefect server refused this: {_detail(error)}", where=url) from None
+            said = ": ".join(str(error).splitlines()[:2])
+            raise HeadwayError(f"the Prefect server refused this: {said}", where=url) from None
 
 
 def health(url: str) -> httpx.Response:
@@ -80,13 +78,3 @@ def health(url: str) -> httpx.Response:
         fix = "name a PEM file that exists, or unset it"
         raise ConfigError(problem, where="PREFECT_API_SSL_CERT_FILE", fix=fix) from None
     return httpx.get(f"{url.rstrip('/')}/health", timeout=10, verify=verify)
-
-
-def _detail(error: httpx.HTTPStatusError) -> str:
-    """What the server says of a refusal."""
-    asked = f"{error.request.method} {error.request.url.path}: {error.response.status_code}"
-    try:
-        detail: Any = error.response.json().get("detail") or error.response.json()
-    except ValueError:
-        detail = error.response.text[:200]
-    return f"{asked} {detail}"

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -86,13 +86,10 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
             _check_parameters(flow, given, f"{loaded.file}: schedule.{name}.parameters")
             schedules = [{"cron": timing.cron, "timezone": timing.timezone or "UTC", "slug": SLUG, "active": True}]
         job_variables: dict[str, Any] = {"command": COMMAND, "working_dir": str(loaded.folder)}
-        if loaded.pipeline.secrets:  # the worker asks the server for them when it starts a flow run
-            references = {
-                name: f"{{{{ prefect.blocks.secret.{block} }}}}" for name, block in loaded.pipeline.secrets.items()
-            }
-            job_variables["env"] = references
+        if secrets := loaded.pipeline.secrets:  # the worker asks the server for them when it starts a flow run
+            job_variables["env"] = {name: f"{{{{ prefect.blocks.secret.{block} }}}}" for name, block in secrets.items()}
         whole = loaded.file if loaded.file.name != "pipeline.yaml" else loaded.folder
-        entry: dict[str, Any] = {
+        entry = {
             "name": loaded.pipeline.name,
             "entrypoint": ENTRYPOINTS[name],
             "description": (flow.description or "").partition("\n")[0],
@@ -128,10 +125,17 @@ def automations(
         blocks: ids of the notification blocks in `alarms.notify`, by type/name.
     """
     pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
-    every = _runs_of(deployments.values())
+    ids = [f"prefect.deployment.{id}" for id in sorted(map(str, deployments.values()))]
+    every: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
     this: dict[str, str | list[str]] = {"prefect.resource.id": resource(pipeline.name)}
     each = {"prefect.resource.id"}
     found = []
+
+    def add(alarm: str, about: str, trigger: EventTrigger, actions: list[ActionTypes]) -> None:
+        name = prefix(pipeline.name) + alarm
+        tags = [TAG, pipeline.name]
+        found.append(AutomationCore(name=name, description=about, trigger=trigger, actions=actions, tags=tags))
+
     for alarm in alarms.when if blocks else ():
         if alarm == "failed":
             states = {"prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"}
@@ -151,19 +155,13 @@ def automations(
             SendNotification(block_document_id=id, subject=f"headway: {pipeline.name} {alarm}", body=_BODIES[alarm])
             for _, id in sorted(blocks.items())
         ]
-        found.append(_automation(pipeline.name, alarm, f"tell {', '.join(sorted(blocks))}", trigger, actions))
+        add(alarm, f"tell {', '.join(sorted(blocks))}", trigger, actions)
     if "watch" in deployments:
         look = RunDeployment(source="selected", deployment_id=deployments["watch"], parameters={}, job_variables={})
         trigger = EventTrigger(expect={LANDED}, match=this)
         about = f"an event {LANDED} of {this['prefect.resource.id']} starts a look for new spans"
-        found.append(_automation(pipeline.name, "landed", about, trigger, [look]))
+        add("landed", about, trigger, [look])
     return found
-
-
-def _runs_of(deployments: Iterable[UUID]) -> dict[str, str | list[str]]:
-    """Related resources of an event about a run of these deployments."""
-    ids = [f"prefect.deployment.{id}" for id in sorted(map(str, deployments))]
-    return {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
 
 
 _RUN = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
@@ -174,10 +172,3 @@ _BODIES: dict[Alarm, str] = {"failed": _RUN, "late": _RUN, "held": _EVENT, "reje
 def prefix(pipeline: str) -> str:
     """What the names of a pipeline's automations begin with."""
     return f"headway {pipeline}: "
-
-
-def _automation(
-    pipeline: str, alarm: str, about: str, trigger: EventTrigger, actions: list[ActionTypes]
-) -> AutomationCore:
-    name = prefix(pipeline) + alarm
-    return AutomationCore(name=name, description=about, trigger=trigger, actions=actions, tags=[TAG, pipeline])

@@ -62,7 +62,7 @@ def test_pending_does_not_last_for_ever():
 def test_after_an_outage_heartbeats_may_settle():
     watch, silent = Watch(ELSEWHERE.get), [FlowRun("elsewhere", "RUNNING", "before the outage")]
     assert not any(_ends(watch, silent, [0, 5]))
-    watch.outage()  # of ten minutes: heartbeats that could not be sent are on their way
+    watch = Watch(ELSEWHERE.get)  # after an outage of ten minutes: heartbeats that could not be sent are on their way
     assert not any(_ends(watch, silent, [600, 660]))
     assert not any(_ends(watch, [FlowRun("elsewhere", "RUNNING", "sent late")], [685, 770]))
 
