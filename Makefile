@@ -101,7 +101,6 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/serve.py
 	$(PYTHON) bench/hostile.py
 	$(PYTHON) bench/incremental.py
-	$(PYTHON) bench/classic.py
 	$(PYTHON) bench/stats.py
 	$(PYTHON) bench/storage.py
 	$(PYTHON) bench/text.py

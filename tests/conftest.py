@@ -66,7 +66,6 @@ LONG = [
     "flows/execution/studies/test_ablate.py",
     "tfcore/train/steps/test_data_dependent_steps.py",
     "tfcore/train/test_killed.py",
-    "tfcore/ops/test_example_parser.py",
     "headway/statistics/test_spill.py",
 ]
 """Files that take long: begun last, one of them would keep a process busy alone at the end. First those that mostly wait,

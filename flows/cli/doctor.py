@@ -32,10 +32,7 @@ _DEVICES = (
     "import tensorflow as tf\n"
     "print('devices:', ', '.join(d.name for d in tf.config.list_physical_devices()))"
 )
-_OPS = (
-    ("read_examples", "reads shards of classic tf.Examples", "TensorFlow's own ops do, several times slower"),
-    ("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, several times slower"),
-)
+_OPS = (("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, several times slower"),)
 """The compiled ops: name, what it does, and what does it where it is not built."""
 
 

@@ -101,10 +101,6 @@ class Plan:
         records, runs = np.cumsum([0, *map(len, self._rows)]), self._runs(epoch)
         return ranges(records[runs[:, 0]] + runs[:, 1], runs[:, 2])
 
-    def runs(self, epoch: int, skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """An epoch's records from number `skip` of its sequence on, in chunks of `size` records: see `chunks`."""
-        return chunks(self._runs(epoch), int(skip), size)
-
     def start(self, first_row: int) -> Start:
         """Where reading begins so that `first_row` of the endless sequence comes first."""
         epoch, row = divmod(first_row, self.rows) if self._rows_of is None else self._epoch_of(first_row)
@@ -129,26 +125,6 @@ def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLik
     integers = np.arange(counts.sum(), dtype=dtype)
     integers += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
     return integers
-
-
-def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut runs of records where chunks of `size` records end.
-
-    Args:
-        runs: int64 [n, 3] of (shard, first record, count), counts above 0.
-        skip: how many records of the sequence to leave out at its beginning.
-
-    Returns:
-        (int64 [m, 3], int64 [chunks + 1]): chunk i is made of runs splits[i] to splits[i + 1].
-    """
-    ends = np.cumsum(runs[:, 2])
-    total = int(ends[-1]) if len(ends) else 0
-    firsts = np.arange(skip, total, size)
-    begins = np.union1d(firsts, ends[(ends > skip) & (ends < total)])
-    of = np.searchsorted(ends, begins, side="right")
-    first = runs[of, 1] + begins - (ends[of] - runs[of, 2])
-    cut = np.stack([runs[of, 0], first, np.diff(begins, append=total)], 1)
-    return cut, np.append(np.searchsorted(begins, firsts), len(begins)).astype(np.int64)
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
+from headway.messages import counted
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from tfcore.augment.rows import Augment
@@ -337,19 +338,24 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
             ) from error
         if SCOPE in (op_of(error) or "").split("/"):
             raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
-        if isinstance(error, _DAMAGE):
+        if isinstance(error, _DAMAGE) or "Input dataset was expected to contain" in str(error.message):
             raise _named(error, shards) from None
         raise
 
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
     """The DataError that names the damaged file. TensorFlow does not, so the files are read again and checked."""
-    for path in () if isinstance(shards, InMemoryShards) else shards.paths:
+    for path, rows in () if isinstance(shards, InMemoryShards) else zip(shards.paths, shards.rows, strict=True):
         try:
-            for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):
-                pass
+            count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
         except DataError as damage:
             return damage
+        if count < len(rows):
+            return DataError(
+                f"the file ends {counted(len(rows) - count, 'record')} early",
+                where=str(path),
+                fix="delete the folder: the next run ingests the span anew",
+            )
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
     message = str(error.message) if error is not None else "one is not a tf.Example"
     lines = re.sub(r"\{\{.*?\}\} ", "", message).strip().splitlines() or [""]

@@ -4,9 +4,8 @@
     pieces = reader.in_epoch(plan, epoch, skip)          # or reader.in_order()
     pieces.map(lambda *piece: reader(*piece).columns, num_parallel_calls=AUTOTUNE)
 
-A piece is cheap: what is to be read. Classic Examples are read by the op in C++ where it is built, and by TFRecordDataset
-and parse_example elsewhere: the same chunks of the same rows in the same order. Records in memory
-(`tfcore.data.in_memory`) come in the order in which those of files would.
+A piece is cheap: serialized records and where they are stored. Records in memory (`tfcore.data.in_memory`) come in the order
+in which those of files would.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ from numpy.typing import NDArray
 
 from tfcore.data.decode import Decoder
 from tfcore.data.in_memory import HeldRecords, InMemoryShards
-from tfcore.data.order import Plan, chunks
+from tfcore.data.order import Plan
 from tfcore.data.shards import Shards
 from tfcore.graph.python_op import numpy_op
-from tfcore.ops.example_parser import read_runs
-from tfcore.ops.library import library
 from tfcore.runtime.remote_shards import here
-from tfcore.transform.raw_column import RawColumn, raw_columns
+from tfcore.transform.raw_column import RawColumn
 
 READ_BYTES = 1 << 20
 CLASSIC_ROWS = 4096
@@ -59,30 +56,13 @@ class Reader:
         self.grouped = self._decoder.grouped
         self.block = block_of(shards)
         """Records read from one shard before the next has its turn: what a `Plan` must know."""
-        self.native = (
-            not self.grouped and self._memory is None and bool(self._decoder.columns) and library() is not None
-        )
-        """Whether the op in C++ reads: files of classic Examples."""
 
     def in_order(self) -> tf.data.Dataset:
         """The dataset of pieces that cover every row, shard after shard."""
-        if self.native:
-            lengths = [len(rows) for rows in self._shards.rows]
-            runs = np.asarray([(i, 0, length) for i, length in enumerate(lengths) if length], np.int64).reshape(-1, 3)
-            cut, splits = chunks(runs, 0, CLASSIC_ROWS)
-            return _pieces(tf.constant(cut), tf.constant(splits))
         return self._batched(tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records))
 
     def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
         """The dataset of pieces that cover an epoch's rows, from record `skip` (int64) of its sequence on."""
-        if self.native:
-
-            def runs(epoch: int, skip: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-                self._ahead(plan, epoch)
-                return plan.runs(int(epoch), int(skip), CLASSIC_ROWS)
-
-            specs = tf.TensorSpec([None, 3], tf.int64), tf.TensorSpec([None], tf.int64)
-            return _pieces(*numpy_op(runs, specs, stateful=self._staged)(epoch, skip))
 
         def shard_order(epoch: int) -> NDArray[np.int64]:
             self._ahead(plan, epoch)
@@ -96,14 +76,6 @@ class Reader:
 
     def __call__(self, *piece: Any) -> Rows:
         """Read the rows of a piece."""
-        if self.native:
-            (runs,) = piece
-            shard, first, count = runs[:, 0], runs[:, 1], runs[:, 2]
-            chunk = read_runs(
-                here(tf.gather(self._paths, shard), self._shards.stager), first, count, self._decoder.columns
-            )
-            number = tf.ragged.range(first, first + count).flat_values
-            return Rows(raw_columns(chunk, self._decoder.columns), tf.repeat(shard, count), number)
         shard, number, record = piece
         return Rows(self._decoder(record), shard, number)
 
@@ -123,14 +95,17 @@ class Reader:
         if self._memory is not None:
             return self._memory(shard)
         path = tf.gather(self._paths, shard)
+        count = tf.gather(tf.constant([len(rows) for rows in self._shards.rows], tf.int64), shard)
         if self._own is None:
             records = tf.data.TFRecordDataset(here(path, self._shards.stager), buffer_size=READ_BYTES)
         else:
             own = tf.gather(self._own, shard)
-            count = tf.gather(tf.constant([len(rows) for rows in self._shards.rows], tf.int64), shard)
             paths = here(tf.boolean_mask(path[None], own[None]), self._shards.stager)
             empty = tf.data.Dataset.range(tf.where(own, tf.zeros_like(count), count)).map(lambda _: "")
             records = tf.data.TFRecordDataset(paths, buffer_size=READ_BYTES).concatenate(empty)
+        records = records.apply(
+            tf.data.experimental.assert_cardinality(count)
+        )  # else a shorter file is read as a whole one
         return records.enumerate().map(lambda number, record: (shard, number, record))
 
     def _batched(self, records: tf.data.Dataset) -> tf.data.Dataset:
@@ -140,9 +115,3 @@ class Reader:
 def block_of(shards: Shards) -> int:
     """The records that are read from one shard before the next has its turn; see `Reader.block`."""
     return 1 if shards.rows_per_record > 1 else BLOCK
-
-
-def _pieces(cut: tf.Tensor, splits: tf.Tensor) -> tf.data.Dataset:
-    """The dataset of each chunk's runs, int64 [runs, 3]."""
-    numbers = tf.data.Dataset.range(tf.shape(splits, tf.int64)[0] - 1)
-    return numbers.map(lambda i: cut[splits[i] : splits[i + 1]])

@@ -13,7 +13,7 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.packed_inputs import Group, pack
 from tfcore.export.signatures import Tensor, tensor_names
-from tfcore.ops.example_parser import columns_of
+from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.raw_column import DTYPES, RawColumn, raw_columns
 
 Tensors = Mapping[str, tf.Tensor]
@@ -175,4 +175,4 @@ def _shaped(
 
 def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:
     """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
-    return raw_columns(columns_of(examples, columns, stored=False), columns)
+    return raw_columns(parse_examples(examples, columns, stored=False), columns)

@@ -1,5 +1,4 @@
-"""Classic tf.Examples as dense columns, by a C++ op where it is built, else by TensorFlow's ops; the same tensors.
+"""A C++ op behind `tfcore.losses`, and the parser of classic tf.Examples in TensorFlow's own ops.
 
-`python -m tfcore.ops.compile` compiles it with g++, and the op behind `tfcore.losses` too. Nothing needs them, and no exported
-model contains one.
+`python -m tfcore.ops.compile` compiles the op with g++. Nothing needs it, and no exported model contains it.
 """

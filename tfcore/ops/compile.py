@@ -33,7 +33,7 @@ def build(*, force: bool = False) -> Path:
     compiler = shlex.split(os.environ.get("CXX") or "g++")
     if shutil.which(compiler[0]) is None:
         raise ConfigError(
-            f"there is no {compiler[0]}; Headway works without its ops, only slower on classic tf.Examples and in ranking",
+            f"there is no {compiler[0]}; Headway works without its op, only slower in ranking",
             fix="apt-get install g++, or name a compiler: CXX=/path/to/g++",
         )
     import tensorflow as tf

@@ -1,7 +1,5 @@
 """The order of rows is arithmetic: no TensorFlow but for the walk of interleave."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,20 +35,6 @@ def test_interleave_walks_as_tf_data_does():
         dataset = tf.data.Dataset.range(len(lengths)).interleave(elements, cycle_length=cycle, block_length=block)
         got = [(int(pair[0]), int(pair[1])) for pair in dataset]
         assert got == [(s, f + k) for s, f, n in interleave(lengths, cycle, block) for k in range(n)]
-
-
-@given(SHARDS, st.integers(0, 5), st.integers(1, 3), st.integers(1, 4), st.integers(0, 40), st.integers(1, 9))
-def test_runs_walk_an_epochs_records_in_chunks(shards, epoch, cycle, block, skip, size):
-    plan = Plan(shards, 1, cycle=cycle, block=block)
-    order = plan.shard_order(epoch)
-    places = interleave([len(shards[i]) for i in order], cycle, block)
-    whole = [(int(order[shard]), first + i) for shard, first, count in places for i in range(count)]
-    runs, splits = plan.runs(epoch, skip, size)
-    chunks = [
-        [(shard, first + i) for shard, first, count in runs[a:b].tolist() for i in range(count)]
-        for a, b in itertools.pairwise(splits)
-    ]
-    assert chunks == [whole[at : at + size] for at in range(skip, len(whole), size)]
 
 
 @given(SHARDS, st.integers(0, 5), st.integers(1, 12), st.integers(1, 3), st.integers(0, 200))

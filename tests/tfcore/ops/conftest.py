@@ -31,7 +31,7 @@ def op():
 
 @pytest.fixture
 def sanitized(request, tmp_path):
-    """sanitized("fuzz.cc", *options) -> that program, built with the op's headers under AddressSanitizer and
+    """sanitized("sanitize_pairs.cc", *options) -> that program, built with the op's headers under AddressSanitizer and
     UndefinedBehaviorSanitizer. It is kept for the next run, until a source, an option or the compiler is another."""
 
     def build(name, *options):

@@ -388,7 +388,7 @@ def test_the_twins_blocks_are_no_part_of_what_it_gives(kind, monkeypatch):
     bend = (derivatives(scores + step)[1] - derivatives(scores - step)[1]) / 2e-5
     np.testing.assert_allclose(whole[2], bend, rtol=1e-6, atol=1e-9)
     for block in (1, 9):
-        monkeypatch.setattr("tfcore.losses.pair_blocks.BLOCK", block)
+        monkeypatch.setattr("tfcore.losses.pairwise_tf.BLOCK", block)
         for run in (derivatives, tf.function(derivatives)):
             for one, other in zip(whole, run(scores), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
