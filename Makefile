@@ -84,7 +84,7 @@ format: $(STAMP) ## format the code
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-ops: $(STAMP) ## compile the C++ ops (needs g++; everything works without it)
+ops: $(STAMP) ## compile the C++ op (needs g++; everything works without it)
 	$(PYTHON) -m tfcore.ops.compile
 
 # Tables and models that only benches compare with; make test needs none of them.
