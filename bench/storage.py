@@ -119,7 +119,7 @@ def serve(port: int, latency: float, rate: float) -> None:
 def write(folder: Path, shards: int, megabytes: int) -> int:
     """Commit a span of that many train shards; its bytes."""
     from headway.schema.columns import Column
-    from headway.storage.remote_store import BucketStore
+    from headway.storage.store import open_store
     from tfcore.testing import write_examples
 
     columns = [Column(name=f"x{i}", type="float32", nullable=False) for i in range(COLUMNS)]
@@ -128,7 +128,7 @@ def write(folder: Path, shards: int, megabytes: int) -> int:
     rng = np.random.default_rng(0)
     table = pa.table({c.name: rng.standard_normal(rows, np.float32) for c in columns[:-1]})
     table = table.append_column("label", pa.array((table["x0"].to_numpy() > 0).astype(np.int64)))
-    store = BucketStore(f"s3://{BUCKET}/store", folder)
+    store = open_store(f"s3://{BUCKET}/store", folder)
     store.create()
     with store.open("ingest", FP, {"stage": "ingest"}) as staging:
         made = write_examples(staging.path / "span", {"train": table}, columns, shards=shards)
@@ -146,7 +146,7 @@ def train(way: str, cache: Path) -> dict[str, Any]:
 
     from headway.errors import Cancelled
     from headway.monitor import Monitor
-    from headway.storage.remote_store import BucketStore
+    from headway.storage.store import open_store
     from tfcore.train.request import TrainRequest
     from tfcore.train.settings.config import TrainingConfig
     from tfcore.train.stage import train as run
@@ -158,7 +158,7 @@ def train(way: str, cache: Path) -> dict[str, Any]:
                 self.stop.set()
 
     assert tf.executing_eagerly()
-    store = BucketStore(f"s3://{BUCKET}/store", cache)
+    store = open_store(f"s3://{BUCKET}/store", cache)
     store.create()
     folder, manifest = store.output("ingest", FP), store.find("ingest", FP)
     assert manifest is not None

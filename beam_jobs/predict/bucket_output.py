@@ -16,16 +16,16 @@ from typing import Any
 
 from beam_jobs.predict.stage import MANIFEST
 from headway.errors import Locked, StoreError
-from headway.storage.locks import LEASE_SECONDS
+from headway.storage.bucket import Bucket
+from headway.storage.locks import LEASE_SECONDS, Lock
 from headway.storage.manifest import checksum
-from headway.storage.object_lock import BucketLock
-from headway.storage.object_store import Bucket, Found
-from headway.storage.remote_store import default_cache
+from headway.storage.objects import Found
+from headway.storage.store import default_cache
 from headway.tabular.quarantine import FILE_NAME
 
 _UNDER_WAY = ".predicting"
 """An object that says that a prediction is being put: one that was cut off is no reason to refuse the folder."""
-_LOCK = "predict.json"
+_LOCK = "locks/predict.json"
 
 
 def into_bucket(
@@ -40,12 +40,12 @@ def into_bucket(
     bucket = Bucket(url)
     bucket.check()
     _files_of(bucket)  # before anything is put into a folder that is not ours
-    lock = BucketLock(bucket, Path(_LOCK), lease_seconds=lease_seconds)
+    lock = Lock(bucket, _LOCK, lease_seconds=lease_seconds)
     try:
         with lock.held():
             return _predicted(bucket, predict, lock)
     except Locked as error:
-        if error.where != _LOCK:  # of another lock
+        if error.where != lock.path:  # of another lock
             raise
         problem = f"another prediction into this folder is going on: the folder {error.problem}"
         raise Locked(problem, where=bucket.url, fix="wait for it to end, or name another folder") from None
@@ -53,14 +53,14 @@ def into_bucket(
 
 def _files_of(bucket: Bucket) -> dict[str, Found]:
     """Return the files in the bucket's folder; StoreError if they were not written by a prediction."""
-    files = {name: file for name, file in bucket.listing().items() if not name.startswith(f"locks/{_LOCK}/")}
+    files = {name: file for name, file in bucket.listing().items() if not name.startswith(_LOCK)}
     if files and MANIFEST not in files and _UNDER_WAY not in files:
         problem = "the folder is not empty, and no prediction wrote what is in it"
         raise StoreError(problem, where=bucket.url, fix="name a folder that is empty or does not exist")
     return files
 
 
-def _predicted(bucket: Bucket, predict: Callable[[Path], dict[str, Any]], lock: BucketLock) -> dict[str, Any]:
+def _predicted(bucket: Bucket, predict: Callable[[Path], dict[str, Any]], lock: Lock) -> dict[str, Any]:
     files = _files_of(bucket)
     folder = default_cache(f"predict/{bucket.url.replace('://', '/')}")
     result = predict(folder)

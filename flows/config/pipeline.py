@@ -45,8 +45,7 @@ from headway.schema.columns import suggest
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.window import ALL, check_window
 from headway.storage.filesystem import is_remote
-from headway.storage.remote_store import open_store
-from headway.storage.store import Store
+from headway.storage.store import Store, open_store
 from headway.tabular.label import ONE_LABEL, LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto

@@ -23,8 +23,7 @@ from flows.tell.paired import Paired, judged, run_texts
 from headway.errors import StoreError
 from headway.registry.registry import Registry, Version
 from headway.registry.registry import names as registry_names
-from headway.storage.remote_store import open_store
-from headway.storage.store import Store
+from headway.storage.store import Store, open_store
 
 _PARTS = ("stages", "runs", "models", "serving", "checkpoints", "locks")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from flows.records import RunRecord, all_settled, problem_of, read_record
-from headway.storage.object_store import each
+from headway.storage.objects import each
 from headway.storage.store import Store
 
 

@@ -27,7 +27,7 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, patterns
 from headway.storage import filesystem
 from headway.storage.atomic_io import sync_path, writing
-from headway.storage.object_store import Bucket
+from headway.storage.bucket import Bucket
 
 
 class PredictedSpan(Frozen):

@@ -49,7 +49,7 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
         Locked: garbage collection goes on, and does not end within a minute.
     """
     monitor, done = monitor or Monitor(), BackUp()
-    if type(store) is not Store:
+    if store.objects.remote:
         problem = f"the store {store.name} is a bucket, which Headway does not copy"
         raise ConfigError(
             problem, where="store", fix="switch on the bucket's versions, or let its provider replicate it"

@@ -66,7 +66,7 @@ def lease(
         return f"wait until headway {holder.get('command', 'clean')} has ended"
 
     with held.held():
-        wait_while(removing, str(remover.path), fix, wait_seconds=wait_seconds, on_wait=on_wait)
+        wait_while(removing, remover.path, fix, wait_seconds=wait_seconds, on_wait=on_wait)
         yield held
 
 

@@ -19,7 +19,7 @@ from headway.registry.registry import Registry, Version
 from headway.registry.versions import LINEAGE
 from headway.storage.filesystem import open_file, resolve
 from headway.storage.manifest import blocks, crc32c
-from headway.storage.object_store import each
+from headway.storage.objects import each
 from headway.storage.store import Store
 
 FORMAT = 1

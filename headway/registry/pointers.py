@@ -59,6 +59,7 @@ class Pointer:
 
     def __init__(self, store: Store, folder: Path, name: str):
         self.store, self.name, self.path = store, name, folder / f"{name}.json"
+        self._key = self.path.relative_to(store.root).as_posix()
 
     def history(self) -> list[Event]:
         """Every change, oldest first.
@@ -66,10 +67,15 @@ class Pointer:
         Raises:
             StoreError: its file is damaged.
         """
+        return self._look()[0]
+
+    def _look(self) -> tuple[list[Event], str | None]:
+        """Every change, and the tag of the object that tells them; None when there is none."""
+        stored = self.store.objects.look(self._key)
+        if stored is None:
+            return [], None
         try:
-            return [Event.model_validate(event) for event in json.loads(self.store.read(self.path))["history"]]
-        except FileNotFoundError:
-            return []
+            return [Event.model_validate(event) for event in json.loads(stored.data)["history"]], stored.tag
         except (ValueError, KeyError, TypeError):
             fix = "restore it from a backup; the versions beside it are whole"
             if self.name != CHAMPION:
@@ -78,23 +84,22 @@ class Pointer:
 
     def number(self) -> int | None:
         """The version it points at; None when it points nowhere."""
-        events = self.history()
-        return events[-1].version if events and events[-1].kind != "remove" else None
+        return _points_at(self.history())
 
-    def expect(self, against: int | None, what: str, fix: str) -> list[Event]:
-        """Return the history if the pointer has not moved since the caller read it.
+    def expect(self, events: list[Event], against: int | None, what: str, fix: str) -> None:
+        """Raise Overtaken if the pointer has moved since the caller decided.
 
         Args:
+            events: its history now.
             against: the version that it pointed at then, `NOBODY` for none; None: wherever it points.
             what: what the caller decided, for the message: "version 4 was compared with version 3".
 
         Raises:
             Overtaken: somebody moved it meanwhile; says who, and when.
         """
-        events = self.history()
-        found = self.number() or NOBODY
+        found = _points_at(events) or NOBODY
         if against is None or found == against:
-            return events
+            return
         last = events[-1] if events else None
         change = (
             f"version {found} became the champion"
@@ -106,11 +111,26 @@ class Pointer:
         raise Overtaken(f"{what}, but {change}{who}", where=str(self.path), fix=fix)
 
     def move(self, events: list[Event], event: Event) -> None:
-        """Add `event` to the history and point at its version, in one write."""
+        """Add `event` to the history `events` and point at its version, in one write.
+
+        Raises:
+            Overtaken: it is not the history any more.
+        """
         pointer: dict[str, Any] = {"version": None if event.kind == "remove" else event.version}
         pointer |= {} if event.serving is None else {"serving": event.serving}
         pointer["history"] = [e.model_dump(mode="json") for e in [*events, event]]
-        self.store.replace(self.path, json.dumps(pointer, indent=1) + "\n")
+        data = (json.dumps(pointer, indent=1) + "\n").encode()
+        now, tag = self._look()
+        objects = self.store.objects
+        made = now == events and (
+            objects.create(self._key, data) if tag is None else objects.replace(self._key, data, tag)
+        )
+        if not made:
+            raise Overtaken("was moved by another process meanwhile", where=str(self.path), fix="try again")
+
+
+def _points_at(events: list[Event]) -> int | None:
+    return events[-1].version if events and events[-1].kind != "remove" else None
 
 
 def check_alias(name: str) -> None:

@@ -164,7 +164,7 @@ class Registry(Versions):
                 f"headway run compares with the champion of now, and headway promote --to {number} --force promotes "
                 f"version {number} all the same"
             )
-            self._champion.expect(against, f"version {number} was to be promoted {judged}", fix)
+            self._champion.expect(events, against, f"version {number} was to be promoted {judged}", fix)
             self._allow(number, force)
             return self._point(number, events, kind="promote", reason=reason, run=run, verdict=verdict)
 
@@ -186,7 +186,7 @@ class Registry(Versions):
             if not events:
                 raise self._refused("there is no champion yet", "headway run promotes one")
             fix = "headway models shows what became of it; --force rolls back whatever is the champion now"
-            self._champion.expect(against, f"version {against} was to be rolled back", fix)
+            self._champion.expect(events, against, f"version {against} was to be rolled back", fix)
             current = events[-1].version
             earlier = [e.version for e in events if e.version != current]
             listed = ", ".join(str(number) for number in sorted(set(earlier))) or "none"
@@ -220,9 +220,10 @@ class Registry(Versions):
         with self.lock():
             pointer = self._pointer(name)
             fix = f"headway promote --alias {name} --to {number} --force moves it all the same"
-            if pointer.number() == number:
-                return pointer.history()[-1]
-            events = pointer.expect(against, f"{name} was to point at version {number}", fix)
+            events = pointer.history()
+            if events and events[-1].kind != "remove" and events[-1].version == number:
+                return events[-1]
+            pointer.expect(events, against, f"{name} was to point at version {number}", fix)
             self.version(number)
             return self._move(pointer, events, kind="alias", version=number, reason=reason, run=run)
 

@@ -105,7 +105,7 @@ class Versions:
                     stage="version",
                     fingerprint=str(number),
                     key={"model": self.name, "version": number},
-                    files=manifests.entries(aside, sync=True),
+                    files=manifests.entries(aside),
                     created=now(),
                     seconds=0.0,
                     tools=manifests.tools(),

@@ -4,12 +4,13 @@
     with open_file(name) as file:                  # seekable, read-only; any NativeFile
         file.read(10)
 
-Buckets are read through pyarrow's own filesystems, which take their credentials from the environment
-(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, ...).
+Buckets are read through pyarrow's own filesystems, and put on conditions through obstore. Both take their credentials from
+the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, ...).
 """
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import datetime
 import fnmatch
@@ -51,10 +52,14 @@ def has_magic(name: str) -> bool:
     return _MAGIC.search(name) is not None
 
 
+def _s3_endpoint() -> str | None:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
 @functools.lru_cache
 def _filesystem(scheme: str) -> Any:
     if scheme == "s3":
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        endpoint = _s3_endpoint()
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         options: dict[str, Any] = {"endpoint_override": endpoint} if endpoint else {}
         return pafs.S3FileSystem(
@@ -76,6 +81,45 @@ def _filesystem(scheme: str) -> Any:
     raise ConfigError(
         f"{scheme}:// is not a supported kind of storage", fix=f"known: a local path, {', '.join(SCHEMES)}"
     )
+
+
+def put_client(url: str) -> Any:
+    """The client of a bucket's folder that puts on conditions, set up as its filesystem is."""
+    from obstore.store import GCSStore, S3Store
+
+    filesystem, path = resolve(url)
+    bucket, _, prefix = path.partition("/")
+    options: dict[str, Any] = {
+        "prefix": prefix or None,
+        "client_options": {
+            "allow_http": True,
+            "connect_timeout": datetime.timedelta(seconds=_CONNECT_SECONDS),
+            "timeout": datetime.timedelta(seconds=_SILENT_SECONDS),
+        },
+        "retry_config": {"max_retries": _ATTEMPTS - 1},
+    }
+    config: Any = {}
+    if url.startswith("s3://"):
+        config = {"region": filesystem.region} | ({} if "AWS_ACCESS_KEY_ID" in os.environ else _profile())
+        if endpoint := _s3_endpoint():
+            config["endpoint"] = endpoint
+        return S3Store(bucket, config=config, **options)
+    if emulator := os.environ.get("STORAGE_EMULATOR_HOST"):
+        config = {"base_url": emulator if "://" in emulator else f"http://{emulator}"}
+        options["credential_provider"] = lambda: {"token": "", "expires_at": None}
+    return GCSStore(bucket, config=config, **options)
+
+
+def _profile() -> dict[str, str]:
+    """The keys of AWS_PROFILE in ~/.aws/credentials, where pyarrow finds them; obstore looks into no file."""
+    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
+    file = configparser.ConfigParser(interpolation=None)
+    with contextlib.suppress(OSError, KeyError, configparser.Error):
+        file.read(path)
+        found = file[os.environ.get("AWS_PROFILE") or "default"]
+        names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+        return {name: found[name] for name in names if name in found}
+    return {}
 
 
 def resolve(name: str) -> tuple[pafs.FileSystem, str]:

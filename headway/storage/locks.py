@@ -1,61 +1,69 @@
 """A lock with a lease: one process holds it, and it is free when that process dies.
 
-    with Lock(store.locks / "run-flights.json", facts={"run": "..."}).held(wait_seconds=30):
+    with Lock(store.objects, "locks/run-flights.json", facts={"run": "..."}).held(wait_seconds=30):
         ...
 
-The lock is a small JSON file that says who holds it; the holder renews it from a thread. It is taken over when its
-holder is dead (on this host) or has not renewed it for the length of the lease, by the store's clock, whatever the clocks of
-the machines say. Every look-and-change happens under an
-flock of a file beside it, which the kernel drops with the process: of several takers of a stale lock one wins, and a
-holder that slept through its lease cannot renew what is no longer its own.
+The lock is a small JSON object that says who holds it: created if there is none, replaced if it is still the one that was
+looked at, on a disk and in a bucket alike. So of several takers one wins, and a holder that slept through its lease cannot
+renew what is no longer its own. The holder renews it from a thread.
+
+It is taken over at once when its holder is dead (a process of this machine). Else its lease must have ended by the store's
+clock, and it must then stay unchanged for a third of the lease by the taker's own clock, in which a living holder renews it:
+a clock that was set takes no lock from anybody.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from headway.errors import Locked, StoreError
 from headway.messages import now
-from headway.storage.atomic_io import replace_text, writing
-from headway.storage.clock import disk_time
-from headway.storage.process_identity import alive, place, started
+from headway.storage.objects import Objects, Stored
+from headway.storage.process_identity import alive, boot, here, place, started
 
 LEASE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
-_KNOWN = ("token", "held", "host", "pid", "process_started", "since", "renewed", "expires", "uses", "removing")
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while a laptop sleeps, and is never set."""
+_KNOWN = (
+    *("token", "held", "host", "boot", "pid", "process_started", "since", "renewed", "expires", "lease"),
+    *("beat", "uses", "removing"),
+)
 
 
 class Lock:
     """One lock, held by one process at a time.
 
     Args:
-        path: the lock's file; its folder is made when it is taken.
+        key: the lock's object, locks/<name>.json.
         lease_seconds: how long after its last sign of life a holder on another host counts as gone.
-        facts: what else its file says of the holder, such as the run.
-        once: the name is this holder's alone, so that nobody has to be kept from taking it.
+        facts: what else it says of the holder, such as the run.
+        once: the name is this holder's alone, and is not taken again.
+        on_taken: called when the lock was taken: what was known of the store may be old.
     """
 
     def __init__(
         self,
-        path: Path,
+        objects: Objects,
+        key: str,
         *,
         lease_seconds: float = LEASE_SECONDS,
         facts: dict[str, Any] | None = None,
         once: bool = False,
+        on_taken: Callable[[], None] = lambda: None,
     ):
-        self.path, self._lease, self._facts, self._once = path, lease_seconds, facts or {}, once
+        self.objects, self.key, self.path = objects, key, objects.name(key)
+        self._lease, self._facts, self._once, self._on_taken = lease_seconds, facts or {}, once, on_taken
         self._token = uuid.uuid4().hex
-        self._since, self._expires = "", 0.0
+        self._since, self._tag, self._ends = "", "", 0.0
+        self._writing = threading.Lock()
         self._stop, self._lost = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -75,10 +83,11 @@ class Lock:
     def acquire(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> None:
         """Take the lock as `held` does, until `release`."""
         fix = "wait for it (--wait SECONDS), or end that process; its lock is then taken over"
-        wait_while(self._take, str(self.path), lambda owner: fix, wait_seconds=wait_seconds, on_wait=on_wait)
+        wait_while(self._take, self.path, lambda owner: fix, wait_seconds=wait_seconds, on_wait=on_wait)
+        self._on_taken()
         self._stop.clear()
         self._lost.clear()
-        self._thread = threading.Thread(target=self._renew, name=f"lease-{self.path.stem}", daemon=True)
+        self._thread = threading.Thread(target=self._renew, name=f"lease-{self.key}", daemon=True)
         self._thread.start()
 
     def release(self) -> None:
@@ -88,58 +97,48 @@ class Lock:
         self._stop.set()
         self._thread.join()
         self._thread = None
-        self._give_up()
-
-    def _give_up(self) -> None:
-        with contextlib.suppress(OSError, StoreError), self._guard():  # else the lease or our death frees it
-            if (owner := self.owner()) is not None and owner.get("token") == self._token:
-                self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError, StoreError):  # else the lease or our death frees it
+            # nobody took it who did not watch it for a third of the lease since our last beat: no delete has a condition
+            if self._once or (not self._lost.is_set() and _steady() < self._ends - self._lease * 2 / 3):
+                self.forget()
+            else:
+                self.objects.replace(self.key, b"{}", self._tag)
 
     def forget(self) -> None:
         """Remove what a holder that is gone left of a name that is not taken again."""
-        self.path.unlink(missing_ok=True)
+        self.objects.delete([self.key])
 
     def say(self, **facts: Any) -> None:
-        """Have its file say more of the holder; every look from then on sees it.
+        """Have its object say more of the holder; every look from then on sees it.
 
         Raises:
             Locked: somebody took the lock over.
         """
-        with self._guard():
+        with self._writing:
             self._facts = self._facts | facts
-            if (self.owner() or {}).get("token") != self._token:
-                self._lost.set()
-            else:
-                self._write()
+        self._beat()
         self.check()
 
     def check(self) -> None:
         """Raise Locked when another process took the lock over, as it may when this one paused longer than the lease."""
-        if self._thread is not None and not self._lost.is_set() and self.time() > self._expires:
-            with contextlib.suppress(
-                OSError, StoreError
-            ):  # the next beat of the thread may be a quarter of a lease away
+        if self._thread is not None and not self._lost.is_set() and _steady() > self._ends:
+            # the next beat of the thread may be a quarter of a lease away
+            with contextlib.suppress(OSError, StoreError):
                 self._beat()
         if self._lost.is_set():
             who = describe(self.owner() or {})
             raise Locked(
-                f"was taken over by {who}: this process paused longer than the {self._lease:g} s lease",
-                where=str(self.path),
+                f"was taken over by {who}: this process paused longer than the {self._lease:g} s lease", where=self.path
             )
 
     def time(self) -> float:
         """Seconds since 1970 by the store's clock, in which leases end."""
-        return disk_time(self.path.parent)
+        return self.objects.time()
 
     def owner(self) -> dict[str, Any] | None:
-        """The process that holds, or last held, the lock, from its file; None when there is none."""
-        try:
-            value = json.loads(self.path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            value = None
-        return value if isinstance(value, dict) else {}
+        """The process that holds, or last held, the lock, from its object; None when there is none."""
+        stored = self.objects.look(self.key)
+        return None if stored is None or stored.data.strip() == b"{}" else _owner(stored)
 
     def holder(self) -> dict[str, Any] | None:
         """The process that holds the lock now; None when there is none, or it is gone."""
@@ -148,34 +147,55 @@ class Lock:
 
     def _take(self) -> dict[str, Any] | None:
         """Try to take the lock: None on success, else its holder."""
-        with self._guard():
-            if (owner := self.holder()) is not None:
-                return owner
-            self._since = now()
-            self._write()
-            return None
+        self._since = now()
+        stored = self.objects.look(self.key)
+        if stored is not None and not self._is_free(stored):
+            return _owner(stored)
+        with self._writing:
+            ends, text = _steady() + self._lease, self._text()
+            if stored is None:
+                tag = self.objects.create(self.key, text)
+            else:
+                tag = self.objects.replace(self.key, text, stored.tag)
+            if tag is not None:
+                self._tag, self._ends = tag, ends
+                return None
+        return self.owner() or {"since": self._since}
 
-    def _write(self) -> None:
-        expires = self.time() + self._lease
-        replace_text(self.path, self._claim_text(expires=expires))
-        self._expires = expires
+    def _is_free(self, stored: Stored) -> bool:
+        """Whether a holder is dead, or silent: past its lease, and for a while in which one that lives is heard of."""
+        owner = _owner(stored)
+        if not gone(owner, self.time()):
+            return False
+        if gone(owner, 0.0):  # whatever the time
+            return True
+        lease = owner.get("lease")
+        ends = time.monotonic() + (lease if isinstance(lease, int | float) else LEASE_SECONDS) / 3
+        while (remaining := ends - time.monotonic()) > 0:
+            time.sleep(min(remaining, _POLL_SECONDS))
+            if self.objects.look(self.key) != stored:
+                return False
+        return True
 
-    def _claim_text(self, *, expires: float, **fields: Any) -> str:
-        """The text of the lock's file: the holder, since when, and when the lease expires."""
+    def _text(self) -> bytes:
+        """The lock's object: the holder, since when, and when the lease ends. No two are the same."""
         facts = {
             "token": self._token,
             "host": place(),
+            "boot": boot(),
             "pid": os.getpid(),
             "process_started": started(os.getpid()),
             "since": self._since,
             "renewed": now(),
-            "expires": expires,
+            "expires": self.time() + self._lease,
+            "lease": self._lease,
+            "beat": uuid.uuid4().hex[:8],
         }
-        return json.dumps(self._facts | facts | fields, indent=1) + "\n"
+        return (json.dumps(self._facts | facts, indent=1) + "\n").encode()
 
     def _renew(self) -> None:
         while not self._stop.wait(self._lease / 4):
-            # a disk that is full for a moment costs one of the beats that a lease has
+            # a disk that is full, or a bucket that is away, for a moment costs one of the beats that a lease has
             with contextlib.suppress(OSError, StoreError):
                 self._beat()
             if self._lost.is_set():
@@ -183,34 +203,13 @@ class Lock:
 
     def _beat(self) -> None:
         """Renew the lease, or find that somebody else has the lock."""
-        with self._guard():
-            owner = self.owner()
-            if owner is not None and owner.get("token") != self._token:
+        with self._writing:
+            ends = _steady() + self._lease
+            tag = self.objects.replace(self.key, self._text(), self._tag)
+            if tag is None:
                 self._lost.set()
             else:
-                self._write()
-
-    @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
-        if self._once:
-            yield
-            return
-        guard = self.path.with_name(f".{self.path.name}.guard")
-        with writing(self.path.parent):
-            guard.parent.mkdir(parents=True, exist_ok=True)
-            # never removed: two processes could hold an flock of two files of one name
-            handle = os.open(guard, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            except OSError as error:
-                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-                    raise
-                problem = "this file system has no locks"
-                raise StoreError(problem, where=str(guard), fix="put the store on a local disk") from None
-            yield
-        finally:
-            os.close(handle)
+                self._tag, self._ends = tag, ends
 
 
 def wait_while(
@@ -238,7 +237,7 @@ def wait_while(
 
 
 def gone(owner: dict[str, Any], time: float) -> bool:
-    """Whether a holder is dead or silent for too long; also true for an unreadable claim.
+    """Whether a holder is dead or past its lease; also true for an unreadable claim.
 
     Args:
         time: of the store's clock (`Lock.time`).
@@ -246,16 +245,14 @@ def gone(owner: dict[str, Any], time: float) -> bool:
     pid, expires = owner.get("pid"), owner.get("expires")
     if not isinstance(pid, int) or not isinstance(expires, int | float):
         return True
-    if owner.get("host") == place() and not alive(pid, str(owner.get("process_started", ""))):
+    if here(owner) and not alive(pid, str(owner.get("process_started", ""))):
         return True
     return time > expires
 
 
 def lives(owner: dict[str, Any], time: float) -> bool:
     """Whether a holder may go on: as `not gone`, and a process of this host also while it stands still past its lease."""
-    return not gone(owner, time) or (
-        owner.get("host") == place() and alive(owner.get("pid", 0), str(owner.get("process_started", "")))
-    )
+    return not gone(owner, time) or (here(owner) and alive(owner.get("pid", 0), str(owner.get("process_started", ""))))
 
 
 def describe(owner: dict[str, Any]) -> str:
@@ -263,3 +260,15 @@ def describe(owner: dict[str, Any]) -> str:
     extra = ", ".join(f"{name} {value}" for name, value in owner.items() if name not in _KNOWN)
     who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}{f' ({extra})' if extra else ''}"
     return f"{who} since {owner.get('since', '?')}, last heard of {owner.get('renewed', '?')}"
+
+
+def _owner(stored: Stored) -> dict[str, Any]:
+    try:
+        value = json.loads(stored.data)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
+def _steady() -> float:
+    return time.clock_gettime(_CLOCK)

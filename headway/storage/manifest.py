@@ -22,7 +22,7 @@ from pydantic import field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import DataError, StoreError
-from headway.storage.atomic_io import sync_path, write_synced
+from headway.storage.atomic_io import write_synced
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -114,15 +114,15 @@ def read(folder: Path) -> Manifest | None:
     """
     path = folder / NAME
     try:
-        return parse(path.read_bytes(), str(path))
+        return parse(path.read_bytes(), str(path))[0]
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
-def parse(data: bytes, where: str) -> Manifest | None:
-    """Read a manifest from the bytes of a file; None when they are not a valid one.
+def parse(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
+    """(manifest, attempt) from the bytes of a file: None when they are not a valid one, or name no attempt.
 
     Raises:
         StoreError: a newer Headway wrote it.
@@ -139,9 +139,10 @@ def parse(data: bytes, where: str) -> Manifest | None:
                 where=where,
                 fix="update Headway on this machine, or use another store",
             )
-        return Manifest.model_validate(value)
+        attempt = value.pop("attempt", None) if isinstance(value, dict) else None
+        return Manifest.model_validate(value), attempt if isinstance(attempt, str) else None
     except (ValueError, DataError):  # pydantic's and JSON's are ValueErrors
-        return None
+        return None, None
 
 
 def write(folder: Path, manifest: Manifest) -> None:
@@ -170,13 +171,11 @@ def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
     return size, f"{value:08x}"
 
 
-def entries(folder: Path, *, sync: bool) -> tuple[FileEntry, ...]:
-    """The entry of every file under `folder` except the manifest, sorted by path; files are synced when asked."""
+def entries(folder: Path) -> tuple[FileEntry, ...]:
+    """The entry of every file under `folder` except the manifest, sorted by path."""
     entries = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / NAME):
         size, crc = checksum(path)
-        if sync:
-            sync_path(path)
         entries.append(FileEntry(path=path.relative_to(folder).as_posix(), bytes=size, crc32c=crc))
     return tuple(entries)
 

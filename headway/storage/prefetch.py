@@ -26,9 +26,9 @@ from pydantic import BaseModel
 from headway.config import Frozen
 from headway.errors import Cancelled, StoreError
 from headway.storage.atomic_io import remove, writing
+from headway.storage.bucket import Bucket
 from headway.storage.filesystem import entries
 from headway.storage.manifest import NAME, FileEntry, checksum
-from headway.storage.object_store import Bucket
 from headway.storage.process_identity import mark
 
 GETS = 8

@@ -1,10 +1,10 @@
 """Identifies the process that owns a lock or an unfinished folder, and tells whether it is alive.
 
-    name = mark("ingest-3f2a")                # "ingest-3f2a@laptop@4711.88213@9c01d2ee"
+    name = mark("ingest-3f2a")                # "ingest-3f2a@laptop@4711.88213.6f1d0c2e@9c01d2ee"
     abandoned(folder / name)                  # False while this process lives
 
 A pid alone is not enough: pids are used again, a killed child stays as a zombie until it is waited for, and containers
-that share a host's name do not share its pids.
+and machines that share a host's name do not share its pids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _FOREIGN_SECONDS = 24 * 3600
 """A folder of another host is abandoned once nothing in it changed for this long."""
@@ -34,6 +36,20 @@ def _namespace() -> str:
 def place() -> str:
     """The host, and the container if there is one, in which this process's pid is valid."""
     return socket.gethostname() + _namespace()
+
+
+@functools.cache
+def boot() -> str:
+    """The kernel's own name for this run of the machine: two machines of one host name have two; "" where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def here(owner: Mapping[str, Any]) -> bool:
+    """Whether the process of a claim, {"host", "boot"}, is one of this place; an older Headway's has no boot."""
+    return owner.get("host") == place() and owner.get("boot", boot()) == boot()
 
 
 def started(pid: int) -> str:
@@ -72,7 +88,7 @@ def alive(pid: int, began: str = "") -> bool:
 
 def mark(label: str) -> str:
     """A new name for a folder that this process is writing."""
-    return f"{label}@{place()}@{os.getpid()}.{started(os.getpid())}@{uuid.uuid4().hex[:8]}"
+    return f"{label}@{place()}@{os.getpid()}.{started(os.getpid())}.{boot()[:8]}@{uuid.uuid4().hex[:8]}"
 
 
 def abandoned(path: Path) -> bool:
@@ -80,8 +96,9 @@ def abandoned(path: Path) -> bool:
     old."""
     parts = path.name.split("@")
     if len(parts) == 4 and parts[1] == place():
-        pid, _, began = parts[2].partition(".")
-        return not (pid.isdigit() and alive(int(pid), began))
+        pid, began, booted = [*parts[2].split("."), "", ""][:3]
+        if booted in ("", boot()[:8]):
+            return not (pid.isdigit() and alive(int(pid), began))
     try:
         changed = max(p.lstat().st_mtime for p in [path, *path.rglob("*")])
     except OSError:  # being written, or removed, right now

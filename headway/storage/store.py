@@ -1,14 +1,20 @@
-"""The store: outputs of stages, runs, checkpoints, the registry.
+"""The store: outputs of stages, runs, checkpoints, the registry; in a folder or in a bucket.
 
-    store = Store(Path("store"))
+    store = open_store("store")                     # or s3://team/headway, gs://team/headway
     if (manifest := store.find("ingest", fingerprint)) is None:
         with store.open("ingest", fingerprint, key) as staging:
             (staging.path / "a.tfrecord").write_bytes(...)
             manifest = staging.commit(result={...})
+    store.local(store.output("ingest", fingerprint))    # its files, on this machine's disk
 
-An output is written aside, under stages/.staging/, and renamed into stages/<stage>/<fingerprint>/ once all of it is on
-the disk, manifest last. What has no valid manifest does not exist. `headway.storage.remote_store` is the same in a bucket: it
-overrides what stands under "what a bucket does otherwise", and nothing else in Headway knows which of the two it has.
+An output is written aside, under stages/.staging/, and becomes visible as stages/<stage>/<fingerprint>/ at once. What has no
+valid manifest does not exist. On a disk that is a rename. A bucket has none: the files are put under a name of their own,
+stages/<stage>/<fingerprint>/<attempt>/, and the put of manifest.json, which names the attempt, is the commit. So no object of
+a committed output is ever written again, and two machines that commit the same output cannot mix their files. Of a store in
+a bucket, `root` is a working copy, which may be deleted at any time between runs.
+
+What differs between the two stands in `headway.storage.objects` and `headway.storage.bucket`; the working copy in
+`headway.storage.working_copy`.
 """
 
 from __future__ import annotations
@@ -16,43 +22,74 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import StoreError
+from headway.errors import ConfigError, StoreError
 from headway.messages import now
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
-from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing
-from headway.storage.clock import disk_time
-from headway.storage.filesystem import entries
+from headway.storage.atomic_io import remove, writing
+from headway.storage.bucket import Bucket
+from headway.storage.filesystem import is_remote
 from headway.storage.fingerprint import Key, shared
 from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, Manifest
+from headway.storage.objects import Folder, Found, each
 from headway.storage.process_identity import abandoned, mark
+from headway.storage.working_copy import WorkingCopy
 
 if TYPE_CHECKING:
     from headway.storage.prefetch import RemoteFiles
 
 
-def _known(path: Path) -> Iterator[os.stat_result]:
-    """What is known of a file or a folder, and of all in it; nothing where it was removed meanwhile."""
-    with contextlib.suppress(FileNotFoundError):
-        yield path.lstat()
-    yield from (about for _, about in entries(path))
+def open_store(where: str | Path, cache: Path | None = None, limit: int | None = None) -> Store:
+    """Open the store at a folder or at s3://bucket/path, gs://bucket/path.
+
+    Args:
+        cache: the folder of the working copy; by default one below ~/.cache/headway.
+        limit: bytes that shards may take there; None: as many as there are.
+    """
+    text = str(where)
+    if "://" not in text:
+        return Store(Path(where))
+    if not is_remote(text):
+        raise ConfigError(f"{text!r} is not a store", fix="name a folder, s3://bucket/path or gs://bucket/path")
+    return Store(cache or default_cache(text), Bucket(text), limit)
+
+
+def default_cache(url: str) -> Path:
+    """The default working copy: ~/.cache/headway/<scheme>/<bucket>/<path>, with XDG_CACHE_HOME for ~/.cache."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "headway" / url.rstrip("/").replace("://", "/")
 
 
 class Store:
-    """A store on a local disk. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/."""
+    """A store. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/; every path is one below `root`.
 
-    def __init__(self, root: Path):
-        self.root = root
+    Args:
+        root: its folder, or the working copy of the one in a bucket.
+        bucket: where it is, when that is not `root`.
+        limit: as of `open_store`.
+    """
+
+    def __init__(self, root: Path, bucket: Bucket | None = None, limit: int | None = None):
+        self.root, self.limit = root, limit
+        self.objects: Folder | Bucket = bucket or Folder(root)
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
-        self._read: dict[Path, tuple[int, Manifest]] = {}
+        self._copy = None if bucket is None else WorkingCopy(bucket, root, limit, self._placed)
+        self._read: dict[str, tuple[Found, tuple[Manifest, str] | None]] = {}
+
+    @property
+    def name(self) -> str:
+        """The user's name for the store."""
+        return self.objects.url
+
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
 
     def create(self) -> None:
         """Make the store's folders; a new store can be read by its owner and group alone, as the umask allows.
@@ -60,6 +97,7 @@ class Store:
         Raises:
             StoreError: the disk or its permissions are against it, or a file is in the way.
         """
+        self.objects.check()
         with writing(self.root):
             for folder in (self.root, self.staging, self.runs_folder, self.checkpoints, self.locks):
                 try:
@@ -97,25 +135,48 @@ class Store:
 
     def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
         """(manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if it does not
-        exist."""
+        exist. A manifest that another machine has just put names files that an older look did not see: a problem counts when
+        a look that is newer than the manifest finds it too."""
+        judged, placed = self._look(folder, stage, fingerprint), self._placed(folder)
+        while judged[1] is not None and self.objects.remote:
+            before = placed
+            self.refresh()
+            judged, placed = self._look(folder, stage, fingerprint), self._placed(folder)
+            if placed == before:
+                break
+        return judged
+
+    def _look(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
         manifest = self.manifest(folder)
         if manifest is None:
-            return None, "its manifest is gone or damaged" if self._is_there(folder) else None
+            return None, "its manifest is gone or damaged" if self.objects.exists(self._key(folder)) else None
         if (manifest.stage, manifest.fingerprint) != (stage, fingerprint):
             return None, f"its manifest is that of {manifest.stage}/{manifest.fingerprint}"
         problem = self.sizes_problem(folder, manifest)
         return (None, problem) if problem else (manifest, None)
 
-    # --- what a bucket does otherwise; every path is one below `root`
+    def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
+        """The valid manifest of an output or a version, and the key of its files: of the attempt that it names, if any.
 
-    @property
-    def name(self) -> str:
-        """The user's name for the store."""
-        return str(self.root)
+        It is read again when its object has changed: a plan over a year of days asks for each a hundred times.
+        """
+        base = self._key(folder)
+        key = f"{base}/{manifests.NAME}"
+        found = self.objects.seen(key)
+        if found is None:
+            return None
+        cached = self._read.get(key)
+        if cached is None or cached[0] != found:
+            manifest, attempt = manifests.parse(self.objects.read(key) or b"", self.objects.name(key))
+            if manifest is None or (self.objects.remote and attempt is None):
+                cached = self._read[key] = (found, None)
+            else:
+                cached = self._read[key] = (found, (manifest, f"{base}/{attempt}" if attempt else base))
+        return cached[1]
 
     def exists(self) -> bool:
         """Whether the store has ever held an output."""
-        return self.stages.is_dir()
+        return bool(self.children(self.stages))
 
     def local(self, folder: Path) -> Path:
         """The folder of an output or a version, with its files on this machine's disk.
@@ -123,6 +184,8 @@ class Store:
         Raises:
             StoreError: they cannot be had whole.
         """
+        if self._copy is not None:
+            self._copy.fetch({folder: None})
         return folder
 
     def localize(self, value: Any, *, later: bool = False) -> RemoteFiles | None:
@@ -137,47 +200,64 @@ class Store:
         Raises:
             StoreError: something is gone or damaged.
         """
-        return None
+        return None if self._copy is None else self._copy.localize(value, later=later)
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
         """Look up the manifests of outputs that will be asked for next."""
+        if self.objects.remote and fingerprints:
+            self.objects.seen(f"stages/{stage}/")  # once, not in every thread
+            each(lambda name: self._placed(self.output(stage, name)), fingerprints)
 
     def refresh(self) -> None:
         """Forget what was seen of the store: somebody else has written to it."""
+        self.objects.refresh()
 
     def children(self, folder: Path) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""
-        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-
-    def _is_there(self, folder: Path) -> bool:
-        """Whether any part of an output exists."""
-        return folder.exists()
+        return self.objects.children("" if folder == self.root else self._key(folder))
 
     def manifest(self, folder: Path) -> Manifest | None:
         """The valid manifest of an output or a version, whether or not its files are valid."""
-        return manifests.read(folder)
+        placed = self._placed(folder)
+        return placed[0] if placed else None
+
+    def _files(self, folder: Path) -> str:
+        """The key of a folder's files; a serving copy, which has no manifest, has them in the folder."""
+        placed = self._placed(folder)
+        return placed[1] if placed else self._key(folder)
 
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
         """The first file of an output or a version that is missing or has the wrong size; None when there is none."""
-        return manifests.sizes_problem(manifest, lambda name: manifests.on_disk(folder / name, manifests.size))
+        base = self._files(folder)
+        return manifests.sizes_problem(manifest, lambda name: self.objects.size(f"{base}/{name}"))
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         """(file, problem) for each file unlike its manifest. Reads every byte."""
-        states = (manifests.on_disk(folder / entry.path, manifests.checksum) for entry in manifest.files)
+        base = self._files(folder)
+        states = self.objects.checksums([f"{base}/{entry.path}" for entry in manifest.files])
         return manifests.checksum_problems(manifest, states)
 
     def place(self, temporary: Path, target: Path) -> None:
-        """Make a folder that was written aside visible as `target`, which does not exist yet."""
-        for path in temporary.rglob("*"):
-            if path.is_file():
-                sync_path(path)
-        sync_folders(temporary)
-        temporary.rename(target)
-        sync_path(target.parent)
+        """Make a folder that was written aside visible as `target`, which does not exist yet.
+
+        Raises:
+            StoreError: it exists: another process was faster.
+        """
+
+        def good(key: str) -> bool:
+            raise StoreError("another process made it meanwhile", where=self.objects.name(key), fix="run again")
+
+        self._publish(temporary, target, good)
+
+    def _publish(self, temporary: Path, target: Path, good: Callable[[str], bool]) -> None:
+        self.objects.publish(temporary, self._key(target), good)
+        self._read.pop(f"{self._key(target)}/{manifests.NAME}", None)
+        if self._copy is not None:
+            self._copy.swap(temporary, target)
 
     def placed(self, target: Path) -> bool:
         """Whether `place` finished for this target."""
-        return target.is_dir()
+        return self.objects.placed(self._key(target))
 
     def read(self, path: Path) -> bytes:
         """Read a small file that changes.
@@ -185,80 +265,46 @@ class Store:
         Raises:
             FileNotFoundError: there is none.
         """
-        return path.read_bytes()
+        data = self.objects.read(self._key(path))
+        if data is None:
+            raise FileNotFoundError(str(path))
+        return data
 
     def replace(self, path: Path, text: str) -> None:
         """Write a small file atomically: readers see the old text or the new."""
-        replace_text(path, text)
+        self.objects.write(self._key(path), text.encode())
 
     def size(self, path: Path) -> int:
         """The bytes that discarding a file or a folder frees."""
-        # a hard link to a version frees nothing
-        return sum(about.st_size for about in _known(path) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
+        return self.objects.freed(self._key(path))
 
     def changed(self, folder: Path) -> float:
         """The time of the last write in a folder, in seconds since 1970; now, where it was removed meanwhile."""
-        times = [about.st_mtime for about in _known(folder)]
-        return max(times) if times else self.clock()
+        return self.objects.changed(self._key(folder))
 
     def discard(self, path: Path) -> None:
-        """Remove a file or a folder: by one rename, so that a removal cut off leaves nothing that looks damaged."""
-        if path.is_dir():
-            # models/ and serving/ may be disks of their own
-            inside = path.parent.parent in (self.root / "models", self.root / "serving")
-            aside = (path.parent if inside else self.staging) / mark(".removed")
-            try:
-                path = path.rename(aside)
-            except OSError:  # another disk after all
-                (path / manifests.NAME).unlink(missing_ok=True)
-        remove(path)
+        """Remove a file or a folder: at once, so that a removal cut off leaves nothing that looks damaged."""
+        self.objects.remove(self._key(path))
+        if self.objects.remote:
+            remove(path)
 
     def clock(self) -> float:
         """Seconds since 1970 by the clock of whoever keeps the store: the same for every machine."""
-        return disk_time(self.locks)
+        return self.objects.time()
 
     def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
         """The lock of this name, not yet taken."""
-        return Lock(self.locks / f"{name}.json", facts=facts, once=once)
+        return Lock(self.objects, f"locks/{name}.json", facts=facts, once=once, on_taken=self.refresh)
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:
         """The context of a training that writes to and resumes from checkpoints/<fingerprint>/, the newest and so many
         best."""
-        yield
-
-    def _commit(self, staging: Path, stage: str, fingerprint: str) -> None:
-        """Make a whole folder visible as that output."""
-        target = self.output(stage, fingerprint)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._publish(staging, target, stage, fingerprint)
-        sync_path(target.parent)
-
-    def _publish(self, path: Path, target: Path, stage: str, fingerprint: str) -> None:
-        for _ in range(3):
-            try:
-                path.rename(target)
-                return
-            except OSError:
-                if not target.exists():
-                    raise
-            if self._judge(target, stage, fingerprint)[0] is not None:
-                return  # somebody else made the same output meanwhile
-            self._clear(target, stage, fingerprint)
-        raise StoreError("cannot be put in place: another process keeps replacing it", where=str(target))
-
-    def _clear(self, target: Path, stage: str, fingerprint: str) -> None:
-        """Move a damaged output out of the way."""
-        damaged = self.staging / mark(f"damaged-{target.name}")
-        with contextlib.suppress(FileNotFoundError):
-            target.rename(damaged)
-        if self._judge(damaged, stage, fingerprint)[0] is not None:
-            # another process replaced the damaged one between our look and our move: what we moved is good
-            with contextlib.suppress(OSError):
-                damaged.rename(target)
-        remove(damaged)
-
-    # --- the same everywhere
+        if self._copy is None:
+            yield
+        else:
+            with self._copy.checkpointing(self.checkpoints / fingerprint, keep_best):
+                yield
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key) -> Iterator[Staging]:
@@ -275,25 +321,20 @@ class Store:
             finally:
                 remove(path)
 
+    def _commit(self, staging: Path, stage: str, fingerprint: str) -> None:
+        """Make a whole folder visible as that output, unless somebody else has made the same meanwhile."""
+        self._publish(
+            staging,
+            self.output(stage, fingerprint),
+            lambda key: self._judge(self.root / key, stage, fingerprint)[0] is not None,
+        )
+
     def manifests(self, stage: str) -> list[Manifest]:
         """Every valid manifest of a stage, newest first."""
-        folder = self.stages / stage
-        manifests_there = [m for name in self.children(folder) if (m := self._manifest(folder / name)) is not None]
+        folder, names = self.stages / stage, self.children(self.stages / stage)
+        self.prefetch(stage, names)
+        manifests_there = [m for name in names if (m := self.manifest(folder / name)) is not None]
         return sorted(manifests_there, key=lambda m: m.created, reverse=True)
-
-    def _manifest(self, folder: Path) -> Manifest | None:
-        """The manifest, cached while its file is unchanged: a plan over a year of days asks for each a hundred times."""
-        try:
-            changed = (folder / manifests.NAME).stat().st_mtime_ns
-        except OSError:
-            return None
-        cached = self._read.get(folder)
-        if cached is None or cached[0] != changed:
-            manifest = manifests.read(folder)
-            if manifest is None:
-                return None
-            self._read[folder] = cached = (changed, manifest)
-        return cached[1]
 
     def nearest(self, stage: str, key: Key, *, but: Collection[str] = ()) -> Manifest | None:
         """The output of the stage whose key has most in common with `key`; the newest of equals.
@@ -335,7 +376,7 @@ class Store:
             yield folder / name, problem
 
     def sweep(self) -> list[Path]:
-        """Remove unfinished folders of dead processes; return their names."""
+        """Remove unfinished folders of dead processes, and old attempts that no manifest names; return them."""
         asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
         # the registry writes beside its target, since serving/ may be a disk of its own
         for pattern in ("models/*", "serving/*", "runs", "locks"):
@@ -343,6 +384,13 @@ class Store:
         swept = [path for path in sorted(asides) if abandoned(path)]
         for path in swept:
             remove(path)
+        if isinstance(self.objects, Bucket):
+            for attempt in self.objects.attempts():
+                placed = self._placed(self.root / attempt.rpartition("/")[0])
+                if placed is None or placed[1] != attempt:
+                    self.objects.delete_folder(attempt)
+                    swept.append(self.root / attempt)
+            self.refresh()
         return swept
 
     def save_run(self, run: dict[str, Any]) -> Path:
@@ -353,7 +401,8 @@ class Store:
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs, newest first."""
-        return [run for path in reversed(self._run_files()) if (run := self._run(path)) is not None]
+        files = self._run_files()[::-1]
+        return [run for run in (each if self.objects.remote else map)(self._run, files) if run is not None]
 
     def _run_files(self) -> list[Path]:
         folder = self.runs_folder
@@ -376,7 +425,7 @@ class Staging:
         self.path = path
 
     def commit(self, *, result: dict[str, Any], counts: Counts | None = None, seconds: float = 0.0) -> Manifest:
-        """Sync every file, write the manifest, and make the output visible by one rename.
+        """Write the manifest, and make the output visible, at once and whole.
 
         Returns:
             The manifest as it stands in the store: JSON, as every later reader gets it.
@@ -385,7 +434,7 @@ class Staging:
             stage=self._stage,
             fingerprint=self._fingerprint,
             key=self._key,
-            files=manifests.entries(self.path, sync=True),
+            files=manifests.entries(self.path),
             created=now(),
             seconds=round(seconds, 3),
             tools=manifests.tools(),
@@ -393,7 +442,6 @@ class Staging:
             result=result,
         )
         manifests.write(self.path, manifest)
-        sync_folders(self.path)
         self._store._commit(self.path, self._stage, self._fingerprint)
         stored = self._store.find(self._stage, self._fingerprint)
         if stored is None:

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
-from headway.storage.object_store import Bucket
 
 pytestmark = pytest.mark.slow
 

@@ -204,10 +204,9 @@ def test_a_stop_keeps_what_was_done_and_the_next_run_resumes(typed, exported):
 
 
 def test_a_second_run_at_the_same_time_says_who_holds_the_lock(typed, project):
-    locks = project / "store" / "locks"
     code = (
-        "import sys, time; from pathlib import Path; from headway.storage.locks import Lock\n"
-        f"lock = Lock(Path({str(locks)!r}) / 'run-flights.json', facts={{'run': 'the-other'}})\n"
+        "import sys, time; from pathlib import Path; from headway.storage.store import Store\n"
+        f"lock = Store(Path({str(project / 'store')!r})).lock('run-flights', {{'run': 'the-other'}})\n"
         "lock.acquire(); print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -18,7 +18,6 @@ from headway.errors import HeadwayError
 from headway.messages import counted, duration, size
 from headway.registry.gc import collect
 from headway.storage.filesystem import entries
-from headway.storage.remote_store import BucketStore
 from headway.storage.store import Store
 
 KEPT_SECONDS = 120.0
@@ -55,7 +54,7 @@ class Usage:
 def usage_of(store: Store) -> Usage:
     """Count a store. Deletes nothing, and takes no lock."""
     began = time.perf_counter()
-    kinds = _in_bucket(store) if isinstance(store, BucketStore) else _on_disk(store)
+    kinds = _in_bucket(store) if store.objects.remote else _on_disk(store)
     could_go: tuple[int, int] | str
     try:
         garbage = collect(store, keep_runs=KEEP_RUNS)
@@ -88,11 +87,11 @@ def _taken(folder: Path, linked: set[tuple[int, int]]) -> int:
     return total
 
 
-def _in_bucket(store: BucketStore) -> dict[str, tuple[int, int]]:
+def _in_bucket(store: Store) -> dict[str, tuple[int, int]]:
     """The same by one listing."""
     sizes: Counter[str] = Counter()
     items: dict[str, set[str]] = {}
-    for name, found in store.bucket.listing("").items():
+    for name, found in store.objects.listing("").items():
         parts = name.split("/")
         depth = 2 if parts[0] == "stages" else 1
         kind = "/".join(parts[:depth])

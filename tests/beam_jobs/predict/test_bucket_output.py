@@ -9,8 +9,8 @@ from beam_jobs.predict import bucket_output
 from beam_jobs.predict.bucket_output import into_bucket
 from beam_jobs.predict.stage import MANIFEST
 from headway.errors import Locked, StoreError
+from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
-from headway.storage.object_store import Bucket
 
 
 @pytest.fixture(autouse=True)

@@ -119,12 +119,10 @@ def test_a_copy_in_the_store_itself_and_a_bucket_are_refused(store, tmp_path):
     for folder in (store.root / "copy", store.root, tmp_path):
         with pytest.raises(ConfigError, match="would lie in each other"):
             back_up(store, folder)
-
-    class Bucket(Store):
-        pass
-
+    bucket = Store(tmp_path / "bucket")
+    bucket.objects.remote = True
     with pytest.raises(ConfigError, match="is a bucket"):
-        back_up(Bucket(tmp_path / "bucket"), tmp_path / "copy")
+        back_up(bucket, tmp_path / "copy")
 
 
 def test_a_file_and_a_folder_of_other_things_are_refused(store, tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from headway.errors import Locked, StoreError
 from headway.storage.clock import FRESH_SECONDS, Offset, disk_time
-from headway.storage.locks import Lock
+from headway.storage.locks import Lock as AnyLock
+from headway.storage.objects import Folder
 
 HOUR = 3600.0
 HOLDER = """
@@ -19,10 +20,16 @@ real = time.time
 time.time = lambda: real() + float(sys.argv[2])
 socket.gethostname = lambda: "elsewhere"
 from headway.storage.locks import Lock
-Lock(Path(sys.argv[1]), lease_seconds=float(sys.argv[3])).acquire()
+from headway.storage.objects import Folder
+path = Path(sys.argv[1])
+Lock(Folder(path.parent.parent), f"locks/{path.name}", lease_seconds=float(sys.argv[3])).acquire()
 print("held", flush=True)
 time.sleep(60)
 """
+
+
+def Lock(path):
+    return AnyLock(Folder(path.parent.parent), f"locks/{path.name}")
 
 
 @pytest.fixture

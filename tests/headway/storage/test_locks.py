@@ -13,8 +13,15 @@ import time
 import pytest
 
 from headway.errors import Locked, StoreError
-from headway.storage.locks import Lock, describe
+from headway.storage import locks
+from headway.storage.locks import Lock as AnyLock
+from headway.storage.locks import describe
+from headway.storage.objects import Folder
 from headway.storage.process_identity import place
+
+
+def Lock(path, **options):
+    return AnyLock(Folder(path.parent.parent), f"locks/{path.name}", **options)
 
 
 @pytest.fixture
@@ -24,7 +31,7 @@ def path(tmp_path):
 
 def owned_by(path, *, pid: int, host: str | None = None, expires_in: float = 60.0, **facts) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    value = {"token": "theirs", "host": host or place(), "pid": pid, "since": "then", "renewed": "lately"}
+    value = {"token": "theirs", "host": host or place(), "pid": pid, "since": "then", "renewed": "lately", "lease": 0.6}
     path.write_text(json.dumps(value | {"expires": time.time() + expires_in} | facts))
 
 
@@ -32,7 +39,9 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from headway.storage.locks import Lock
-Lock(Path(sys.argv[1]), lease_seconds=float(sys.argv[2]), facts={"run": "theirs"}).acquire()
+from headway.storage.objects import Folder
+path = Path(sys.argv[1])
+Lock(Folder(path.parent.parent), f"locks/{path.name}", lease_seconds=float(sys.argv[2]), facts={"run": "theirs"}).acquire()
 print("held", flush=True)
 time.sleep(60)
 """
@@ -154,10 +163,11 @@ def test_a_holder_that_stood_still_is_taken_over_and_finds_out(path):
 def test_a_check_after_a_long_sleep_looks_before_the_thread_does(path, monkeypatch):
     lock = Lock(path)
     with lock.held():
-        late = time.time() + 61
-        monkeypatch.setattr(lock, "time", lambda: late)
+        late = locks._steady() + 61
+        monkeypatch.setattr(locks, "_steady", lambda: late)
+        before = path.read_text()
         lock.check()  # nobody took it: it is renewed
-        assert json.loads(path.read_text())["expires"] == late + 60
+        assert path.read_text() != before
         owned_by(path, pid=1, host="elsewhere")
         lock.check()  # its lease is new
         late += 61
@@ -175,17 +185,15 @@ def test_a_stopped_process_loses_its_lock_and_does_not_take_it_back(path, holder
 
 
 def test_a_beat_that_fails_is_tried_again(path, monkeypatch):
-    import headway.storage.locks as module
+    real, failed = Folder.write, []
 
-    real, failed = module.replace_text, []
-
-    def flaky(target, text):
+    def flaky(self, key, data):
         if len(failed) < 2 and threading.current_thread().name.startswith("lease-"):
             failed.append(1)
             raise StoreError("disk full")
-        real(target, text)
+        real(self, key, data)
 
-    monkeypatch.setattr(module, "replace_text", flaky)
+    monkeypatch.setattr(Folder, "write", flaky)
     lock = Lock(path, lease_seconds=0.4)
     with lock.held():
         first = json.loads(path.read_text())["expires"]
@@ -201,10 +209,11 @@ import os, sys, time
 from pathlib import Path
 from headway.errors import Locked
 from headway.storage.locks import Lock
+from headway.storage.objects import Folder
 path, start = Path(sys.argv[1]), float(sys.argv[2])
 time.sleep(max(0, start - time.time()))
 try:
-    Lock(path).acquire()
+    Lock(Folder(path.parent.parent), f"locks/{path.name}").acquire()
 except Locked:
     print("lost")
 else:
@@ -229,9 +238,10 @@ COUNTER = """
 import sys
 from pathlib import Path
 from headway.storage.locks import Lock
+from headway.storage.objects import Folder
 path, counter = Path(sys.argv[1]), Path(sys.argv[2])
 for _ in range(15):
-    with Lock(path).held(wait_seconds=60):
+    with Lock(Folder(path.parent.parent), f"locks/{path.name}").held(wait_seconds=60):
         inside = counter.with_name("inside")
         inside.touch(exist_ok=False)      # raises when two are inside
         counter.write_text(str(int(counter.read_text()) + 1))

@@ -96,7 +96,7 @@ def test_entries_name_every_file_with_size_and_checksum(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "a" / "manifest.json").write_bytes(b"of somebody else")
     (tmp_path / "manifest.json").write_bytes(b"its own")
-    found = manifests.entries(tmp_path, sync=True)
+    found = manifests.entries(tmp_path)
     assert [e.path for e in found] == ["a/b/x", "a/manifest.json", "empty"]
     assert found[0] == FileEntry(path="a/b/x", bytes=3, crc32c=f"{google_crc32c.value(b'abc'):08x}")
     assert found[2].crc32c == "00000000"
@@ -112,7 +112,7 @@ def test_a_checksum_of_many_blocks(tmp_path, monkeypatch):
 def output(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(name.encode() * 10)
-    return tmp_path, made(files=[e.model_dump() for e in manifests.entries(tmp_path, sync=False)])
+    return tmp_path, made(files=[e.model_dump() for e in manifests.entries(tmp_path)])
 
 
 def test_a_whole_output_has_no_problems(output):

@@ -13,8 +13,8 @@ import pytest
 
 from headway.errors import DataError, StoreError
 from headway.storage import filesystem
+from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
-from headway.storage.object_store import Bucket
 
 
 @pytest.fixture
@@ -65,17 +65,17 @@ def test_a_file_that_changed_before_its_put_is_refused(bucket, tmp_path):
 
 
 def test_folders_are_what_the_names_of_objects_say(bucket):
-    for key in ("stages/a/1/x", "stages/a/2/x", "stages/b/1/y", "top"):
+    for key in ("raw/a/1/x", "raw/a/2/x", "raw/b/1/y", "top"):
         bucket.write(key, b"1")
-    assert bucket.children("stages") == ["a", "b"] and bucket.children("stages/a") == ["1", "2"]
-    assert bucket.children("") == ["stages", "top"] and bucket.children("none") == []
-    assert filesystem.kind(bucket.name("stages/a")) == "folder" and filesystem.kind(bucket.name("top")) == "file"
+    assert bucket.children("raw") == ["a", "b"] and bucket.children("raw/a") == ["1", "2"]
+    assert bucket.children("") == ["raw", "top"] and bucket.children("none") == []
+    assert filesystem.kind(bucket.name("raw/a")) == "folder" and filesystem.kind(bucket.name("top")) == "file"
     assert filesystem.kind(bucket.name("non")) is None
-    assert filesystem.matches(bucket.name("stages/?/1")) == [bucket.name("stages/a/1"), bucket.name("stages/b/1")]
-    assert filesystem.matches(bucket.name("stages/*/*/x")) == [bucket.name("stages/a/1/x"), bucket.name("stages/a/2/x")]
-    assert filesystem.below(bucket.name("stages/a")) == [bucket.name("stages/a/1/x"), bucket.name("stages/a/2/x")]
-    bucket.delete_folder("stages/a")
-    assert sorted(bucket.listing("")) == ["stages/b/1/y", "top"]
+    assert filesystem.matches(bucket.name("raw/?/1")) == [bucket.name("raw/a/1"), bucket.name("raw/b/1")]
+    assert filesystem.matches(bucket.name("raw/*/*/x")) == [bucket.name("raw/a/1/x"), bucket.name("raw/a/2/x")]
+    assert filesystem.below(bucket.name("raw/a")) == [bucket.name("raw/a/1/x"), bucket.name("raw/a/2/x")]
+    bucket.delete_folder("raw/a")
+    assert sorted(bucket.listing("")) == ["raw/b/1/y", "top"]
 
 
 def test_there_is_no_such_bucket(bucket_url, tmp_path):
@@ -181,22 +181,6 @@ def test_an_object_that_is_replaced_and_deleted_while_it_is_read_is_old_new_or_n
     finally:
         over.set()
         thread.join()
-
-
-def test_an_object_that_is_replaced_again_and_again_is_read_in_the_end(bucket, monkeypatch):
-    monkeypatch.setattr("headway.storage.object_store._WAIT_SECONDS", 0.001)
-    bucket.write("x", b"no json: 0")
-    original, replaced = Bucket._tag, []
-
-    def tag(self, key):  # asked when the object was read: another one is there by then
-        if len(replaced) < 6:
-            replaced.append(b"no json: %d" % (len(replaced) + 1))
-            bucket.write("x", replaced[-1])
-            return None
-        return original(self, key)
-
-    monkeypatch.setattr(Bucket, "_tag", tag)
-    assert bucket.read("x") == replaced[-1] == b"no json: 6"
 
 
 @pytest.mark.slow

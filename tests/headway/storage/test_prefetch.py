@@ -11,8 +11,7 @@ import pytest
 
 from headway.errors import Cancelled, StoreError
 from headway.storage.prefetch import RemoteFiles, Stager
-from headway.storage.remote_store import BucketStore
-from headway.storage.store import Store
+from headway.storage.store import Store, open_store
 
 FP = "0123456789abcdef" * 2
 SIZE = 1000
@@ -22,8 +21,8 @@ SIZE = 1000
 def machine(bucket_url, tmp_path):
     """Another machine, with a working copy of its own and perhaps a limit to it."""
 
-    def made(name: str, limit: int | None = None) -> BucketStore:
-        store = BucketStore(f"{bucket_url}/store", tmp_path / name, limit)
+    def made(name: str, limit: int | None = None) -> Store:
+        store = open_store(f"{bucket_url}/store", tmp_path / name, limit)
         store.create()
         return store
 
@@ -43,7 +42,7 @@ def request(store: Store, names: list[str]) -> dict:
     return {"examples": [{"path": folder, "split": "train", "result": {"splits": {"train": {"shards": shards}}}}]}
 
 
-def remote(store: BucketStore, shards: int) -> tuple[RemoteFiles, list[str]]:
+def remote(store: Store, shards: int) -> tuple[RemoteFiles, list[str]]:
     names = [f"{number:02d}" for number in range(shards)]
     found = store.localize(request(store, names), later=True)
     assert found is not None
@@ -123,9 +122,9 @@ def test_a_damaged_or_missing_object_is_named_and_the_others_come(machine):
     ingest(a, 4)
     b = machine("b")
     found, paths = remote(b, 4)
-    damaged, gone = (next(n for n in a.bucket.listing("stages") if n.endswith(f"/{i:02d}")) for i in (1, 2))
-    a.bucket.write(damaged, b"\x09" * SIZE)
-    a.bucket.delete([gone])
+    damaged, gone = (next(n for n in a.objects.listing("stages") if n.endswith(f"/{i:02d}")) for i in (1, 2))
+    a.objects.write(damaged, b"\x09" * SIZE)
+    a.objects.delete([gone])
     with Stager(found, gets=1) as stager:
         stager.ahead(paths)
         stager.ensure(paths[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,8 @@ import pytest
 from headway.errors import ConfigError, Locked, Overtaken, StoreError
 from headway.registry import gc, leases, lineage
 from headway.registry.registry import NOBODY, Registry
-from headway.storage.object_lock import BucketLock
-from headway.storage.remote_store import BucketStore, default_cache, open_store
-from headway.storage.store import Store
+from headway.storage.locks import Lock
+from headway.storage.store import Store, default_cache, open_store
 
 FP = "0123456789abcdef" * 2
 KEY = {"stage": "ingest", "span": "2013-01"}
@@ -28,8 +28,8 @@ KEY = {"stage": "ingest", "span": "2013-01"}
 def machine(bucket_url, tmp_path):
     """Another machine: machine("a") has a working copy of its own of the one store."""
 
-    def made(name: str) -> BucketStore:
-        store = BucketStore(f"{bucket_url}/deep/store", tmp_path / name)
+    def made(name: str) -> Store:
+        store = open_store(f"{bucket_url}/deep/store", tmp_path / name)
         store.create()
         return store
 
@@ -49,15 +49,15 @@ def commit(store: Store, fingerprint: str = FP, text: str = "abc", stage: str = 
         return staging.commit(result={"rows": (1, 2)}, seconds=1.0)
 
 
-def objects(store: BucketStore, below: str = "") -> list[str]:
-    return sorted(store.bucket.listing(below))
+def objects(store: Store, below: str = "") -> list[str]:
+    return sorted(store.objects.listing(below))
 
 
 def test_names_choose_the_kind_of_store(tmp_path, monkeypatch, s3):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert type(open_store(tmp_path / "a")) is Store
     made = open_store("s3://team/headway/")
-    assert isinstance(made, BucketStore) and made.name == "s3://team/headway"
+    assert isinstance(made, Store) and made.name == "s3://team/headway"
     assert made.root == default_cache("s3://team/headway") == tmp_path / "headway" / "s3" / "team" / "headway"
 
 
@@ -89,10 +89,10 @@ def test_a_working_copy_that_was_lost_or_harmed_is_fetched_again(store):
 
 def test_without_its_manifest_an_output_does_not_exist(store):
     commit(store)
-    store.bucket.delete([f"stages/ingest/{FP}/manifest.json"])
+    store.objects.delete([f"stages/ingest/{FP}/manifest.json"])
     store.refresh()
     assert store.find("ingest", FP) is None and [*store.all_outputs()] == []
-    store.bucket.write(f"stages/ingest/{FP}/manifest.json", b"{}")
+    store.objects.write(f"stages/ingest/{FP}/manifest.json", b"{}")
     store.refresh()
     assert store.find("ingest", FP) is None and "damaged" in store.check("ingest", FP)
     commit(store)
@@ -102,10 +102,10 @@ def test_without_its_manifest_an_output_does_not_exist(store):
 def test_an_object_of_another_size_or_gone_is_noticed_without_reading_it(store):
     commit(store)
     name = next(n for n in objects(store) if n.endswith("/b"))
-    store.bucket.write(name, b"short")
+    store.objects.write(name, b"short")
     store.refresh()
     assert store.check("ingest", FP) == "b has 5 bytes instead of 6"
-    store.bucket.delete([name])
+    store.objects.delete([name])
     store.refresh()
     assert store.check("ingest", FP) == "b is gone"
     commit(store)
@@ -116,7 +116,7 @@ def test_an_object_with_other_bytes_is_noticed_when_fetched_and_by_verify(machin
     a, b = machine("a"), machine("b")
     commit(a)
     name = next(n for n in objects(a) if n.endswith("/deep/a"))
-    a.bucket.write(name, b"abd")
+    a.objects.write(name, b"abd")
     with pytest.raises(StoreError, match=r"/deep/a: has crc32c .*its bytes changed"):
         b.local(b.output("ingest", FP))
     assert not (b.output("ingest", FP) / "deep" / "a").exists() and not list(b.staging.iterdir())
@@ -143,19 +143,19 @@ def test_a_put_that_fails_midway_leaves_nothing_visible_and_the_retry_succeeds(i
 
 
 def test_a_machine_that_dies_before_the_manifest_leaves_orphans_that_are_swept_when_old(store, monkeypatch):
-    write = store.bucket.write
+    create = store.objects.create
 
     def dies(key, data):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store.bucket, "write", dies)
+    monkeypatch.setattr(store.objects, "create", dies)
     with pytest.raises(KeyboardInterrupt):
         commit(store)
-    monkeypatch.setattr(store.bucket, "write", write)
+    monkeypatch.setattr(store.objects, "create", create)
     assert len(objects(store, "stages")) == 2 and store.find("ingest", FP) is None
     kept = commit(store)
     assert store.sweep() == [] and len(objects(store, "stages")) == 5, "it may still be going on"
-    store.orphan_seconds = -60
+    store.objects.orphan_seconds = -60
     assert len(store.sweep()) == 1 and len(objects(store, "stages")) == 3
     assert store.find("ingest", FP) == kept and [*store.verify()] == []
 
@@ -163,8 +163,8 @@ def test_a_machine_that_dies_before_the_manifest_leaves_orphans_that_are_swept_w
 PUBLISHER = """
 import sys
 from pathlib import Path
-from headway.storage.remote_store import BucketStore
-store = BucketStore(sys.argv[1], Path(sys.argv[2]))
+from headway.storage.store import open_store
+store = open_store(sys.argv[1], Path(sys.argv[2]))
 store.create()
 with store.open("ingest", sys.argv[3], {"stage": "ingest"}) as staging:
     for number in range(400):
@@ -188,10 +188,10 @@ def test_a_machine_that_is_killed_while_it_puts_leaves_nothing_visible_and_gc_sw
     assert halfway and not any(name.endswith("manifest.json") for name in objects(b))
     assert b.find("ingest", FP) is None and [*b.all_outputs()] == [] and [*b.verify()] == []
     assert gc.collect(b, keep_runs=1) == [] and b.sweep() == [], "another machine may be putting it right now"
-    b.orphan_seconds = -60
+    b.objects.orphan_seconds = -60
     assert [path.parent.name for path in b.sweep()] == [FP] and objects(b, "stages") == []
     # the machine itself, when it is back
-    again = BucketStore(arguments[0], tmp_path / "killed")
+    again = open_store(arguments[0], tmp_path / "killed")
     assert [path.name.split("@")[0] for path in again.sweep()] == [f"ingest-{FP}"]
     commit(again)
     b.refresh()
@@ -216,37 +216,39 @@ def test_concurrent_commits_of_one_output_never_mix(machine):
 
 def test_a_rival_between_our_files_and_our_manifest_mixes_nothing(machine, monkeypatch):
     a, b = machine("a"), machine("b")
-    write = a.bucket.write
+    create = a.objects.create
 
     def late(key, data):
         commit(b, text="bbb")
-        write(key, data)
+        return create(key, data)
 
-    monkeypatch.setattr(a.bucket, "write", late)
-    commit(a, text="aaa")
+    monkeypatch.setattr(a.objects, "create", late)
+    assert commit(a, text="aaa") == b.find("ingest", FP), "it ends as done"
     last = machine("last")
-    assert [*last.verify()] == []
-    assert (last.local(last.output("ingest", FP)) / "b").read_text() == "aaaaaa"
+    assert [*last.verify()] == [] and len(objects(last, "stages")) == 3, "and leaves nothing of its own"
+    assert (last.local(last.output("ingest", FP)) / "b").read_text() == "bbbbbb"
+    assert (a.local(a.output("ingest", FP)) / "b").read_text() == "bbbbbb"
 
 
 def test_a_rival_between_our_listing_and_our_look_at_the_manifest_is_no_damage(machine, monkeypatch):
     a, b = machine("a"), machine("b")
     # their manifests differ in size: S3 tells the times of two in one second not apart
-    read, rivals = a.bucket.read, iter(["b" * 50, "c" * 5000])
+    read, rivals = a.objects.read, iter(["b" * 50, "c" * 5000])
 
     def late(key):
         if key.endswith("manifest.json") and (text := next(rivals, None)):
+            b.discard(b.output("ingest", FP))
             commit(b, text=text)  # its files are not in the listing in which a found a manifest
         return read(key)
 
-    monkeypatch.setattr(a.bucket, "read", late)
+    monkeypatch.setattr(a.objects, "read", late)
     assert commit(a, text="aaa").fingerprint == FP
     assert next(rivals, None) is None and a.check("ingest", FP) is None
     assert (a.local(a.output("ingest", FP)) / "b").read_text() == "c" * 10_000
 
 
 def test_what_was_listed_before_a_commit_is_forgotten_with_it(store, monkeypatch):
-    listing, committed = store.bucket.listing, []
+    listing, committed = store.objects.listing, []
 
     def slow(prefix=""):
         found = listing(prefix)
@@ -255,7 +257,7 @@ def test_what_was_listed_before_a_commit_is_forgotten_with_it(store, monkeypatch
             commit(store)
         return found
 
-    monkeypatch.setattr(store.bucket, "listing", slow)
+    monkeypatch.setattr(store.objects, "listing", slow)
     store.find("ingest", FP)
     assert store.find("ingest", FP) is not None
 
@@ -286,32 +288,32 @@ def test_a_lock_held_elsewhere_is_refused_until_it_is_given_up(machine):
 
 
 def test_a_claim_whose_lease_ran_out_counts_for_nothing(store):
-    claim = {"held": True, "host": "elsewhere", "pid": 1, "expires": time.time() + 1.5, "since": "2026"}
-    store.bucket.write("locks/run-p.json/dead", json.dumps(claim).encode())
+    claim = {"host": "elsewhere", "pid": 1, "expires": time.time() + 1.5, "since": "2026", "lease": 1.5}
+    store.objects.write("locks/run-p.json", json.dumps(claim).encode())
     with pytest.raises(Locked, match="elsewhere"):
         store.lock("run-p").acquire()
     with store.lock("run-p").held(wait_seconds=20):
-        assert len(objects(store, "locks")) == 1
+        assert json.loads(store.objects.read("locks/run-p.json"))["pid"] == os.getpid()
 
 
 def test_a_holder_whose_claim_was_cleared_away_notices(store):
-    lock = BucketLock(store.bucket, store.locks / "run-p.json", lease_seconds=0.8)
+    lock = Lock(store.objects, "locks/run-p.json", lease_seconds=0.8)
     with lock.held():
         lock.check()
-        store.bucket.delete([lock._claim])
+        store.objects.delete([lock.key])
         deadline = time.monotonic() + 10
         while not lock._lost.is_set() and time.monotonic() < deadline:
             time.sleep(0.05)
         with pytest.raises(Locked, match="taken over"):
             lock.check()
-    assert objects(store, "locks") == []
+    assert objects(store, "locks") == [], "it gives up nothing that is not its own"
 
 
 def test_of_many_takers_one_at_a_time_holds_the_lock(machine):
     stores = [machine(f"m{n}") for n in range(4)]
     inside, most, done = [], [], []
 
-    def work(store: BucketStore) -> None:
+    def work(store: Store) -> None:
         with store.lock("run-p").held(wait_seconds=60):
             inside.append(store)
             most.append(len(inside))
@@ -384,7 +386,7 @@ def test_a_promotion_that_died_before_its_serving_copy_was_whole_is_repaired(mac
     a = Registry(machine("a"), "flights")
     a.publish(saved, {})
     a.promote(1, reason="first")
-    a.store.bucket.delete(["serving/flights/1/saved_model.pb"])
+    a.store.objects.delete(["serving/flights/1/saved_model.pb"])
     b = Registry(machine("b"), "flights")
     assert any("not served" in problem for _, problem in b.verify())
     assert b.repair() and not b.repair()
@@ -395,7 +397,7 @@ def test_a_version_is_damaged(machine, saved):
     registry = Registry(machine("a"), "flights")
     registry.publish(saved, {})
     name = next(n for n in objects(registry.store, "models") if n.endswith("saved_model.pb"))
-    registry.store.bucket.write(name, b"grapH")
+    registry.store.objects.write(name, b"grapH")
     assert any("crc32c" in problem for _, problem in registry.verify())
     with pytest.raises(StoreError, match="its bytes changed"):
         store = machine("b")
@@ -456,13 +458,13 @@ def test_a_training_that_fails_goes_on_elsewhere(machine, monkeypatch):
         write(100)
         write(200)
         raise RuntimeError("killed")
-    whole = b.bucket.read
+    whole = b.objects.read
 
     def small(key: str) -> bytes | None:
         assert key.endswith(".json"), f"{key} was read whole into memory"
         return whole(key)
 
-    monkeypatch.setattr(b.bucket, "read", small)
+    monkeypatch.setattr(b.objects, "read", small)
     with b.checkpointing(FP):
         assert (b.checkpoints / FP / "200" / "variables.index").read_text() == "weights 200"
     b.discard(b.checkpoints / FP)
@@ -478,7 +480,7 @@ def test_the_best_checkpoints_come_along_to_another_machine(machine):
         (folder / "deep" / "variables").write_text(f"weights {folder.name}")
         (folder / "checkpoint.json").write_text(text)
 
-    def here(store: BucketStore) -> list[int]:
+    def here(store: Store) -> list[int]:
         folder = store.checkpoints / FP
         for step in folder.iterdir():
             assert (step / "deep" / "variables").read_text() == f"weights {step.name}"

@@ -17,9 +17,8 @@ from headway.errors import StoreError
 from headway.registry.registry import Registry
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
-from headway.storage.object_store import Bucket
-from headway.storage.remote_store import open_store
-from headway.storage.store import Store
+from headway.storage.bucket import Bucket
+from headway.storage.store import Store, open_store
 from headway.validation.serving import requests
 from tests.waiting import until
 from tfcore.serving import request_log

@@ -13,8 +13,7 @@ from headway.errors import StoreError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.storage.prefetch import RemoteFiles
-from headway.storage.remote_store import BucketStore
-from headway.storage.store import Store
+from headway.storage.store import Store, open_store
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.testing import write_examples
@@ -123,10 +122,10 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
     bucket_url, per_record, of_local_store, tmp_path
 ):
     folder, made, one = of_local_store(per_record)
-    a = BucketStore(f"{bucket_url}/store", tmp_path / "a")
+    a = open_store(f"{bucket_url}/store", tmp_path / "a")
     a.create()
     ingest(a, per_record)
-    b = BucketStore(f"{bucket_url}/store", tmp_path / "b")
+    b = open_store(f"{bucket_url}/store", tmp_path / "b")
     b.create()
     request = ask(b, made, **EARLY)
     remote = b.localize(request, later=True)
@@ -146,16 +145,16 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
 
 @pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
 def test_a_shard_that_cannot_be_had_ends_the_training_with_its_name(bucket_url, tmp_path):
-    a = BucketStore(f"{bucket_url}/store", tmp_path / "a")
+    a = open_store(f"{bucket_url}/store", tmp_path / "a")
     a.create()
     made = ingest(a)
-    name = next(key for key in a.bucket.listing("stages") if "train-00004" in key)
-    good = a.bucket.read(name)
-    a.bucket.write(name, good[:-1] + bytes([good[-1] ^ 1]))
+    name = next(key for key in a.objects.listing("stages") if "train-00004" in key)
+    good = a.objects.read(name)
+    a.objects.write(name, good[:-1] + bytes([good[-1] ^ 1]))
     shutil.rmtree(a.root)
     a.create()
     request = ask(a, made)
     with pytest.raises(StoreError, match=r"train-00004.*: has crc32c .*its bytes changed"):
         train(request, tmp_path / "out", Monitor(), remote=a.localize(request, later=True))
-    a.bucket.write(name, good)
+    a.objects.write(name, good)
     assert train(request, tmp_path / "out", Monitor(), remote=a.localize(request, later=True))["steps"] > 0

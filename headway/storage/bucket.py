@@ -1,0 +1,445 @@
+"""Objects in a bucket: put, get, list, delete; in parallel, with retries, and errors that name the object.
+
+    bucket = Bucket("s3://team/headway")
+    bucket.put_all([("stages/x/a", Path("a"), "1c291ca3")])    # (key, file, its crc32c)
+    bucket.listing("stages/")                                       # {"stages/x/a": Found(bytes=..., changed=...)}
+    bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
+
+An object appears whole or not at all, when its put ends; there is no rename. pyarrow transfers, lists and deletes; obstore
+reads and puts small objects, since it tells their tags and puts on a condition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from headway.errors import HeadwayError, StoreError
+from headway.storage import manifest
+from headway.storage.clock import Offset
+from headway.storage.filesystem import lists_no_folders, put_client, resolve
+from headway.storage.objects import Found, Stored, each
+
+TRIES = 3
+ORPHAN_SECONDS = 24 * 3600.0
+"""Objects of an attempt that no manifest names are swept once all are older than this."""
+LAST = ("saved_model.pb", "checkpoint.json")
+"""What makes a serving copy or a checkpoint whole is put last."""
+_LISTING_SECONDS = 2.0
+_WAIT_SECONDS = 0.2
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_HOPELESS = re.compile(
+    "ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|"
+    "NoSuchBucket|Permission denied|UNAUTHENTICATED|PERMISSION_DENIED|403 Forbidden|401 Unauthorized"
+)
+_FIX = "check the bucket's name, the credentials and the network; running again goes on from what is whole"
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+class _Damaged(OSError):
+    """An object whose bytes are wrong, perhaps only in this transfer."""
+
+
+class Bucket:
+    """The objects below one prefix of a bucket; keys are relative to it.
+
+    Args:
+        url: s3://bucket/path or gs://bucket/path.
+    """
+
+    remote = True
+    orphan_seconds = ORPHAN_SECONDS
+
+    def __init__(self, url: str):
+        self.url = url.rstrip("/")
+        self._listings: dict[str, tuple[float, dict[str, Found]]] = {}
+        self._files, self._base = resolve(self.url)
+        self._flat = lists_no_folders(self.url)
+        self._clock = Offset(self._ask_time)
+
+    def name(self, key: str) -> str:
+        """The full name of an object, for messages."""
+        return f"{self.url}/{key}"
+
+    def check(self) -> None:
+        """Raise StoreError unless the bucket exists, can be listed, and keeps to the conditions of a put.
+
+        A server that ignores them would let two machines hold one lock, and lose the commit of one of them.
+        """
+        first = self._base.split("/", 1)[0]
+        info = self._try(self.url, lambda: self._files.get_file_info(first))
+        if info.type == pafs.FileType.NotFound:
+            raise StoreError(f"there is no bucket {first!r}", where=self.url, fix="create it; Headway never does")
+        key = f".probe-{uuid.uuid4().hex[:12]}"
+        try:
+            first_tag = self._put(key, b"1", mode="create")
+            ignored = [
+                what
+                for what, tag in (
+                    ("If-None-Match", self._put(key, b"2", mode="create")),
+                    ("If-Match", self._put(key, b"3", mode={"e_tag": '"0"', "version": "1"})),
+                )
+                if tag is not None
+            ]
+        finally:
+            self.delete([key])
+        if first_tag is None or ignored:
+            problem = f"its server ignores conditions of a put ({', '.join(ignored) or 'it refuses a first one'})"
+            fix = "use one that has conditional writes: Amazon S3, Cloud Storage, or a present release of MinIO or Ceph"
+            raise StoreError(problem, where=self.url, fix=fix)
+
+    def time(self) -> float:
+        """Seconds since 1970 by the bucket's clock."""
+        return self._clock.time()
+
+    def _ask_time(self) -> float:
+        """When an object that is put now was put, as the bucket says."""
+        key = f".clock-{uuid.uuid4().hex[:12]}"
+        self.write(key, b"{}")
+        try:
+            return self._files.get_file_info(self._path(key)).mtime_ns / 1e9
+        finally:
+            self.delete([key])
+
+    def listing(self, prefix: str = "") -> dict[str, Found]:
+        """Every object below a folder, by key, from one listing."""
+        selector = pafs.FileSelector(self._path(prefix).rstrip("/"), recursive=True, allow_not_found=True)
+        infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
+        cut = len(self._base) + 1
+        return {i.path[cut:]: Found(i.size, i.mtime_ns or 0) for i in infos if i.type == pafs.FileType.File}
+
+    def children(self, prefix: str) -> list[str]:
+        """The names right below a folder, sorted. An attempt that was never committed is not a child."""
+        if "/" in prefix:
+            listed = [key[len(prefix) + 1 :] for key in self._seen(prefix) if key.startswith(prefix + "/")]
+            if prefix.startswith(("stages/", "models/")) and prefix.count("/") == 1:
+                whole = {name.split("/")[0] for name in listed if _is_manifest(name)}
+                listed = [name for name in listed if "/" not in name or name.split("/")[0] in whole]
+            return sorted({name.split("/", 1)[0] for name in listed})
+        if self._flat:
+            cut = len(prefix) + 1 if prefix else 0
+            return sorted({key[cut:].split("/", 1)[0] for key in self.listing(prefix)})
+        selector = pafs.FileSelector(self._path(prefix).rstrip("/"), allow_not_found=True)
+        infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
+        return sorted(info.base_name for info in infos)
+
+    def look(self, key: str) -> Stored | None:
+        """A small object and its tag, of one answer; None when there is none."""
+
+        def action() -> Stored:
+            with self._asking() as client:
+                found = client.get(key)
+                return Stored(found.bytes().to_bytes(), _tag(found.meta))
+
+        return self._ask(key, action)
+
+    # --- what was seen
+
+    def _seen(self, key: str) -> dict[str, Found]:
+        """Every object of the stage or the model that `key` belongs to, listed at most seconds ago."""
+        area = _area(key)
+        listings = self._listings  # another one after a refresh: what was listed before must not outlive it
+        cached = listings.get(area)
+        if cached is None or time.monotonic() > cached[0]:
+            began = time.monotonic()
+            files = self.listing(area)
+            took = time.monotonic() - began
+            # a listing that takes long is asked for less often
+            cached = listings[area] = (time.monotonic() + max(_LISTING_SECONDS, 10 * took), files)
+        return cached[1]
+
+    def refresh(self) -> None:
+        self._listings = {}
+
+    def seen(self, key: str) -> Found | None:
+        return self._seen(key).get(key)
+
+    def size(self, key: str) -> int | str:
+        found = self.seen(key)
+        return "is gone" if found is None else found.bytes
+
+    def exists(self, folder: str) -> bool:
+        return self.seen(f"{folder}/{manifest.NAME}") is not None
+
+    def placed(self, key: str) -> bool:
+        return self.seen(f"{key}/{LAST[0]}") is not None
+
+    def freed(self, key: str) -> int:
+        return sum(found.bytes for found in self._below(key).values())
+
+    def changed(self, key: str) -> float:
+        return max((found.changed / 1e9 for found in self._below(key).values()), default=0.0) or self.time()
+
+    def _below(self, key: str) -> dict[str, Found]:
+        """An object, or all of a folder, as they are now."""
+        listed = self.listing(key.rpartition("/")[0])
+        return {name: found for name, found in listed.items() if name == key or name.startswith(key + "/")}
+
+    # --- small objects
+
+    def read(self, key: str) -> bytes | None:
+        """Read a small object; None when it does not exist."""
+        return None if (stored := self.look(key)) is None else stored.data
+
+    def write(self, key: str, data: bytes) -> None:
+        """Put a small object atomically: readers see the old bytes or the new."""
+        self._put(key, data, mode="overwrite")
+
+    def create(self, key: str, data: bytes) -> str | None:
+        return self._put(key, data, mode="create")
+
+    def replace(self, key: str, data: bytes, tag: str) -> str | None:
+        e_tag, _, version = tag.partition("|")
+        return self._put(key, data, mode={"e_tag": e_tag} | ({"version": version} if version else {}))
+
+    def _put(self, key: str, data: bytes, *, mode: Any) -> str | None:
+        """The new tag; None where the condition of `mode` is not met."""
+
+        def action() -> str | None:
+            with self._asking() as client:
+                return _tag(client.put(key, data, mode=mode, use_multipart=False))
+
+        try:
+            tag = self._try(self.name(key), action)
+        except FileNotFoundError:
+            if isinstance(mode, dict):
+                return None
+            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
+        except FileExistsError:
+            # of a put whose answer was lost the second try is refused: what is there may be ours
+            stored = self.look(key)
+            return stored.tag if stored is not None and stored.data == data else None
+        self._listings.pop(_area(key), None)
+        return tag
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        return put_client(self.url)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """The client that puts on conditions; its errors as the system's."""
+        from obstore import exceptions
+
+        try:
+            yield self._client
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+            raise FileExistsError(str(error)) from None
+        except exceptions.NotFoundError as error:
+            raise FileNotFoundError(str(error)) from None
+        except exceptions.BaseError as error:
+            raise OSError(str(error)) from None
+
+    def put(self, key: str, path: Path, crc32c: str) -> None:
+        """Upload a file, whose checksum is computed on the way.
+
+        Raises:
+            StoreError: the bucket does not take it, or the file's bytes are not those of `crc32c` any more.
+        """
+
+        def action() -> None:
+            with (
+                path.open("rb", buffering=0) as file,
+                self._files.open_output_stream(self._path(key), compression=None) as out,
+                _unclosed("the connection broke"),
+            ):
+                _, actual = manifest.crc32c(manifest.blocks(file, out.write))
+                if actual != crc32c:
+                    raise StoreError(
+                        "changed on the disk before it was in the bucket", where=str(path), fix="run again"
+                    )
+
+        try:
+            self._try(self.name(key), action)
+        except FileNotFoundError as error:
+            if error.filename is not None:  # on the disk
+                raise
+            # so Cloud Storage calls it when there is no bucket
+            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
+
+    def get(self, key: str, path: Path, bytes: int, crc32c: str) -> None:
+        """Download an object to a file, whose folder is made.
+
+        Raises:
+            StoreError: it is gone, or has other bytes than it should, however often it is read.
+        """
+
+        def check(size: int, crc: str) -> None:
+            if size != bytes:
+                raise _Damaged(f"has {size} bytes instead of {bytes}")
+            if crc != crc32c:
+                raise _Damaged(f"has crc32c {crc} instead of {crc32c}: its bytes changed")
+
+        if not self.copy(key, path, check):
+            raise StoreError("is gone", where=self.name(key), fix="headway run makes it again")
+
+    def copy(self, key: str, path: Path, check: Callable[[int, str], None] = lambda size, crc: None) -> bool:
+        """Download an object to a file, block by block; return whether it exists. A missing one leaves no file.
+
+        Args:
+            check: looks at its bytes and crc32c; it is read again where this raises an OSError.
+
+        Raises:
+            StoreError: its name leads out of the bucket's folder on a disk.
+        """
+        if not manifest.is_inside(key):
+            raise StoreError("the name of this object leads out of the store", where=self.name(key), fix="delete it")
+
+        def action() -> bool:
+            with path.open("wb") as out:
+                size_and_crc = self._stream(key, out.write)
+            check(*size_and_crc)
+            return True
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self._ask(key, action):
+            return True
+        path.unlink(missing_ok=True)
+        return False
+
+    def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
+        return each(lambda key: self._ask(key, lambda: self._stream(key, lambda block: None)) or "is gone", keys)
+
+    def _stream(self, key: str, write: Callable[[bytes], object]) -> tuple[int, str]:
+        with self._open(key) as file:
+            return manifest.crc32c(manifest.blocks(file, write))
+
+    def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
+        """Put each (key, file, crc32c), several at once."""
+        each(lambda item: self.put(*item), files)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; missing ones count as deleted."""
+        each(lambda key: self._ask(key, lambda: self._files.delete_file(self._path(key))), keys)
+
+    def delete_folder(self, prefix: str) -> None:
+        """Delete everything below a folder, in as few requests as the bucket allows."""
+        if self._flat:
+            self.delete(self.listing(prefix))
+            return
+        self._ask(prefix, lambda: self._files.delete_dir(self._path(prefix).rstrip("/")))
+
+    # --- folders
+
+    def remove(self, key: str) -> None:
+        if "." in key.rpartition("/")[2]:
+            self.delete([key])
+        else:
+            self.delete([f"{key}/{manifest.NAME}"])
+            self.delete_folder(key)
+        self.refresh()
+
+    def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
+        """Put a folder under a name of its own, an attempt, which the manifest names: its put is the commit."""
+        made = manifest.read(folder)
+        if made is None:
+            self.publish_plain(folder, key)
+            return
+        attempt = uuid.uuid4().hex[:12]
+        base, commit = f"{key}/{attempt}", f"{key}/{manifest.NAME}"
+        self.put_all((f"{base}/{e.path}", folder / e.path, e.crc32c) for e in made.files)
+        listing = self.listing(base)
+        for entry in made.files:
+            stored = listing.get(f"{base}/{entry.path}")
+            if stored is None or stored.bytes != entry.bytes:
+                name = self.name(f"{base}/{entry.path}")
+                raise StoreError("the uploaded object is missing or has the wrong size", where=name, fix="run again")
+        data = (json.dumps({"attempt": attempt, **made.model_dump(mode="json")}, indent=1) + "\n").encode()
+        tag = self.create(commit, data)
+        while tag is None:
+            self.refresh()
+            if good(key):
+                self.delete_folder(base)
+                break
+            there = self.look(commit)
+            tag = self.create(commit, data) if there is None else self.replace(commit, data, there.tag)
+        self.refresh()
+
+    def publish_plain(self, folder: Path, key: str) -> None:
+        """Put a folder for readers without manifests; the file that makes it whole goes last."""
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        for last in (False, True):
+            chosen = [path for path in files if (path.name in LAST) == last]
+            self.put_all(
+                (f"{key}/{path.relative_to(folder).as_posix()}", path, manifest.checksum(path)[1]) for path in chosen
+            )
+        self.refresh()
+
+    def attempts(self) -> list[str]:
+        """The folders of attempts, committed or not, in which nothing was put lately."""
+        changed: dict[str, int] = {}
+        for area in ("stages", "models"):
+            for key, found in self.listing(area).items():
+                if key.count("/") > 3:
+                    attempt = "/".join(key.split("/")[:4])
+                    changed[attempt] = max(found.changed, changed.get(attempt, 0))
+        now = self.time()
+        return [attempt for attempt, last in changed.items() if now - last / 1e9 >= self.orphan_seconds]
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Iterator[pa.NativeFile]:
+        """Open an object for reading."""
+        with self._files.open_input_file(self._path(key)) as file, _unclosed("was replaced while it was being read"):
+            yield file
+
+    def _path(self, key: str) -> str:
+        return f"{self._base}/{key}"
+
+    def _ask(self, key: str, action: Callable[[], Result]) -> Result | None:
+        """Call `action` with retries; None when there is no such object."""
+        try:
+            return self._try(self.name(key), action)
+        except FileNotFoundError:
+            return None
+
+    def _try(self, name: str, action: Callable[[], Result]) -> Result:
+        for remaining in reversed(range(TRIES)):
+            try:
+                return action()
+            except (HeadwayError, FileNotFoundError, FileExistsError):
+                raise
+            except OSError as error:
+                if isinstance(error.filename, str | bytes) or error.errno in _DISK:  # the disk's, not the bucket's
+                    raise
+                reason = (error.strerror or str(error)).splitlines()[0][:300]
+                if not remaining or _HOPELESS.search(reason):
+                    fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
+                    raise StoreError(reason, where=name, fix=fix) from None
+                time.sleep(_WAIT_SECONDS * 4 ** (TRIES - remaining - 1))
+        raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def _unclosed(problem: str) -> Iterator[None]:
+    """Raise OSError for what pyarrow calls a closed file: an object of Cloud Storage whose connection broke, or that
+    was replaced after it was opened."""
+    try:
+        yield
+    except ValueError:
+        raise OSError(problem) from None
+
+
+def _area(key: str) -> str:
+    return "/".join(key.split("/")[:2])
+
+
+def _is_manifest(name: str) -> bool:
+    return name.count("/") == 1 and name.endswith("/" + manifest.NAME)
+
+
+def _tag(meta: Any) -> str:
+    """Of what a server says of an object: its ETag, and its generation where it has one."""
+    return f"{meta['e_tag'] or ''}|{meta['version'] or ''}"

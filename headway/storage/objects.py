@@ -1,0 +1,305 @@
+"""Small objects under keys, on a disk or in a bucket: what the store, its locks and the registry's pointers are made of.
+
+    objects = Folder(Path("store"))                        # or headway.storage.bucket.Bucket("s3://team/headway")
+    tag = objects.create("locks/gc.json", b"{}")           # None when there is one already
+    tag = objects.replace("locks/gc.json", b"{...}", tag)  # None when it is not the one of this tag any more
+    objects.look("locks/gc.json")                          # Stored(data=b"{...}", tag=...)
+
+The six primitives are listing, look, write, create, replace and delete. Of many that create one key, or replace one tag, one
+succeeds. On a disk an object is a file, which appears by a rename; a file lock guards creation and replacement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from headway.errors import StoreError
+from headway.storage import manifest as manifests
+from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing
+from headway.storage.clock import disk_time
+from headway.storage.filesystem import entries
+from headway.storage.process_identity import mark
+
+PARALLEL = 16
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+class Found(NamedTuple):
+    bytes: int
+    changed: int
+    """Nanoseconds since 1970, by the clock of the disk or the bucket; S3 counts in whole seconds."""
+
+
+class Stored(NamedTuple):
+    data: bytes
+    tag: str
+    """Of these bytes under this key; for `Objects.replace`."""
+
+
+class Objects(Protocol):
+    """A disk's folder or a bucket's; keys are relative to it, with forward slashes."""
+
+    url: str
+    """The user's name for it."""
+    remote: bool
+    """Whether its files have to be downloaded to be read."""
+
+    # --- the six primitives
+
+    def listing(self, prefix: str = "") -> dict[str, Found]:
+        """Every object below a folder, by key."""
+
+    def look(self, key: str) -> Stored | None:
+        """A small object and its tag; None when there is none."""
+
+    def write(self, key: str, data: bytes) -> None:
+        """Put an object, whatever was there: readers see the old bytes or the new."""
+
+    def create(self, key: str, data: bytes) -> str | None:
+        """Put an object that does not exist yet, and return its tag; None when it exists."""
+
+    def replace(self, key: str, data: bytes, tag: str) -> str | None:
+        """Replace the object of this tag, and return the new tag; None when it is gone or another."""
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; missing ones count as deleted."""
+
+    # --- what follows from them, and is cheaper to ask for
+
+    def check(self) -> None:
+        """Raise StoreError unless the place exists and keeps the promises above."""
+
+    def name(self, key: str) -> str:
+        """The full name of an object, for messages."""
+
+    def read(self, key: str) -> bytes | None:
+        """A small object; None when there is none."""
+
+    def seen(self, key: str) -> Found | None:
+        """Whether an object exists, from a look that may be seconds old until `refresh`."""
+
+    def refresh(self) -> None:
+        """Forget what was seen."""
+
+    def children(self, prefix: str) -> list[str]:
+        """The names right below a folder, sorted; none when there is no such folder."""
+
+    def exists(self, folder: str) -> bool:
+        """Whether any part of an output exists."""
+
+    def size(self, key: str) -> int | str:
+        """The bytes of an object, or why there are none."""
+
+    def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
+        """(bytes, crc32c) of each object, read in full, or why there are none."""
+
+    def freed(self, key: str) -> int:
+        """The bytes that removing an object or a folder frees."""
+
+    def changed(self, key: str) -> float:
+        """The time of the last write in a folder, in seconds since 1970; now, where there is nothing."""
+
+    def remove(self, key: str) -> None:
+        """Remove an object or a folder; a removal that is cut off leaves nothing that looks damaged."""
+
+    def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
+        """Make a folder that was written aside visible as `key`, at once and whole.
+
+        Args:
+            good: whether a key is a whole output; then another process was faster with the same, and its one stays.
+        """
+
+    def placed(self, key: str) -> bool:
+        """Whether `publish` finished for a folder."""
+
+    def time(self) -> float:
+        """Seconds since 1970 by the clock of whoever keeps the objects: the same for every machine."""
+
+
+class Folder:
+    """The objects below a folder of a disk."""
+
+    remote = False
+
+    def __init__(self, root: Path):
+        self.root, self.url = root, str(root)
+
+    def listing(self, prefix: str = "") -> dict[str, Found]:
+        return {
+            path.relative_to(self.root).as_posix(): Found(about.st_size, about.st_mtime_ns)
+            for path, about in entries(self.root / prefix)
+            if stat.S_ISREG(about.st_mode)
+        }
+
+    def look(self, key: str) -> Stored | None:
+        data = self.read(key)
+        return None if data is None else Stored(data, _tag(data))
+
+    def write(self, key: str, data: bytes) -> None:
+        replace_text(self.root / key, data.decode())
+
+    def create(self, key: str, data: bytes) -> str | None:
+        path = self.root / key
+        with self._guard():
+            if path.exists():
+                return None
+            self.write(key, data)
+            return _tag(data)
+
+    def replace(self, key: str, data: bytes, tag: str) -> str | None:
+        with self._guard():
+            if (stored := self.look(key)) is None or stored.tag != tag:
+                return None
+            self.write(key, data)
+            return _tag(data)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            (self.root / key).unlink(missing_ok=True)
+
+    def check(self) -> None:
+        pass
+
+    def name(self, key: str) -> str:
+        return str(self.root / key)
+
+    def read(self, key: str) -> bytes | None:
+        try:
+            return (self.root / key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreError(f"cannot be read: {error.strerror}", where=self.name(key)) from None
+
+    def seen(self, key: str) -> Found | None:
+        try:
+            about = (self.root / key).stat()
+        except OSError:
+            return None
+        return Found(about.st_size, about.st_mtime_ns)
+
+    def refresh(self) -> None:
+        pass
+
+    def children(self, prefix: str) -> list[str]:
+        folder = self.root / prefix
+        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+    def exists(self, folder: str) -> bool:
+        return (self.root / folder).exists()
+
+    def size(self, key: str) -> int | str:
+        return manifests.on_disk(self.root / key, manifests.size)
+
+    def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
+        return [manifests.on_disk(self.root / key, manifests.checksum) for key in keys]
+
+    def freed(self, key: str) -> int:
+        # a hard link to a version frees nothing
+        return sum(about.st_size for about in self._known(key) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
+
+    def changed(self, key: str) -> float:
+        return max((about.st_mtime for about in self._known(key)), default=0.0) or self.time()
+
+    def _known(self, key: str) -> Iterator[os.stat_result]:
+        """What is known of a file or a folder, and of all in it; nothing where it was removed meanwhile."""
+        with contextlib.suppress(FileNotFoundError):
+            yield (self.root / key).lstat()
+        yield from (about for _, about in entries(self.root / key))
+
+    def remove(self, key: str) -> None:
+        path = self.root / key
+        if path.is_dir():
+            # models/ and serving/ may be disks of their own
+            inside = path.parent.parent in (self.root / "models", self.root / "serving")
+            try:
+                path = path.rename(path.parent / mark(".removed") if inside else self._aside(".removed"))
+            except OSError:  # another disk after all
+                (path / manifests.NAME).unlink(missing_ok=True)
+        remove(path)
+
+    def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
+        target = self.root / key
+        for path in folder.rglob("*"):
+            if path.is_file():
+                sync_path(path)
+        sync_folders(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(3):
+            try:
+                folder.rename(target)
+                break
+            except OSError:
+                if not target.exists():
+                    raise
+            if good(key):
+                break
+            self._put_aside(target, good)
+        else:
+            raise StoreError("cannot be put in place: another process keeps replacing it", where=str(target))
+        sync_path(target.parent)
+
+    def _put_aside(self, target: Path, good: Callable[[str], bool]) -> None:
+        """Move a damaged output out of the way."""
+        damaged = self._aside(f"damaged-{target.name}")
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(damaged)
+        if good(damaged.relative_to(self.root).as_posix()):
+            # another process replaced the damaged one between our look and our move: what we moved is good
+            with contextlib.suppress(OSError):
+                damaged.rename(target)
+        remove(damaged)
+
+    def _aside(self, label: str) -> Path:
+        return self.root / "stages" / ".staging" / mark(label)
+
+    def placed(self, key: str) -> bool:
+        return (self.root / key).is_dir()
+
+    def time(self) -> float:
+        return disk_time(self.root / "locks")
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """One look-and-change at a time; the kernel drops the file lock with its process."""
+        guard = self.root / "locks" / ".guard"
+        with writing(self.root):
+            guard.parent.mkdir(parents=True, exist_ok=True)
+            # never removed: two processes could hold an flock of two files of one name
+            handle = os.open(guard, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                    raise
+                problem = "this file system has no locks"
+                raise StoreError(problem, where=str(guard), fix="put the store on a local disk") from None
+            yield
+        finally:
+            os.close(handle)
+
+
+def _tag(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Call `action` on each item, several at once; the first failure cancels the calls that have not begun."""
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="bucket") as pool:
+        futures = [pool.submit(action, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
