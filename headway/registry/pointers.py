@@ -127,6 +127,7 @@ class Pointer:
         )
         if not made:
             raise Overtaken("was moved by another process meanwhile", where=str(self.path), fix="try again")
+        self.store.refresh()
 
 
 def _points_at(events: list[Event]) -> int | None:

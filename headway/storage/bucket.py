@@ -213,7 +213,7 @@ class Bucket:
                 return _tag(client.put(key, data, mode=mode, use_multipart=False))
 
         try:
-            tag = self._try(self.name(key), action)
+            return self._try(self.name(key), action)
         except FileNotFoundError:
             if isinstance(mode, dict):
                 return None
@@ -222,8 +222,6 @@ class Bucket:
             # of a put whose answer was lost the second try is refused: what is there may be ours
             stored = self.look(key)
             return stored.tag if stored is not None and stored.data == data else None
-        self._listings.pop(_area(key), None)
-        return tag
 
     @functools.cached_property
     def _client(self) -> Any:

@@ -47,20 +47,13 @@ class Stored(NamedTuple):
 
 
 class Objects(Protocol):
-    """A disk's folder or a bucket's; keys are relative to it, with forward slashes."""
-
-    url: str
-    """The user's name for it."""
-    remote: bool
-    """Whether its files have to be downloaded to be read."""
-
-    # --- the six primitives
+    """The six primitives, and what a lock asks besides; keys are relative to a folder, with forward slashes."""
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
         """Every object below a folder, by key."""
 
     def look(self, key: str) -> Stored | None:
-        """A small object and its tag; None when there is none."""
+        """A small object and its tag, of one moment; None when there is none."""
 
     def write(self, key: str, data: bytes) -> None:
         """Put an object, whatever was there: readers see the old bytes or the new."""
@@ -74,53 +67,8 @@ class Objects(Protocol):
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones count as deleted."""
 
-    # --- what follows from them, and is cheaper to ask for
-
-    def check(self) -> None:
-        """Raise StoreError unless the place exists and keeps the promises above."""
-
     def name(self, key: str) -> str:
         """The full name of an object, for messages."""
-
-    def read(self, key: str) -> bytes | None:
-        """A small object; None when there is none."""
-
-    def seen(self, key: str) -> Found | None:
-        """Whether an object exists, from a look that may be seconds old until `refresh`."""
-
-    def refresh(self) -> None:
-        """Forget what was seen."""
-
-    def children(self, prefix: str) -> list[str]:
-        """The names right below a folder, sorted; none when there is no such folder."""
-
-    def exists(self, folder: str) -> bool:
-        """Whether any part of an output exists."""
-
-    def size(self, key: str) -> int | str:
-        """The bytes of an object, or why there are none."""
-
-    def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
-        """(bytes, crc32c) of each object, read in full, or why there are none."""
-
-    def freed(self, key: str) -> int:
-        """The bytes that removing an object or a folder frees."""
-
-    def changed(self, key: str) -> float:
-        """The time of the last write in a folder, in seconds since 1970; now, where there is nothing."""
-
-    def remove(self, key: str) -> None:
-        """Remove an object or a folder; a removal that is cut off leaves nothing that looks damaged."""
-
-    def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
-        """Make a folder that was written aside visible as `key`, at once and whole.
-
-        Args:
-            good: whether a key is a whole output; then another process was faster with the same, and its one stays.
-        """
-
-    def placed(self, key: str) -> bool:
-        """Whether `publish` finished for a folder."""
 
     def time(self) -> float:
         """Seconds since 1970 by the clock of whoever keeps the objects: the same for every machine."""
@@ -168,12 +116,13 @@ class Folder:
             (self.root / key).unlink(missing_ok=True)
 
     def check(self) -> None:
-        pass
+        """Raise StoreError unless it exists and keeps to conditions, as a disk does."""
 
     def name(self, key: str) -> str:
         return str(self.root / key)
 
     def read(self, key: str) -> bytes | None:
+        """A small object; None when there is none."""
         try:
             return (self.root / key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -182,6 +131,7 @@ class Folder:
             raise StoreError(f"cannot be read: {error.strerror}", where=self.name(key)) from None
 
     def seen(self, key: str) -> Found | None:
+        """An object, from a look that may be seconds old until `refresh`; None when there is none."""
         try:
             about = (self.root / key).stat()
         except OSError:
@@ -189,26 +139,32 @@ class Folder:
         return Found(about.st_size, about.st_mtime_ns)
 
     def refresh(self) -> None:
-        pass
+        """Forget what was seen."""
 
     def children(self, prefix: str) -> list[str]:
+        """The names right below a folder, sorted; none when there is no such folder."""
         folder = self.root / prefix
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def exists(self, folder: str) -> bool:
+        """Whether any part of an output exists."""
         return (self.root / folder).exists()
 
     def size(self, key: str) -> int | str:
+        """The bytes of an object, or why there are none."""
         return manifests.on_disk(self.root / key, manifests.size)
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
+        """(bytes, crc32c) of each object, read in full, or why there are none."""
         return [manifests.on_disk(self.root / key, manifests.checksum) for key in keys]
 
     def freed(self, key: str) -> int:
+        """The bytes that removing an object or a folder frees."""
         # a hard link to a version frees nothing
         return sum(about.st_size for about in self._known(key) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
 
     def changed(self, key: str) -> float:
+        """The time of the last write in a folder, in seconds since 1970; now, where there is nothing."""
         return max((about.st_mtime for about in self._known(key)), default=0.0) or self.time()
 
     def _known(self, key: str) -> Iterator[os.stat_result]:
@@ -218,6 +174,7 @@ class Folder:
         yield from (about for _, about in entries(self.root / key))
 
     def remove(self, key: str) -> None:
+        """Remove an object or a folder; a removal that is cut off leaves nothing that looks damaged."""
         path = self.root / key
         if path.is_dir():
             # models/ and serving/ may be disks of their own
@@ -229,6 +186,11 @@ class Folder:
         remove(path)
 
     def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
+        """Make a folder that was written aside visible as `key`, at once and whole.
+
+        Args:
+            good: whether a key is a whole output; then another process was faster with the same, and its one stays.
+        """
         target = self.root / key
         for path in folder.rglob("*"):
             if path.is_file():
@@ -264,6 +226,7 @@ class Folder:
         return self.root / "stages" / ".staging" / mark(label)
 
     def placed(self, key: str) -> bool:
+        """Whether `publish` finished for a folder."""
         return (self.root / key).is_dir()
 
     def time(self) -> float:

@@ -273,6 +273,7 @@ class Store:
     def replace(self, path: Path, text: str) -> None:
         """Write a small file atomically: readers see the old text or the new."""
         self.objects.write(self._key(path), text.encode())
+        self.refresh()
 
     def size(self, path: Path) -> int:
         """The bytes that discarding a file or a folder frees."""

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from headway.errors import Locked, StoreError
-from headway.storage import locks
+from headway.storage import locks, process_identity
 from headway.storage.locks import Lock as AnyLock
 from headway.storage.locks import describe
 from headway.storage.objects import Folder
@@ -287,3 +287,30 @@ def test_release_without_a_hold_does_nothing(path):
 
 def test_describe_copes_with_little():
     assert describe({}) == "process ? on ? since ?, last heard of ?"
+
+
+def test_two_machines_of_one_host_name_do_not_take_each_others_locks(path):
+    """The other's pid means nothing here, where no process has it."""
+    owned_by(path, pid=2**22 + 1, boot="another machine's", expires_in=60)
+    with pytest.raises(Locked, match=f"on {place()}"):
+        Lock(path).acquire()
+    owned_by(path, pid=2**22 + 1, boot=process_identity.boot(), expires_in=60)
+    with Lock(path).held():
+        pass
+
+
+@pytest.mark.parametrize("seconds", [61, 3600])
+def test_a_clock_that_jumps_ahead_takes_no_lock_from_its_holder(path, monkeypatch, seconds):
+    """The disk's clock is that of the holder's own host."""
+    lock = Lock(path, lease_seconds=3)
+    with lock.held():
+        real = time.time
+        monkeypatch.setattr("headway.storage.objects.disk_time", lambda folder: real() + seconds)
+        lock.check()
+        with pytest.raises(Locked):
+            Lock(path).acquire()
+        time.sleep(1)
+        lock.check()
+        with pytest.raises(Locked):
+            Lock(path).acquire()
+    assert not path.exists()

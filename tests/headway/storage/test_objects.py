@@ -142,7 +142,9 @@ def test_a_server_that_ignores_conditions_is_refused_with_the_fix(s3, bucket_nam
     filesystem._filesystem.cache_clear()
     try:
         store = open_store(f"s3://{bucket_name}/store", tmp_path / "copy")
-        with pytest.raises(StoreError, match=r"ignores conditions of a put .If-None-Match, If-Match.*\n  fix: use one that"):
+        with pytest.raises(
+            StoreError, match=r"ignores conditions of a put .If-None-Match, If-Match.*\n  fix: use one that"
+        ):
             store.create()
         assert not (tmp_path / "copy").exists()
     finally:
@@ -203,7 +205,7 @@ for n in range(commits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("where", "each"), [("disk", 250), ("s3", 40)], indirect=["where"])
+@pytest.mark.parametrize(("where", "each"), [("disk", 50), ("s3", 20)], indirect=["where"])
 def test_commits_and_promotions_from_four_processes_lose_and_double_nothing(where, each, store, tmp_path):
     commands = [[sys.executable, "-c", WORKER, where, str(tmp_path / f"copy{n}"), str(n), str(each)] for n in range(4)]
     workers = [subprocess.Popen(command) for command in commands]

@@ -79,3 +79,9 @@ def test_containers_that_share_a_hosts_name_are_other_places(monkeypatch):
     plain = process_identity.place()
     monkeypatch.setattr(process_identity, "_namespace", lambda: "+4026532000")
     assert process_identity.place() != plain
+
+
+def test_a_folder_of_another_machine_of_this_host_name_is_left_alone(tmp_path):
+    folder = tmp_path / f"ingest-ff@{process_identity.place()}@{2**22 + 1}.1.otherone@00"
+    folder.mkdir()
+    assert not process_identity.abandoned(folder)
