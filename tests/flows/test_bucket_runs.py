@@ -65,7 +65,7 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     scored = Bucket(output)
     assert sorted(scored.listing()) == sorted(["predictions.json", *(part["file"] for part in result["parts"])])
     for part in result["parts"]:
-        assert scored.checksum(part["file"]) == (part["bytes"], part["crc32c"])
+        assert scored.checksums([part["file"]]) == [(part["bytes"], part["crc32c"])]
     written = scored.listing()
     assert run("c", *asked)["cached"] and scored.listing() == written
     assert not run("e", *asked, "--write", "jsonl")["cached"]
