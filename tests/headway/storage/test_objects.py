@@ -205,7 +205,7 @@ for n in range(commits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("where", "each"), [("disk", 250), ("s3", 40)], indirect=["where"])
+@pytest.mark.parametrize(("where", "each"), [("disk", 50), ("s3", 20)], indirect=["where"])
 def test_commits_and_promotions_from_four_processes_lose_and_double_nothing(where, each, store, tmp_path):
     commands = [[sys.executable, "-c", WORKER, where, str(tmp_path / f"copy{n}"), str(n), str(each)] for n in range(4)]
     workers = [subprocess.Popen(command) for command in commands]
