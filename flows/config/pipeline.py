@@ -28,7 +28,6 @@ from flows.config.production import (
     ScheduleConfig,
     Secrets,
     Stage,
-    StageLimit,
     WatchConfig,
     placeholders,
 )
@@ -53,6 +52,7 @@ from headway.validation.config import ValidateConfig
 from tfcore.export.config import ExportConfig
 from tfcore.heads.further_label_config import FurtherLabelConfig, named
 from tfcore.models.config import BUILT_IN, ModelConfig
+from tfcore.runtime.limits import StageLimit
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.tune_config import TuneConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out

@@ -206,13 +206,6 @@ Secrets = Annotated[dict[str, str], AfterValidator(check_secrets)]
 """By environment variable: the Secret block of the Prefect server that holds its value."""
 
 
-class StageLimit(Frozen):
-    """What one stage may cost before it is stopped."""
-
-    minutes: float | None = Field(default=None, gt=0, description="wall time")
-    memory_gb: float | None = Field(default=None, gt=0, description="resident memory of its process, in 1e9 bytes")
-
-
 class WatchConfig(Frozen):
     """When a span that has landed is complete."""
 

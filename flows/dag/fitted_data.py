@@ -112,13 +112,13 @@ class Data:
 
     @cached_property
     def slices(self) -> tuple[str, ...]:
-        """The slices that the pipeline names, or a handful that is chosen."""
-        if (named := self.pipeline.evaluation.slices) is not None:
-            return named
-        found = self.statistics.get()
+        """The slices that the pipeline names, or a handful that is chosen; none in a plan that cannot know them yet."""
+        named, found = self.pipeline.evaluation.slices, self.statistics.get()
+        if named is not None or not self.validated.known:
+            return named or ()
         return choose(
             found["columns"].get("train", []),
-            self.validated.get().get("strengths", {}),
+            self._strengths,
             eligible=self._sliceable(),
             rows=found["rows"].get("eval", 0),
             least=self.pipeline.gate.slice_min_rows,
@@ -133,8 +133,13 @@ class Data:
     @cached_property
     def searched(self) -> tuple[str, ...]:
         """Where the worst slices are looked for."""
-        strengths = self.validated.get().get("strengths", {})
-        return searched(self.statistics.get()["columns"].get("train", []), strengths, self._sliceable())
+        return searched(self.statistics.get()["columns"].get("train", []), self._strengths, self._sliceable())
+
+    @property
+    def _strengths(self) -> dict[str, float]:
+        """How much each column tells of the label. In a plan without a validation the order is not known; of few columns the
+        set is, so that their predictions are found."""
+        return self.validated.value.strengths if self.validated.known else {}
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -18,10 +18,9 @@ from pkgutil import resolve_name
 from typing import Any
 
 from flows.config.production import Stage as StageName
-from flows.config.production import StageLimit
 from flows.dag.step import Output, Step
 from flows.execution.damage import NEVER, damaged_inputs
-from flows.execution.limits import limited, tried
+from flows.execution.retries import tried
 from flows.execution.step_places import name_steps, naming_steps
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
@@ -29,6 +28,7 @@ from headway.stages.stage_class import Stage
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
+from tfcore.runtime.limits import StageLimit, limited
 from tfcore.runtime.tensorflow_process import Child
 
 OnOutput = Callable[[Output[Any]], None]

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.config.production import StageLimit
 from flows.dag.step import Step
 from flows.execution.engine import Engine
-from flows.execution.limits import limited, memory_of, passing, tried
+from flows.execution.retries import passing, tried
 from headway.config import Result
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, LimitExceeded, StoreError
 from headway.monitor import Monitor
 from headway.stages.stage_class import Key, Stage
 from headway.storage.process_identity import alive
 from headway.storage.store import Store
+from tfcore.runtime.limits import StageLimit, limited, memory_of
 from tfcore.runtime.tensorflow_process import Child
 
 STAGES = """
@@ -277,7 +277,7 @@ def test_the_engine_tries_a_step_again_and_a_mistake_only_once(tmp_path, monkeyp
         raise DataError("wrong")
 
     monkeypatch.setitem(sys.modules, "flaky_stages", SimpleNamespace(flaky=flaky, wrong=wrong))
-    monkeypatch.setattr("flows.execution.limits.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("flows.execution.retries.FIRST_PAUSE_SECONDS", 0.01)
     store = Store(tmp_path / "store")
     store.create()
     engine = Engine(store, child=None, monitor_for=lambda title: lines, retries=2)

@@ -1,9 +1,7 @@
-"""What a stage may cost, and how often it is tried: limits that really stop the work, and retries of errors that pass.
+"""What a stage may cost: limits of time and memory that really stop the work.
 
-    with limited("train", pipeline.limits.get("train"), monitor, child) as watched:
+    with limited("train", StageLimit(minutes=60), monitor, child) as watched:
         child.call("tfcore.train.stage:train", request, out, watched)      # LimitExceeded: train ran for more than 60 min
-
-    tried(lambda: run(steps), pipeline.retries, lambda: monitor)
 
 At the limit of time the stage is told to stop, as by Ctrl-C, so that a training writes a checkpoint; a process that is still in
 it ten seconds later is killed, with all that it started. At the limit of memory it is killed at once. A stage that has a limit
@@ -13,18 +11,16 @@ never runs in the flow's own process, so what hangs in native code ends too.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import random
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
-from flows.config.production import StageLimit
-from headway.errors import Cancelled, HeadwayError, LimitExceeded
+from pydantic import Field
+
+from headway.config import Frozen
+from headway.errors import Cancelled, LimitExceeded
 from headway.messages import number
 from headway.monitor import Monitor
 from tfcore.runtime.tensorflow_process import Child
@@ -32,19 +28,13 @@ from tfcore.runtime.tensorflow_process import Child
 LOOK_SECONDS = 0.25
 GRACE_SECONDS = 10.0
 """How long a stage that is past its time gets to write a checkpoint."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
-Result = TypeVar("Result")
 
-_PASSING = {
-    *(errno.EIO, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EPIPE),
-    *(errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ESTALE, errno.EAGAIN, errno.EBUSY),
-}
-_PASSING_WORDS = re.compile(
-    r"NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|HTTP (status )?(500|502|503|504|429)|"
-    r"curlCode: (6|7|28|35|52|55|56)\b|timed out|connection (reset|refused|aborted)|input/output error|stale file handle|"
-    r"network is unreachable|temporary failure in name resolution",
-    re.IGNORECASE,
-)
+
+class StageLimit(Frozen):
+    """What one stage may cost before it is stopped."""
+
+    minutes: float | None = Field(default=None, gt=0, description="wall time")
+    memory_gb: float | None = Field(default=None, gt=0, description="resident memory of its process, in 1e9 bytes")
 
 
 class _Watched(Monitor):
@@ -138,47 +128,3 @@ def memory_of(pid: int | None) -> int:
         size = len(family)
         family |= {child for child, parent in parents.items() if parent in family}
     return sum(pages.get(member, 0) for member in family) * os.sysconf("SC_PAGE_SIZE")
-
-
-def passing(error: BaseException | None) -> bool:
-    """Whether an error is one of the network or a disk that may be over at the next attempt; never a user's mistake."""
-    while error is not None:
-        words = error.problem if isinstance(error, HeadwayError) and error.exit_code in (1, 3, 5) else ""
-        if isinstance(error, OSError):
-            if isinstance(error, ConnectionError | TimeoutError) or error.errno in _PASSING:
-                return True
-            words = "" if error.errno is not None else str(error)  # Arrow's have no number
-        if _PASSING_WORDS.search(words):
-            return True
-        # `raise ... from None` says that what came before is not the reason
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return False
-
-
-def tried(
-    work: Callable[[], Result],
-    retries: int,
-    monitor: Callable[[], Monitor],
-    *,
-    pause: Callable[[float], bool] | None = None,
-    draw: Callable[[], float] = random.random,
-) -> Result:
-    """Do some work, and again when it fails of an error that may pass: after 2, 4, 8, ... seconds, each by a random factor of 0.5
-    to 1.5, so that those who failed together do not come back together.
-
-    Args:
-        monitor: the work's, asked for when there is something to say.
-        pause: waits so many seconds; True when the run is to stop.
-    """
-    for attempt in range(retries + 1):
-        try:
-            return work()
-        except Exception as error:
-            if attempt == retries or not passing(error):
-                raise
-            seconds = min(FIRST_PAUSE_SECONDS * 2**attempt, LONGEST_PAUSE_SECONDS) * (0.5 + draw())
-            of_step = monitor()
-            of_step.log(f"{str(error).splitlines()[0]}; trying again in {seconds:.1f} s ({attempt + 1} of {retries})")
-            if (pause or of_step.stop.wait)(seconds):
-                raise
-    raise AssertionError  # the last attempt returns or raises
