@@ -64,8 +64,7 @@ def debug(
             step = training_step(run_spec, child, report, scratch)
             request = step.stage
             assert isinstance(request, TrainRequest)
-            paths = [str(path) for ref in request.inputs() for path in ref.paths()]
-            remote = run_spec.store.localize(paths, later=True)
+            remote = run_spec.store.localize(request.paths(), later=True)
             checkpoints = _copied(request.checkpoints, scratch) if resumed else None
             debugged = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
             function, monitor = "tfcore.debug.inspect_step:debug_step", report.monitor("debug")

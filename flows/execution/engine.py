@@ -24,7 +24,6 @@ from flows.execution.retries import tried
 from flows.execution.step_places import name_steps, naming_steps
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
-from headway.stages.stage_class import Stage
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
@@ -212,7 +211,7 @@ def run_stage(
     """Call the stage of a step, in a child if one is given; returns its answer."""
     stage = step.stage
     # fetches what the store has in a bucket only, but for the shards of a stage that streams them
-    remote = store.localize(_paths(stage), later=stage.streams)
+    remote = store.localize(stage.paths(), later=stage.streams)
     call = child.call if child is not None else _call
     return dict(
         call(stage.runs, stage, out, monitor, **step.runtime, **runtime, **({"remote": remote} if remote else {}))
@@ -224,17 +223,13 @@ def run_stages(
 ) -> list[dict[str, Any]]:
     """Call the stage of several steps once; returns their answers."""
     stages = [step.stage for step in steps]
-    store.localize([path for stage in stages for path in _paths(stage)])
+    store.localize(path for stage in stages for path in stage.paths())
     call = child.call if child is not None else _call
     return list(call(stages[0].runs_many or "", stages, outs, monitor, **steps[0].runtime, **runtime))
 
 
 def _call(function: str, request: Any, out: Any, monitor: Monitor, **runtime: Any) -> Any:
     return resolve_name(function)(request, out, monitor, **runtime)
-
-
-def _paths(stage: Stage[Any]) -> list[str]:
-    return [str(path) for ref in stage.inputs() for path in ref.paths()]
 
 
 def explain(store: Store, step: Step) -> Difference:

@@ -181,7 +181,7 @@ class _Check:
             self._notes.append("drift was not checked: the statistics of the champion's window are not in the store")
             return CheckedSpan(span=span, champion=self._champion.number)
         theirs = SplitStatistics.load(store.local(folder) / "train")
-        store.localize(str(self._champion.saved_model))
+        store.localize([self._champion.saved_model])
         columns = [c for c in describe_model(self._champion.saved_model).columns if c.name in theirs.columns]
         monitor = self._report.monitor(f"drift {span}")
         ours = span_statistics(source, span, columns, monitor)

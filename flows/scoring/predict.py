@@ -110,7 +110,7 @@ def find_model(
     registry = Registry(loaded.open_store(), loaded.pipeline.name)
     if is_version(registry, model):
         with reading(registry, model, "predict", note=note) as version:
-            registry.store.localize(str(version.saved_model))
+            registry.store.localize([version.saved_model])
             yield version.saved_model, version.number
     elif Path(model).is_dir():
         yield Path(model).resolve(), None

@@ -97,7 +97,7 @@ class Material:
     def localized(self, path: Path) -> Path | None:
         """The same for a path of any output."""
         try:
-            self.store.localize(str(path))
+            self.store.localize([path])
         except HeadwayError:
             return None
         return path

@@ -160,7 +160,7 @@ class Run:
             StoreError: the run has no such stage, or its output is gone.
         """
         found = self._find(stage)
-        self._store.localize(str(found.path))
+        self._store.localize([found.path])
         return found.path
 
     def _read(self, stage: str, model: type[Answer]) -> Answer:

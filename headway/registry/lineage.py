@@ -36,7 +36,7 @@ def read(registry: Registry, version: Version) -> dict[str, Any]:
     if manifest is None or all(entry.path != LINEAGE for entry in manifest.files):
         lineage = _rebuilt(registry.store, version) | {"recorded": False}
     else:
-        registry.store.localize(str(path))
+        registry.store.localize([path])
         try:
             lineage = dict(json.loads(path.read_bytes())) | {"recorded": True}
         except (ValueError, OSError):

@@ -102,6 +102,10 @@ class Stage(Frozen, Generic[Answer]):
         """The references to outputs that it reads, in the order of its fields."""
         return list(_inputs(self))
 
+    def paths(self) -> list[Path]:
+        """What it reads of other outputs."""
+        return [path for ref in self.inputs() for path in ref.paths()]
+
     def kept(self) -> Kept | None:
         """What it keeps while it runs; None: it begins anew."""
         return None

@@ -1,6 +1,6 @@
 """Fetches files of a store in a bucket to this disk while earlier ones are being read.
 
-    with Stager(remote, open_files=64) as stager:         # remote: what store.localize(request, later=True) gave
+    with Stager(remote, open_files=64) as stager:         # remote: what store.localize(request.paths(), later=True) gave
         stager.ahead(paths)                                # in the order in which they will be read; returns at once
         open(stager.ensure(path))                          # blocks until the file is there, whole and checked
 
@@ -17,11 +17,9 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from pydantic import BaseModel
+from typing import NamedTuple
 
 from headway.config import Frozen
 from headway.errors import Cancelled, StoreError
@@ -306,21 +304,3 @@ def get(bucket: Bucket, root: Path, key: str, path: Path, size: int, crc32c: str
             temporary.replace(path)
         finally:
             remove(temporary)
-
-
-def names(value: Any) -> Iterator[str | Path]:
-    """Every string and path in a request; for a split of a span its shards' names."""
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if isinstance(value, str | Path):
-        yield value
-    elif isinstance(value, dict):
-        if {"path", "split", "result"} <= value.keys():
-            shards = value["result"]["splits"].get(value["split"], {}).get("shards", [])
-            yield from (Path(value["path"]) / shard["file"] for shard in shards)
-            return
-        for inner in value.values():
-            yield from names(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from names(inner)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,10 +188,11 @@ class Store:
             self._copy.fetch({folder: None})
         return folder
 
-    def localize(self, value: Any, *, later: bool = False) -> RemoteFiles | None:
-        """Fetch the files of outputs and versions that a request names by path to this machine's disk.
+    def localize(self, paths: Iterable[Path], *, later: bool = False) -> RemoteFiles | None:
+        """Fetch files of outputs and versions to this machine's disk.
 
         Args:
+            paths: of files or folders; what lies outside the store is left alone.
             later: leave the files of ingested spans to whoever reads them.
 
         Returns:
@@ -200,7 +201,7 @@ class Store:
         Raises:
             StoreError: something is gone or damaged.
         """
-        return None if self._copy is None else self._copy.localize(value, later=later)
+        return None if self._copy is None else self._copy.localize(paths, later=later)
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
         """Look up the manifests of outputs that will be asked for next."""

@@ -1,7 +1,7 @@
 """The working copy of a store in a bucket: a folder on this machine's disk, and what goes between the two.
 
 copy.fetch({folder: None})               # the files of an output, each checked, each by a rename
-copy.localize(request, later=True)       # of all outputs that a request names
+copy.localize(request.paths(), later=True)       # of all outputs that a request reads
 with copy.checkpointing(folder, 3):      # a training here, which another machine may go on with
     ...
 """
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from headway.errors import StoreError
 from headway.storage import manifest as manifests
@@ -22,7 +20,7 @@ from headway.storage.atomic_io import remove, writing
 from headway.storage.bucket import LAST, Bucket
 from headway.storage.manifest import FileEntry, Manifest
 from headway.storage.objects import each
-from headway.storage.prefetch import RemoteFiles, RemoteFolder, get, intact, names
+from headway.storage.prefetch import RemoteFiles, RemoteFolder, get, intact
 from headway.storage.process_identity import mark
 
 CHECKPOINT_SECONDS = 60.0
@@ -46,12 +44,11 @@ class WorkingCopy:
     def _key(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
-    def localize(self, value: Any, *, later: bool) -> RemoteFiles | None:
+    def localize(self, paths: Iterable[Path], *, later: bool) -> RemoteFiles | None:
         """As `Store.localize`."""
         files_of: dict[Path, set[str] | None] = {}
-        root = str(self.root) + os.sep
-        for name in {str(text) for text in names(value)}:
-            parts = Path(name).relative_to(self.root).parts if name.startswith(root) else ()
+        for path in paths:
+            parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
             if len(parts) < 3 or parts[0] not in ("stages", "models"):
                 continue
             folder, inner = self.root.joinpath(*parts[:3]), "/".join(parts[3:])

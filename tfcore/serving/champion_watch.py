@@ -81,7 +81,7 @@ class ChampionWatch:
         """Load the model, and return it with the lease that keeps its version from being removed."""
         with contextlib.ExitStack() as stack:
             version = stack.enter_context(reading(self._registry, name, "serve", note=self._say))
-            self._registry.store.localize(str(version.saved_model))
+            self._registry.store.localize([version.saved_model])
             model = ServedModel(version.saved_model, self._registry.name, version.number)
             model.warm_up()
             return model, stack.pop_all()

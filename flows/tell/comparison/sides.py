@@ -141,7 +141,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
     lineage, store, facts = read(registry, version), registry.store, version.facts
     manifest = store.manifest(version.path)
     try:
-        store.localize([str(version.saved_model / FILE), str(version.saved_model / "saved_model.pb")])
+        store.localize([version.saved_model / FILE, version.saved_model / "saved_model.pb"])
         inputs = {c.name: c.model_dump(mode="json") for c in describe_model(version.saved_model).columns}
     except HeadwayError:
         inputs = None
@@ -273,7 +273,7 @@ def predictions(store: Store, evaluation: str | None) -> pa.Table | None:
     if manifest is None or evaluation is None or "predictions" not in manifest.result:
         return None
     path = store.output("evaluate", evaluation) / manifest.result["predictions"]
-    store.localize(str(path))
+    store.localize([path])
     return read_predictions(path)
 
 

@@ -506,7 +506,7 @@ def test_a_request_fetches_the_outputs_and_versions_that_it_names(machine, saved
     commit(a, FP[::-1])
     Registry(a, "flights").publish(saved, {})
     model = b.root / "models" / "flights" / "1" / "saved_model"
-    b.localize({"examples": [{"path": str(b.output("ingest", FP)), "rows": 3}], "model": (model,), "other": "/etc"})
+    b.localize([b.output("ingest", FP), model, Path("/etc")])
     assert (b.output("ingest", FP) / "b").exists() and (model / "saved_model.pb").exists()
     assert not b.output("ingest", FP[::-1]).exists(), "nothing asked for it"
     with pytest.raises(StoreError, match=r"stages/ingest/none: is gone"):

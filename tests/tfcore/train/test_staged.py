@@ -12,6 +12,7 @@ import tensorflow as tf
 from headway.errors import StoreError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from headway.stages.refs import Examples
 from headway.storage.prefetch import RemoteFiles
 from headway.storage.store import Store, open_store
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
@@ -128,7 +129,7 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
     b = open_store(f"{bucket_url}/store", tmp_path / "b")
     b.create()
     request = ask(b, made, **EARLY)
-    remote = b.localize(request, later=True)
+    remote = b.localize(request.paths(), later=True)
     # as it crosses to the child
     remote = RemoteFiles.model_validate(json.loads(json.dumps(remote.model_dump(mode="json"))))
     monitor = Lines()
@@ -136,7 +137,7 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
     same(weights(folder / "one"), weights(tmp_path / "two"))
     assert any("fetched 9 shards" in line for line in monitor.lines)
 
-    asked = {"examples": [{"path": str(b.output("ingest", FP)), "split": "eval", "result": made.result}]}
+    asked = Examples(path=b.output("ingest", FP), split="eval", result=made.result).paths()
     two = score(b, made, tmp_path / "two", remote=b.localize(asked, later=True))
     assert one["metrics"] == two["metrics"]
     first, second = (folder / "one" / "scored", tmp_path / "two" / "scored")
@@ -155,6 +156,6 @@ def test_a_shard_that_cannot_be_had_ends_the_training_with_its_name(bucket_url, 
     a.create()
     request = ask(a, made)
     with pytest.raises(StoreError, match=r"train-00004.*: has crc32c .*its bytes changed"):
-        train(request, tmp_path / "out", Monitor(), remote=a.localize(request, later=True))
+        train(request, tmp_path / "out", Monitor(), remote=a.localize(request.paths(), later=True))
     a.objects.write(name, good)
-    assert train(request, tmp_path / "out", Monitor(), remote=a.localize(request, later=True))["steps"] > 0
+    assert train(request, tmp_path / "out", Monitor(), remote=a.localize(request.paths(), later=True))["steps"] > 0
