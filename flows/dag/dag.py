@@ -92,7 +92,7 @@ class Calls:
         self._result.outputs += outputs
         return outputs
 
-    def spans(self, requests: Mapping[str, Stage[Answer]], runtime: dict[str, Any]) -> dict[str, Output[Answer]]:
+    def spans(self, requests: Mapping[str, Stage[Answer]], runtime: dict[str, object]) -> dict[str, Output[Answer]]:
         """One step for each span."""
         steps = [Step(request, f"{request.name} {span}", runtime) for span, request in requests.items()]
         return dict(zip(requests, self.all(steps), strict=True))

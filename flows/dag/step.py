@@ -27,7 +27,7 @@ class Step:
     stage: Stage[Any]
     """What it is run on as well."""
     title: str
-    runtime: dict[str, Any] = field(default_factory=dict)
+    runtime: dict[str, object] = field(default_factory=dict)
     """Arguments that change how the stage runs, not what it writes, such as the runner."""
 
     @cached_property
