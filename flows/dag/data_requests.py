@@ -130,10 +130,10 @@ def reference_of(registry: Registry, statistics: str) -> dict[str, str | None] |
 
 
 def _champion_facts(reference: dict[str, str | None], store: Store) -> ChampionFacts:
-    trained_on = reference["statistics"]
-    name = StatisticsRequest.name
-    found = Ref[WindowStatistics](stage=name, fingerprint=trained_on or "", path=store.output(name, trained_on or ""))
-    return ChampionFacts(name=str(reference["name"]), statistics=found if trained_on else None)
+    stage, trained_on, found = StatisticsRequest.name, reference["statistics"], None
+    if trained_on:
+        found = Ref[WindowStatistics](stage=stage, fingerprint=trained_on, path=store.output(stage, trained_on))
+    return ChampionFacts(name=str(reference["name"]), statistics=found)
 
 
 def analyse_request(window: Window, ingested: Spans) -> AnalyseRequest | None:

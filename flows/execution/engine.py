@@ -202,7 +202,9 @@ class Planner:
 
     def _missed(self, step: Step) -> Output[Any]:
         path = self.store.output(step.stage.name, step.fingerprint)
-        return step.output(path, None, why=explain(self.store, step))
+        # what a damaged output says is what it will say again
+        manifest = self.store.manifest(path)
+        return step.output(path, manifest.result if manifest else None, why=explain(self.store, step))
 
 
 def run_stage(

@@ -54,7 +54,7 @@ class Difference(Result):
             case "damaged":
                 return self.new
             case "never run" | "follows":
-                return {"never run": "never run", "follows": "it reads what the steps before write"}[self.kind]
+                return {"never run": "never run", "follows": "it reads what the steps above write"}[self.kind]
         return f"{at} is {self.kind}"
 
 

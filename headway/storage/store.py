@@ -176,7 +176,7 @@ class Store:
 
     def exists(self) -> bool:
         """Whether the store has ever held an output."""
-        return bool(self.children(self.stages))
+        return bool(self.children(self.stages)) if self.objects.remote else self.stages.is_dir()
 
     def local(self, folder: Path) -> Path:
         """The folder of an output or a version, with its files on this machine's disk.
