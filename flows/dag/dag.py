@@ -39,6 +39,7 @@ from flows.dag.outcome import already, by_quality, check_task, facts_of, lacking
 from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunResult, RunSpec, stages_of
 from flows.dag.step import Output, Step
+from flows.dag.warm_start import check_parent
 from flows.records import Chosen
 from flows.records import Measured as Tested
 from headway.config import Result
@@ -48,6 +49,7 @@ from headway.messages import counted, metrics_line
 from headway.stages.refs import Unknown
 from headway.stages.stage_class import Stage
 from headway.statistics.split_statistics import SplitStatistics
+from tfcore.train.request import TrainRequest
 from tfcore.train.settings.auto import described
 
 Answer = TypeVar("Answer", bound=Result)
@@ -73,6 +75,9 @@ def run_dag(run_spec: RunSpec, executor: Executor, *, freeze: bool = True) -> Ru
     except Unknown:  # a plan
         called = {output.stage for output in result.outputs}
         result.follows = [name for name in stages_of(pipeline, last) if name not in called]
+        if TrainRequest.name in result.follows:
+            parts = window.parts
+            check_parent(run_spec, train=parts["train"], evaluation=parts["eval"], split=window.split_digest)
         tested = ["evaluate test", "measure test"] if window.parts.get("test") else []
         result.later = [*tested, "export", "replay", "promote"] if last is None else []
     return result

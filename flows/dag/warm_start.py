@@ -89,6 +89,25 @@ def parent_of(
         if before is None or earlier is None:
             return None, None
         version, train = earlier, before
+    _refuse(run_spec, version, evaluation, split)
+    return Parent(version, train), None
+
+
+def check_parent(run_spec: RunSpec, *, train: Parts, evaluation: Parts, split: str) -> None:
+    """Check that a training which is not known yet may begin with the version that is named.
+
+    Raises:
+        ConfigError, StoreError: as `parent_of`.
+    """
+    name, registry = run_spec.loaded.pipeline.training.warm_start, run_spec.registry
+    if name is None or run_spec.trial is not None or (name == CHAMPION and registry.champion() is None):
+        return
+    version = registry.named(name)
+    if tuple(map(tuple, version.facts.get("train_parts") or ())) != train:  # else it may be this very training
+        _refuse(run_spec, version, evaluation, split)
+
+
+def _refuse(run_spec: RunSpec, version: Version, evaluation: Parts, split: str) -> None:
     if trained_on(trained_parts(version), version.facts.get("split", ""), evaluation, split):
         raise ConfigError(
             f"version {version.number} was trained on rows that this candidate will be judged on, so that the verdict would "
@@ -96,4 +115,3 @@ def parent_of(
             where=f"{run_spec.loaded.file}: {WHERE}",
             fix="leave it out for this window",
         )
-    return Parent(version, train), None
