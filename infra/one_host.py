@@ -268,7 +268,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--flink", action="store_true", help="a local Flink too")
     parser.add_argument("--sqlite", action="store_true", help="no PostgreSQL of its own, as make up")
     parser.add_argument("--remove", action="store_true", help="with down: remove the database too")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     protect()
     os.umask(0o077)
     try:
