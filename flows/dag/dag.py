@@ -258,5 +258,5 @@ def _tested(
 
 
 def _titled(stage: str, seed: int, spec: RunSpec) -> str:
-    """The title of a step; that of the run's own seed does not name it."""
+    """The title of a step, which names the seed unless it is the run's own."""
     return stage if seed == spec.chosen_seed else f"{stage} seed {seed}"

@@ -67,15 +67,7 @@ class Window:
 
     def examples(self, split: str, ingested: Mapping[str, Output[Ingested]]) -> tuple[Examples, ...]:
         """The records of a split."""
-        return tuple(
-            Examples(
-                fingerprint=ingested[span].fingerprint,
-                path=ingested[span].path,
-                split=part,
-                result=ingested[span].get(),
-            )
-            for span, part in self.parts[split]
-        )
+        return tuple(examples_of(ingested[span], part) for span, part in self.parts[split])
 
     @property
     def group(self) -> str | None:
@@ -96,3 +88,8 @@ class Window:
         hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
         by_place = {"by_place": True} if self.columns.by_place else {}
         return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}) | by_place)
+
+
+def examples_of(ingested: Output[Ingested], part: str) -> Examples:
+    """The records of one split of a span."""
+    return Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.get())

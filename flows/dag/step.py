@@ -16,7 +16,7 @@ from flows.upgrades import upgraded_result
 from headway.config import Result
 from headway.stages.refs import Ref, Unknown
 from headway.stages.stage_class import Stage
-from headway.storage.fingerprint import Difference
+from headway.storage.fingerprint import Difference, fingerprint
 from headway.storage.store import Store
 
 Answer = TypeVar("Answer", bound=Result)
@@ -34,9 +34,9 @@ class Step:
     def key(self) -> dict[str, Any]:
         return self.stage.key()
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return self.stage.fingerprint
+        return fingerprint(self.key)
 
     def find(self, store: Store) -> Output[Any] | None:
         return find_output(store, self.stage.name, self.fingerprint, self.title)

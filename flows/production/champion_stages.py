@@ -7,11 +7,11 @@ scored = score(window, engine, champion, transform)     # None where no row has 
 from __future__ import annotations
 
 from flows.dag.data_requests import ingest_requests
-from flows.dag.resolved_window import Window
+from flows.dag.resolved_window import Window, examples_of
 from flows.dag.run_spec import Executor
 from flows.dag.step import Output, Step
 from headway.registry.registry import Version
-from headway.stages.refs import Examples, Ref
+from headway.stages.refs import Ref
 from tfcore.evaluation.request import EvaluateRequest, SavedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.request import Exported
@@ -46,9 +46,6 @@ def score(
         transform=Ref[TransformParameters](
             stage=transform.stage, fingerprint=transform.fingerprint, answer=transform.value.parameters
         ),
-        examples=tuple(
-            Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.get())
-            for part in parts
-        ),
+        examples=tuple(examples_of(ingested, part) for part in parts),
     )
     return executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {span}")])[0].of(evaluate)

@@ -147,6 +147,6 @@ def _inputs(value: object) -> Iterator[Input]:
     elif isinstance(value, Mapping):
         for each in value.values():
             yield from _inputs(each)
-    elif isinstance(value, list | tuple) and not isinstance(value, str):
+    elif isinstance(value, list | tuple):
         for each in value:
             yield from _inputs(each)

@@ -53,8 +53,10 @@ class Difference(Result):
                 return f"{at}: another order"
             case "damaged":
                 return self.new
-            case "never run" | "follows":
-                return {"never run": "never run", "follows": "it reads what the steps above write"}[self.kind]
+            case "never run":
+                return "never run"
+            case "follows":
+                return "it reads what the steps above write"
         return f"{at} is {self.kind}"
 
 
