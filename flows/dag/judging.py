@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from flows.dag.fitted_data import Data
-from flows.dag.model_requests import Candidate
+from flows.dag.model_requests import Candidate, predictions_of
 from flows.dag.references import data_of, reference_version, trained_parts
 from flows.dag.step import Output
 from headway.evaluation.checks.small_steps import Measured
@@ -113,7 +113,7 @@ def gate_request(data: Data, candidate: Candidate, others: Sequence[Candidate], 
         metrics=run_spec.loaded.own_metrics,
         candidate=Judged(
             model=trained,
-            predictions=scored.ref(scored.value.predictions),
+            predictions=predictions_of(scored),
             seed=candidate.seed,
             repeats=tuple(_repeat(other.seed, other.trained.fingerprint, other.scored) for other in others),
             rolled_back=_rolled_back(run_spec.registry, models),
@@ -138,7 +138,7 @@ def _champion(judge: Judge) -> Champion:
     facts, reason, predictions = judge.version.facts, judge.reason, None
     if judge.scored is not None:
         reason = judge.scored.value.incompatible
-        predictions = None if reason else judge.scored.ref(judge.scored.value.predictions)
+        predictions = None if reason else predictions_of(judge.scored)
     return Champion(
         version=judge.version.number,
         model=str(facts.get("train")),
@@ -158,7 +158,7 @@ def _champion(judge: Judge) -> Champion:
 
 
 def _repeat(seed: int, model: str, scored: Output[Evaluated]) -> Repeat:
-    return Repeat(seed=seed, model=model, predictions=scored.ref(scored.value.predictions))
+    return Repeat(seed=seed, model=model, predictions=predictions_of(scored))
 
 
 def _rolled_back(registry: Registry, trained: Collection[str]) -> str | None:

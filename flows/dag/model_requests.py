@@ -12,6 +12,7 @@ from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.verdict import Verdict
 from headway.schema.notes import Note
+from headway.stages.refs import Ref
 from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest, SavedModel, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.model_card import CardFacts
@@ -57,6 +58,11 @@ def train_request(data: Data, seed: int) -> tuple[TrainRequest, Parent | None, l
     summaries = None if trial else store.summaries / data.pipeline.name / name
     kept = {"checkpoints": store.checkpoints / name, "summaries": summaries}
     return request.model_copy(update=kept), parent, [Note(text=note)] if note else []
+
+
+def predictions_of(scored: Output[Evaluated]) -> Ref[Evaluated]:
+    """The file of a model's predictions; without a path where it cannot score the rows."""
+    return scored.ref(scored.value.predictions)
 
 
 def model_of(data: Data, trained: Output[Trained], seed: int) -> TrainedModel:
@@ -137,9 +143,9 @@ def measure_request(
         item=config.item,
         retrieval=pipeline.ranks_index,
         metrics=data.window.run_spec.loaded.own_metrics,
-        predictions=scored.ref(scored.value.predictions),
+        predictions=predictions_of(scored),
         statistics=data.statistics.ref(None),
-        beside={name: output.ref(output.value.predictions) for name, output in beside.items()},
+        beside={name: predictions_of(output) for name, output in beside.items()},
         baselines={name: scored.ref(file) for name, file in scored.value.baselines.items()},
         task=label.task,
         label=data.label_facts,
@@ -191,7 +197,7 @@ def replay_request(data: Data, candidate: Candidate, export: Output[Exported]) -
         limits=config.limits,
         wanted=config.formats,
         saved_model=export.ref(exported.saved_model),
-        predictions=candidate.scored.ref(candidate.scored.value.predictions),
+        predictions=predictions_of(candidate.scored),
         examples=data.examples("eval"),
         columns=data.parameters.raw,
         task=label.task,

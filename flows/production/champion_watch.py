@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import Field, computed_field
 
+from flows.dag.model_requests import predictions_of
 from flows.dag.references import further_labels, label_facts
 from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunSpec
@@ -238,7 +239,7 @@ class _Check:
         label = transform.value.parameters.label
         known = None if statistics is None else WindowStatistics.model_validate(statistics.result)
         self._spec.store.local(scored.path)
-        predictions = scored.ref(scored.value.predictions)
+        predictions = predictions_of(scored)
         request = GateRequest(
             task=label.task,
             config=self._judge(),
