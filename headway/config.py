@@ -27,13 +27,13 @@ Model = TypeVar("Model", bound=BaseModel)
 class Frozen(BaseModel):
     """An immutable config model that refuses unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 class Result(BaseModel):
     """Part of a stage's answer that people read; what a later Headway adds to one is passed over."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=(), defer_build=True)
 
 
 class Grown(Frozen):

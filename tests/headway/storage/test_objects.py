@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from headway.errors import Overtaken, StoreError
 from headway.registry.pointers import Event, Pointer
+from headway.registry.registry import Registry
 from headway.storage import filesystem
 from headway.storage.bucket import Bucket
 from headway.storage.objects import Folder
@@ -180,6 +182,7 @@ import random, sys, time
 from pathlib import Path
 from headway.errors import Overtaken
 from headway.registry.pointers import Event, Pointer
+from headway.registry.registry import Registry
 from headway.storage.store import open_store
 where, copy, me, commits = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 store = open_store(where, copy)
@@ -205,11 +208,21 @@ for n in range(commits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("where", "each"), [("disk", 50), ("s3", 20)], indirect=["where"])
+@pytest.mark.parametrize(
+    ("where", "each"),
+    [
+        ("disk", 50),
+        ("s3", 20),
+        pytest.param("disk", 250, marks=pytest.mark.soak),
+        pytest.param("s3", 250, marks=pytest.mark.soak),
+    ],
+    indirect=["where"],
+)
+@pytest.mark.timeout(900)
 def test_commits_and_promotions_from_four_processes_lose_and_double_nothing(where, each, store, tmp_path):
     commands = [[sys.executable, "-c", WORKER, where, str(tmp_path / f"copy{n}"), str(n), str(each)] for n in range(4)]
     workers = [subprocess.Popen(command) for command in commands]
-    assert [worker.wait(timeout=280) for worker in workers] == [0] * 4
+    assert [worker.wait() for worker in workers] == [0] * 4
     store.refresh()
     assert [*store.verify()] == [] and len([*store.all_outputs()]) == each / 10
     for _, folder in store.all_outputs():
@@ -221,6 +234,45 @@ def test_commits_and_promotions_from_four_processes_lose_and_double_nothing(wher
     versions = [event.version for event in Pointer(store, store.root / "models" / "flights", "champion").history()]
     assert sorted(versions) == [*range(4 * each)], "each promotion is there once"
     assert not list(store.staging.iterdir())
+
+
+PROMOTER = """
+import random, sys, time
+from pathlib import Path
+from headway.errors import Locked
+from headway.registry.registry import Registry
+from headway.storage.store import open_store
+where, copy, me, times = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+registry = Registry(open_store(where, copy), "flights")
+made = 0
+while made < times:
+    try:
+        event = registry.promote(random.randint(1, 8), reason=f"{me} {made}")
+    except Locked:
+        time.sleep(random.uniform(0, 0.05))
+    else:
+        made += event.reason == f"{me} {made}"       # else it is the champion already
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("where", ["disk", "s3"], indirect=True)
+def test_a_thousand_promotions_from_four_processes_are_one_history_and_each_is_served(where, store, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "saved_model.pb").write_bytes(b"x" * 1000)
+    registry = Registry(store, "flights")
+    for _ in range(8):
+        registry.publish(tmp_path / "model", {})
+    commands = [[sys.executable, "-c", PROMOTER, where, str(tmp_path / f"copy{n}"), str(n), "250"] for n in range(4)]
+    workers = [subprocess.Popen(command) for command in commands]
+    assert [worker.wait() for worker in workers] == [0] * 4
+    store.refresh()
+    events = registry.history()
+    assert sorted(event.reason for event in events) == sorted(f"{n} {i}" for n in range(4) for i in range(250))
+    assert all(before.version == event.previous for before, event in itertools.pairwise(events))
+    assert [event.serving for event in events] == [*range(1, 1001)]
+    assert {*store.children(registry.serving)} == {str(number) for number in range(1, 1001)}
 
 
 def test_a_disks_objects_are_files(tmp_path):
