@@ -177,9 +177,9 @@ def serve(kind, listener):
     """Import what processes of the kind begin with; then fork one for each message, until nobody can send any."""
     if kind == "worker":
         from headway.process_tuning import uncollected
-        from tfcore.runtime.tf_import import without_scikit_learn
+        from tfcore.runtime.tf_import import lean_keras
 
-        with uncollected(keep=True), without_scikit_learn():
+        with uncollected(keep=True), lean_keras():
             import keras  # noqa: F401 - it imports TensorFlow
     else:
         for name in ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows"):

@@ -42,7 +42,7 @@ from headway.monitor import Monitor
 from headway.process import leave, own, quiet_libraries
 from headway.process_tuning import uncollected
 from headway.storage.atomic_io import storage_error
-from tfcore.runtime.tf_import import without_scikit_learn
+from tfcore.runtime.tf_import import lean_keras
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
@@ -187,7 +187,7 @@ def _system_error(error: BaseException | None) -> tuple[int | None, str] | None:
 def preload(modules: list[str]) -> dict[str, Any] | None:
     """Import `modules`; the error that answers every call if that fails, or None."""
     try:
-        with uncollected(keep=True), without_scikit_learn():
+        with uncollected(keep=True), lean_keras():
             for module in modules:
                 importlib.import_module(module)
             if "tensorflow" in sys.modules:
