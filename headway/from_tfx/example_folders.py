@@ -11,8 +11,8 @@ from headway.errors import ConfigError
 from headway.messages import some
 from headway.storage import filesystem as storage
 
-_SPLIT = re.compile(r"(Split-)?(train|eval|test|[A-Za-z]\w*)")
 _SPAN = re.compile(r"(?i)(span-)\w+")
+_FIX = "name the folder of one execution of ExampleGen: .../CsvExampleGen/examples/7"
 
 
 def examples_path(folder: str) -> str:
@@ -27,36 +27,31 @@ def examples_path(folder: str) -> str:
     folder = folder.rstrip("/")
     kind = storage.kind(folder)
     if kind is None:
-        raise ConfigError("there is no such folder", where=folder, fix="name an output of ExampleGen: .../examples/7")
+        raise ConfigError("there is no such folder", where=folder, fix=_FIX)
     if kind == "file":
         return folder
     inside = [path[len(folder) + 1 :].split("/") for path in storage.below(folder)]
     inside = [parts for parts in inside if not any(part.startswith((".", "_")) for part in parts)]
     if not inside:
-        raise ConfigError("the folder is empty", where=folder, fix="name an output of ExampleGen: .../examples/7")
+        raise ConfigError("the folder is empty", where=folder, fix=_FIX)
     first = sorted({parts[0] for parts in inside if len(parts) > 1})
     if not first:
         return f"{folder}/*"
-    if all(name.isdigit() for name in first):
-        if len(first) > 1:
-            newest = max(first, key=int)
-            raise ConfigError(
-                f"the folder holds the outputs of several executions: {some(first, 8)}",
-                where=folder,
-                fix=f"name one of them, such as the newest: {folder}/{newest}",
-            )
+    if [name.isdigit() for name in first] == [True]:
         return examples_path(f"{folder}/{first[0]}")
-    if all(_SPAN.fullmatch(name) for name in first):
-        starts = {match[1] for name in first if (match := _SPAN.fullmatch(name))}
+    if all(name.isdigit() for name in first):
+        newest = max(first, key=int)
+        raise ConfigError(
+            f"the folder holds the outputs of several executions: {some(first, 8)}",
+            where=folder,
+            fix=f"name one of them, such as the newest: {folder}/{newest}",
+        )
+    if all(spans := [_SPAN.fullmatch(name) for name in first]) and spans[0]:
         below = examples_path(f"{folder}/{first[0]}").removeprefix(f"{folder}/{first[0]}")
-        return f"{folder}/{starts.pop()}{{span}}{below}"
-    ready = [name for name in first if name.startswith("Split-")]
-    if ready:
+        return f"{folder}/{spans[0][1]}{{span}}{below}"
+    if any(name.startswith("Split-") for name in first):
         return f"{folder}/Split-{{split}}/*"
     if {"train"} < {*first} <= {"train", "eval", "test"}:
         return f"{folder}/{{split}}/*"
-    raise ConfigError(
-        f"the folder holds {some(first, 4)}, and an output of ExampleGen holds Split-train and Split-eval",
-        where=folder,
-        fix="name the folder of one execution of ExampleGen: .../CsvExampleGen/examples/7",
-    )
+    problem = f"the folder holds {some(first, 4)}, and an output of ExampleGen holds Split-train and Split-eval"
+    raise ConfigError(problem, where=folder, fix=_FIX)

@@ -7,25 +7,13 @@ translation.derived            # {"log_miles_xf": Derived("tf.math.log1p(columns
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import ast
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.from_tfx.preprocessing_fn import Outputs
-from headway.from_tfx.remarks import Remark
-from headway.from_tfx.symbols import (
-    SYMBOLS,
-    Analyzed,
-    Call,
-    Filled,
-    Operation,
-    Raw,
-    Ref,
-    Unknown,
-    leaves,
-    raws_of,
-    source_of,
-)
+from headway.from_tfx.preprocessing_fn import Output, Outputs
+from headway.from_tfx.values import Raw, Remark, called, column_of, literal, parsed
 from headway.schema.columns import LABEL
 from headway.schema.tensor_name import PRESENT
 
@@ -65,57 +53,77 @@ def translate(outputs: Outputs, *, label: frozenset[str], sole: bool, taken: Col
         sole: whether the label is one raw column, so that whatever is made of it is the label again.
     """
     done = Translation()
-    for key, value in outputs.values.items():
-        place = outputs.places[key]
-        if isinstance(value, Unknown):
-            said = value.remark
-            done.remarks.append(Remark(said.file, said.line, f"output {key!r}: {said.problem}", said.fix))
-            continue
-        if not isinstance(value, (*SYMBOLS, Analyzed)):
-            done.remarks.append(Remark(*place, f"output {key!r} is not a column that could be read"))
-            continue
-        names = {raw.name for raw in raws_of(value)}
-        if not names:
-            done.remarks.append(Remark(*place, f"output {key!r} is the same in every row", "it teaches nothing"))
-        elif label and (names & label if sole else label <= names):
+    for key, output in outputs.values.items():
+        rows = _Rows(outputs.raws, output.source)
+        if not output.source:
+            notes = [(f": {output.problem}" if output.problem else " is not a column that could be read", output.fix)]
+        elif not rows.reads:
+            notes = [(" is the same in every row", "it teaches nothing")]
+        elif label and (rows.reads & label if sole else label <= rows.reads):
             continue  # the label itself
         else:
-            _output(key, value, done, place, taken)
+            notes = [(f": {note}", "") for note in _output(key, output, outputs.raws, done, taken)]
+        done.remarks += [Remark(*output.place, f"output {key!r}{note}", fix) for note, fix in notes]
     return done
 
 
-def _output(key: str, value: Any, done: Translation, place: tuple[str, int], taken: Collection[str]) -> None:
-    of, op = (value.of, value.op) if isinstance(value, Analyzed) else (value, None)
-    notes = list(value.remarks) if isinstance(value, Analyzed) else []
-    name = op if isinstance(op, str) else next(iter(op)) if op else None
-    of, before = _chain(of, name)
-    if isinstance(of, Filled) and (name in _CATEGORIES or of.of.required):
-        if not of.of.required:
-            given = repr(of.default)
-            notes.append(f"a missing value has an id of its own here, where TFX takes it for {given}")
-        of = of.of
-    if op is None and isinstance(of, Raw | Filled):
-        op = _passed(of, notes)
-    if isinstance(of, Raw) and of.name not in done.columns:
-        done.columns[of.name] = [*before, op] if before else op
-        done.why[of.name] = key
-    else:
-        whole = value.of if isinstance(value, Analyzed) else value
-        _derive(_free(key, {*taken, *done.derived}), whole if before else of, op, done)
-    done.remarks += [Remark(*place, f"output {key!r}: {note}") for note in notes]
+class _Rows(ast.NodeTransformer):
+    """Python of rows as a preprocess function has it: a missing value is 0 or "" there, and has a flag."""
+
+    def __init__(self, raws: Mapping[str, Raw], source: str):
+        self._raws = raws
+        self.reads, self.unfilled = set[str](), set[str]()
+        self.source = ast.unparse(self.visit(parsed(source or "None")))
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        name, _ = column_of(node)
+        self.reads.add(name)
+        if not self._raws[name].required:
+            self.unfilled.add(name)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        name, value = column_of(node)
+        if value is None:
+            return self.generic_visit(node)
+        self.reads.add(name)
+        default = literal(value)
+        if isinstance(default, str):
+            default = default.encode()
+        if not default:  # what a missing value is anyway
+            return node.args[0]
+        default = float(default) if self._raws[name].type == "float32" else default
+        return parsed(f"tf.where(columns[{name + PRESENT!r}], columns[{name!r}], {default!r})")
 
 
-def _free(key: str, taken: Collection[str]) -> str:
-    """The name of a computed column: the output's, unless it is taken or cannot be one."""
-    name = key.replace("/", "_per_")
-    while name in taken or name in ("", LABEL) or name.endswith(PRESENT):
-        name = f"{name}_computed".lstrip("_")
-    return name
+def _output(key: str, output: Output, raws: Mapping[str, Raw], done: Translation, taken: Collection[str]) -> list[str]:
+    """Take an output over; what is not the same."""
+    op, notes = output.op, [*output.notes]
+    kind = op if isinstance(op, str) else next(iter(op)) if op else None
+    of = _uncast(parsed(output.source), kind, raws)
+    name, default = column_of(of)
+    if default is not None and (kind in _CATEGORIES or raws[name].required):
+        if not raws[name].required:
+            notes.append(f"a missing value has an id of its own here, where TFX takes it for {literal(default)!r}")
+        of, default = parsed(f"columns[{name!r}]"), None
+    if op is None and name:
+        op = _passed(raws[name], notes)
+    if name and default is None and name not in done.columns:
+        done.columns[name] = op
+        done.why[name] = key
+        return notes
+    rows = _Rows(raws, ast.unparse(of))
+    source = f"tf.identity({rows.source})" if name else rows.source
+    config = op if op is not None else "vocabulary" if _is_text(of, raws) else "identity"
+    free = key.replace("/", "_per_")
+    while free in {*taken, *done.derived, "", LABEL} or free.endswith(PRESENT):
+        free = f"{free}_computed".lstrip("_")
+    done.derived[free] = Derived(source, config, frozenset(rows.reads), tuple(sorted(rows.unfilled)))
+    return notes
 
 
-def _passed(of: Raw | Filled, notes: list[str]) -> Any:
+def _passed(raw: Raw, notes: list[str]) -> Any:
     """What becomes of a column that is passed on as it is."""
-    raw = of.of if isinstance(of, Filled) else of
     if raw.type == "bytes":
         notes.append("the text goes on to the model there; here it gets a vocabulary")
         return "vocabulary"
@@ -128,65 +136,33 @@ def _passed(of: Raw | Filled, notes: list[str]) -> Any:
     return "identity"
 
 
-def _chain(value: Any, op: str | None) -> tuple[Any, list[Any]]:
-    """(the column that is left, operations before the last) where those of Headway do the same."""
-    before: list[Any] = []
-    while isinstance(value, Call):
-        name, args = value.function, value.args
-        if name == "tf.cast" and len(args) > 1 and _same_numbers(args[0], args[1]):
-            value = args[0]
-        elif op == "vocabulary" and name in ("tf.as_string", "tf.strings.as_string") and _is_integer(args[0]):
-            value = args[0]  # the words of integers are the integers
-        elif name == "tf.math.log1p" and op not in _CATEGORIES and _never_negative(args[0]):
-            before.insert(0, "log")
-            value = args[0]
-        elif name == "tf.clip_by_value" and len(args) == 3 and all(isinstance(end, int | float) for end in args[1:]):
-            if op in _CATEGORIES:
-                break
-            before.insert(0, {"clip": {"min": args[1], "max": args[2]}})
-            value = args[0]
-        else:
-            break
-    return value, before
+def _uncast(value: ast.expr, op: str | None, raws: Mapping[str, Raw]) -> ast.expr:
+    """A value without the casts that change nothing: of numbers, and of integers to the words of a vocabulary."""
+    name, args = called(value)
+    if name == "tf.cast" and len(args) > 1 and _same_numbers(args[0], ast.unparse(args[1]), raws):
+        return _uncast(args[0], op, raws)
+    raw = (
+        raws.get(column_of(args[0])[0])
+        if op == "vocabulary" and name in ("tf.as_string", "tf.strings.as_string")
+        else None
+    )
+    return args[0] if raw and raw.type == "int64" else value
 
 
-def _same_numbers(value: Any, kind: Any) -> bool:
-    raw = value.of if isinstance(value, Filled) else value
-    if not isinstance(kind, Ref):
-        return False
-    if isinstance(raw, Raw):
-        floats = kind.path in ("tf.float32", "tf.float64")
-        return raw.type != "bytes" and (floats or (raw.type == "int64" and kind.path in ("tf.int32", "tf.int64")))
-    return kind.path == "tf.float32" and isinstance(value, Call | Operation) and not _is_text(value)
+def _same_numbers(value: ast.expr, kind: str, raws: Mapping[str, Raw]) -> bool:
+    """Whether a cast changes no number."""
+    raw = raws.get(column_of(value)[0])
+    if raw is None:
+        return kind == "tf.float32" and literal(value) is None and not _is_text(value, raws)
+    floats, integers = ("tf.float32", "tf.float64"), ("tf.int32", "tf.int64")
+    return kind in {"bytes": (), "int64": floats + integers, "float32": floats}[raw.type]
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Raw) and value.type == "int64"
-
-
-def _never_negative(value: Any) -> bool:
-    """Whether the schema lets no value below 0 through: there log1p is what Headway calls log."""
-    raw = value.of if isinstance(value, Filled) else value
-    least = raw.least if isinstance(raw, Raw) else None
-    return least is not None and least >= 0 and not (isinstance(value, Filled) and value.default < 0)
-
-
-def _is_text(value: Any) -> bool:
-    if isinstance(value, Call):
-        if value.function in ("tf.strings.length", "tf.strings.to_number"):
-            return False
-        if value.function.startswith("tf.strings.") or value.function == "tf.as_string":
-            return value.function != "tf.strings.regex_full_match"
-        return value.function == "tf.where" and len(value.args) == 3 and _is_text(value.args[1])
-    raw = value.of if isinstance(value, Filled) else value
-    return isinstance(raw, Raw) and raw.type == "bytes"
-
-
-def _derive(key: str, value: Any, op: Any, done: Translation) -> None:
-    source = source_of(value)
-    if isinstance(value, Raw | Filled):
-        source = f"tf.identity({source})"
-    # a column that a missing value is no part of is missing with it
-    absent = tuple(sorted({leaf.name for leaf in leaves(value) if isinstance(leaf, Raw) and not leaf.required}))
-    config = op if op is not None else "vocabulary" if _is_text(value) else "identity"
-    done.derived[key] = Derived(source, config, frozenset(raw.name for raw in raws_of(value)), absent)
+def _is_text(value: ast.expr, raws: Mapping[str, Raw]) -> bool:
+    name, args = called(value)
+    if name == "tf.where":
+        return _is_text(args[1], raws)
+    raw = raws.get(column_of(value)[0])
+    numbers = ("tf.strings.length", "tf.strings.to_number", "tf.strings.regex_full_match")
+    text = name.startswith("tf.strings.") or name == "tf.as_string"
+    return raw.type == "bytes" if raw else text and name not in numbers

@@ -1,7 +1,7 @@
 """The outputs of a preprocessing_fn, learned by calling it in a process of its own.
 
 outputs = read_preprocessing_fn("taxi_transform.py", {"fare": Raw("fare", "float32")})
-outputs.values["fare_xf"]                  # Analyzed(of=Raw("fare"), op="standardize"), or Unknown with its remark
+outputs.values["fare_xf"]                  # Output(("taxi_transform.py", 7), source="columns['fare']", op="standardize")
 """
 
 from __future__ import annotations
@@ -9,25 +9,39 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ConfigError, DataError
-from headway.from_tfx.symbols import Raw, from_json, to_json
+from headway.from_tfx.values import Raw
 
 _SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column that a preprocessing_fn returns."""
+
+    place: tuple[str, int]
+    """The file and line in which it was made."""
+    source: str = ""
+    """Python of `columns`; "": it has no counterpart, for the reason that `problem` gives."""
+    op: Any = None
+    """As `columns:` of pipeline.yaml has it; None: nothing is fitted."""
+    notes: Sequence[str] = ()
+    problem: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True)
 class Outputs:
     """What a preprocessing_fn returns."""
 
-    values: dict[str, Any]
-    """Symbols (`headway.from_tfx.symbols`) or Unknown."""
-    places: dict[str, tuple[str, int]]
-    """The file and line in which each was made."""
+    values: dict[str, Output]
+    raws: dict[str, Raw]
+    """The columns of the examples by name."""
 
 
 def read_preprocessing_fn(path: str, inputs: Mapping[str, Raw], *, seconds: float = _SECONDS) -> Outputs:
@@ -42,13 +56,15 @@ def read_preprocessing_fn(path: str, inputs: Mapping[str, Raw], *, seconds: floa
         DataError: it is not Python.
     """
     try:
-        Path(path).read_text(encoding="utf-8")
+        compile(Path(path).read_text(encoding="utf-8"), path, "exec")
     except FileNotFoundError:
         raise ConfigError("there is no such file", where=path, fix="name a file of this machine") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"it cannot be read: {error}", where=path) from None
+    except SyntaxError as error:
+        raise DataError(f"it is not Python: {error.msg}", where=f"{path}:{error.lineno}") from None
     line = [sys.executable, "-P", "-m", "headway.from_tfx.recorder", path]
-    request = json.dumps({name: to_json(raw) for name, raw in inputs.items()})
+    request = json.dumps({name: asdict(raw) for name, raw in inputs.items()})
     try:
         child = subprocess.run(line, input=request, capture_output=True, text=True, errors="replace", timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -60,12 +76,8 @@ def read_preprocessing_fn(path: str, inputs: Mapping[str, Raw], *, seconds: floa
         said = child.stderr.strip().rpartition("\n")[2]
         raise ConfigError(f"the process that ran it ended with exit status {child.returncode}: {said}", where=path)
     result = json.loads(last)
-    where = f"{result.get('file')}:{result.get('line')}" if result.get("line") else path
-    if "syntax" in result:
-        raise DataError(f"it is not Python: {result['syntax']}", where=where)
-    if "none" in result:
-        raise ConfigError(result["none"], where=path, fix="name the file of the Transform component")
     if "error" in result:
-        raise ConfigError(result["error"], where=where)
-    values = {name: from_json(value) for name, value in result["values"].items()}
-    return Outputs(values, {name: (place[0], place[1]) for name, place in result["places"].items()})
+        where = f"{result['file']}:{result['line']}" if result.get("line") else path
+        raise ConfigError(result["error"], where=where, fix=result.get("fix"))
+    values = {name: Output(**output | {"place": tuple(output["place"])}) for name, output in result["outputs"].items()}
+    return Outputs(values, {raw.name: raw for raw in inputs.values()})

@@ -9,12 +9,12 @@ from headway.errors import ConfigError, DataError
 from headway.from_tfx.label_expression import expression_of
 from headway.from_tfx.output_columns import translate
 from headway.from_tfx.preprocessing_fn import read_preprocessing_fn
-from headway.from_tfx.symbols import Raw
+from headway.from_tfx.values import Raw
 
 INPUTS = {
     "x": Raw("x", "float32", required=True),
     "miles": Raw("miles", "float32", sparse=True),
-    "fare": Raw("fare", "float32", required=True, least=0.0),
+    "fare": Raw("fare", "float32", required=True),
     "n": Raw("n", "int64", required=True),
     "day": Raw("day", "int64", required=True, category=True),
     "s": Raw("s", "bytes", sparse=True),
@@ -57,20 +57,15 @@ def config(done):
             "tft.compute_and_apply_vocabulary(tf.as_string(inputs['n']))",
             {"n": {"vocabulary": {"min_count": 1, "oov_buckets": 1}}},
         ),
-        (
-            "tft.apply_vocabulary(inputs['s'], tft.vocabulary(inputs['s'], top_k=4), num_oov_buckets=3)",
-            {"s": {"vocabulary": {"top_k": 4, "min_count": 1, "oov_buckets": 3}}},
-        ),
         ("tf.one_hot(tft.hash_strings(inputs['s'], 16), 16)", {"s": {"hash": {"buckets": 16}}}),
         ("tf.strings.to_hash_bucket_fast(inputs['s'], 5)", {"s": {"hash": {"buckets": 5}}}),
-        ("tft.scale_to_z_score(tf.math.log1p(inputs['fare']))", {"fare": ["log", "standardize"]}),
         (
             "tft.scale_to_z_score(tf.math.log1p(inputs['x']))",
             {"o": ("tf.math.log1p(columns['x'])", "standardize")},
         ),
         (
-            "tft.scale_to_0_1(tf.clip_by_value(inputs['x'], 0, 9))",
-            {"x": [{"clip": {"min": 0, "max": 9}}, "min_max"]},
+            "tft.scale_to_0_1(tf.clip_by_value(inputs['x'], 0, clip_value_max=9))",
+            {"o": ("tf.clip_by_value(columns['x'], 0, 9)", "min_max")},
         ),
         ("inputs['day']", {"day": "vocabulary"}),
         ("inputs['x']", {"x": "identity"}),
@@ -79,7 +74,10 @@ def config(done):
             {"o": ("tf.where(columns['x'] > 0, columns['x'], float('nan'))", "identity")},
         ),
         ("tf.floormod(inputs['x'], 7)", {"o": ("tf.math.floormod(columns['x'], 7)", "identity")}),
-        ("tft.scale_to_z_score(tf.math.log1p(x=inputs['fare']))", {"fare": ["log", "standardize"]}),
+        (
+            "tft.scale_to_z_score(tf.math.log1p(x=inputs['fare']))",
+            {"o": ("tf.math.log1p(columns['fare'])", "standardize")},
+        ),
         ("inputs['x'] / (1 + inputs['fare'])", {"o": ("columns['x'] / (1 + columns['fare'])", "identity")}),
         (
             "tf.strings.join([inputs['s'], tf.as_string(inputs['n'])], separator='-')",
@@ -172,6 +170,7 @@ def test_a_computed_column_has_a_name_that_a_column_can_have(read):
         ("tft.scale_to_gaussian(inputs['x'])", "tft.scale_to_gaussian has no counterpart; say [log, standardize]"),
         ("tft.scale_to_z_score(inputs['x'], elementwise=True)", "with elementwise"),
         ("tft.compute_and_apply_vocabulary(inputs['s'], weights=inputs['x'])", "with weights"),
+        ("tft.vocabulary(inputs['s'])", "tft.vocabulary has no counterpart; tft.compute_and_apply_vocabulary has one"),
         ("inputs['x'] - tft.mean(inputs['x'])", "tft.mean has no counterpart"),
         ("tft.scale_to_z_score(inputs['x']) * 2", "computes with what tft gives"),
         ("tf.reduce_mean(inputs['x'])", "tf.reduce_mean is not known to compute each row by itself"),
@@ -287,13 +286,13 @@ def test_the_label_s_own_outputs_are_left_out_and_not_those_of_its_other_columns
     [
         ("tf.cast(tf.greater(inputs['x'], 2), tf.int64)", "x > 2"),
         ("tf.where(inputs['s'] == 'yes', 1, 0)", "s == 'yes'"),
-        ("tf.where(inputs['x'] > 1, tf.zeros_like(inputs['x']), tf.ones_like(inputs['x']))", "not (x > 1)"),
+        ("tf.where(inputs['x'] > 1, tf.zeros_like(inputs['x']), tf.ones_like(inputs['x']))", "not x > 1"),
         (
             "tf.where(tf.math.is_nan(inputs['fare']), tf.zeros_like(inputs['fare']), "
             "tf.cast(tf.greater(inputs['x'], tf.multiply(inputs['fare'], tf.constant(0.2))), tf.int64))",
-            "fare is not None and (x > (fare * 0.2))",
+            "fare is not None and x > fare * 0.2",
         ),
-        ("tf.logical_and(inputs['x'] > 1, inputs['n'] <= 3)", "(x > 1) and (n <= 3)"),
+        ("tf.logical_and(inputs['x'] > 1, inputs['n'] <= 3)", "x > 1 and n <= 3"),
         ("tf.greater(x=inputs['x'], y=2)", "x > 2"),
         ("tf.cast(inputs['x'] / 60, tf.int32) > 15", None),
         ("tf.cast(inputs['x'], tf.bool)", None),
@@ -304,4 +303,5 @@ def test_the_label_s_own_outputs_are_left_out_and_not_those_of_its_other_columns
 def test_a_computed_label_is_an_expression(tmp_path, expression, label):
     file = tmp_path / "t.py"
     file.write_text(f"{HEAD}def preprocessing_fn(inputs):\n    return {{'y': {expression}}}\n")
-    assert expression_of(read_preprocessing_fn(str(file), INPUTS).values["y"]) == label
+    outputs = read_preprocessing_fn(str(file), INPUTS)
+    assert expression_of(outputs.values["y"], outputs.raws) == label

@@ -58,12 +58,12 @@ def test_types_shapes_bounds_and_domains_are_kept(imported):
     assert shapes == {
         "company": ("bytes", ()), "fare": ("float32", ()), "day": ("int64", ()), "tips": ("float32", ()),
         "vector": ("float32", (4,)), "tags": ("bytes", (None,)), "old": ("int64", ()), "planned": ("int64", ()),
-        "a_per_b": ("int64", ()), "when": ("int64", ()), "flag": ("bytes", ()), "ids": ("int64", (None,)),
+        "a_per_b": ("int64", ()), "when": ("bytes", ()), "flag": ("bytes", ()), "ids": ("int64", (None,)),
         "weights": ("float32", (None,)),
     }  # fmt: skip
     assert schema.ranges == {"fare": (0.0, None), "day": (1.0, 7.0)}
     assert schema.domains == {"company": ("A { }", "B"), "flag": ("Y", "N")}
-    assert schema.required == ("company", "fare") and schema.column("when").temporal == "date"
+    assert schema.required == ("company", "fare")
     assert imported.sparse >= {"company", "tips", "tags"} and "fare" not in imported.sparse
     assert imported.label == "tips" and imported.categories == ["day"] and imported.rename == {"a/b": "a_per_b"}
     assert imported.ignored == {
@@ -86,13 +86,15 @@ def test_what_has_no_counterpart_is_listed_by_line(imported):
         for text in ("min_count: 7", "drift_comp", '"a/b"')
     }
     at |= {
-        text: next(i for i, line in enumerate(lines, 1) if text in line) for text in ("unique_con", "STRUCT", '"bag"')
+        text: next(i for i, line in enumerate(lines, 1) if text in line)
+        for text in ("unique_con", "time_domain", "STRUCT", '"bag"')
     }
     assert said == {
         (at["min_count: 7"], "feature 'company'"),
         (at["drift_comp"], "feature 'company'"),
         (at['"a/b"'], "feature 'a/b'"),
         (at["unique_con"], "feature 'a/b'"),
+        (at["time_domain"], "feature 'when'"),
         (at["STRUCT"], "feature 'nested'"),
         (at['"bag"'], "sparse_feature 'bag'"),
     }

@@ -92,7 +92,7 @@ def test_what_was_not_translated_is_listed_and_nothing_is_overwritten(typed, tfx
     assert remark["problem"] == "output 'gauss': tft.scale_to_gaussian has no counterpart"
     assert remark["line"] == TRANSFORM[: TRANSFORM.index("gauss")].count("\n") + 1
     pipeline = yaml.safe_load((tmp_path / "p" / "pipeline.yaml").read_text())
-    assert pipeline["label"] == "tips > (0.2 * fare)" and pipeline["split"]["mode"] == "path"
+    assert pipeline["label"] == "tips > 0.2 * fare" and pipeline["split"]["mode"] == "path"
     assert pipeline["columns"]["fare"] == "standardize" and "note" not in pipeline["columns"]
     assert "scale_to_gaussian" in (tmp_path / "p" / "pipeline.yaml").read_text()
     assert "--force overwrites it" in typed(*given(tfx, tmp_path / "p"), check=2).stderr
