@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 import uuid
@@ -459,12 +460,22 @@ def served(served_once, tmp_path):
 def s3():
     """A real S3 endpoint on this machine, in the environment of this process and its children; its URL."""
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    from moto.s3.responses import S3Response
+
+    # S3 looks at a condition and puts in one; moto's threads look first: of a thousand puts two may both find it met
+    put, one_put = S3Response.put_object, threading.Lock()
+
+    def atomic_put(response):
+        with one_put:
+            return put(response)
+
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     names = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     names |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(S3Response, "put_object", atomic_put)
         for name, value in names.items():
             patch.setenv(name, value)
         filesystem._filesystem.cache_clear()
