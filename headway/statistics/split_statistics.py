@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, Column
 from headway.statistics.column_statistics import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
@@ -158,6 +160,13 @@ class SplitStatistics:
         self.sample.merge(other.sample)
         self.by_label.merge(other.by_label)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as its files: sketches, budgets and spilled text do not pickle
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(Path(folder))
+            files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+        return _unpickled, (files, {name: c.temporal for name, c in self.columns.items() if c.temporal is not None})
+
     def _types(self) -> list[tuple[str, str]]:
         return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
 
@@ -182,10 +191,13 @@ class SplitStatistics:
         self.by_label.save(folder / LABEL_SAMPLE_NAME)
 
     @classmethod
-    def load(cls, folder: Path, *, spill: Path | None = None, only: Collection[str] | None = None) -> SplitStatistics:
+    def load(
+        cls, folder: Path, *, spill: Path | None = None, only: Collection[str] | None = None, in_memory: bool = False
+    ) -> SplitStatistics:
         """Read what `save` wrote. `spill`: as of `create`.
 
         Args:
+            in_memory: much text, too, is read and not referred to: the folder may go.
             only: these columns, without the sampled rows: to be looked at, not to be merged; None: everything.
 
         Raises:
@@ -208,7 +220,7 @@ class SplitStatistics:
             ]
             statistics = cls({column.name: column for column in columns if column is not None})
             statistics.rows = value["rows"]
-            _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]])
+            _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]], in_memory)
             if only is not None:
                 return statistics
             statistics.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
@@ -218,6 +230,16 @@ class SplitStatistics:
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
             ) from None
         return statistics
+
+
+def _unpickled(files: dict[str, bytes], temporal: dict[str, Temporal]) -> SplitStatistics:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / name).write_bytes(data)
+        statistics = SplitStatistics.load(Path(folder), in_memory=True)
+    for name, kind in temporal.items():
+        statistics.columns[name].temporal = kind
+    return statistics
 
 
 def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
@@ -266,7 +288,9 @@ def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([arrays[name] for name in _COUNTS.names], schema=_COUNTS)
 
 
-def _load_counts(path: Path, columns: list[ColumnStatistics | None], distinct: list[int | None]) -> None:
+def _load_counts(
+    path: Path, columns: list[ColumnStatistics | None], distinct: list[int | None], in_memory: bool
+) -> None:
     """Read the counts of columns; None stands for one that is passed over."""
     with pa.OSFile(str(path)) as file:
         reader = pa.ipc.open_file(file)
@@ -285,7 +309,7 @@ def _load_counts(path: Path, columns: list[ColumnStatistics | None], distinct: l
         for column, count, rows in zip(columns, batches, distinct, strict=True):
             if column is None:
                 pass
-            elif column.text is not None and (rows or 0) > few:
+            elif column.text is not None and (rows or 0) > few and not in_memory:
                 column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
             else:
                 for i in range(first, first + count):

@@ -26,6 +26,7 @@ MODULES = {
         for name in ("function", "retrace", "python_op", "python_errors", "knobs", "shared_state", "signature")
     ),
     "tfcore.testing": ("tfcore.testing",),
+    "beam_jobs.transforms": ("beam_jobs.transforms",),
 }
 """What a person imports, and the modules whose `__all__` it is."""
 

@@ -1,0 +1,55 @@
+"""Statistics of Arrow batches as a CombineFn: `batches | beam.CombineGlobally(ComputeStatistics(columns))`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+
+from beam_jobs.transforms.stored_batches import as_stored, stored, whole_errors
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
+
+
+class ComputeStatistics(beam.CombineFn):
+    """Computes the statistics of columns, those that ingest computes of a split.
+
+        statistics = batches | beam.CombineGlobally(ComputeStatistics(columns))      # one SplitStatistics
+        by_day = keyed | beam.CombinePerKey(ComputeStatistics(columns))              # one for each key
+
+    Input: `pyarrow.RecordBatch` with at least the columns, in their stored types or in types that become them without loss.
+    Output: `headway.statistics.split_statistics.SplitStatistics`, with `columns["x"].mean`, `.missing`, `.distinct`,
+    `.quantile([0.5])`, `.top(5)`; `save(folder)` writes it.
+
+    However the runner cuts the rows, counts, extremes and distinct values are the same, and the mean to rounding; of
+    a column with too many distinct values to keep, the sketches are as good. Texts are counted exactly and in memory.
+
+    Args:
+        columns: of the batches (`headway.schema.columns.Column`).
+
+    Raises:
+        ConfigError: no columns. As the pipeline is built.
+        DataError: a batch lacks a column, or a value does not fit; its message names both. As the pipeline runs.
+    """
+
+    def __init__(self, columns: Sequence[Column]):
+        self._columns = as_stored(columns)
+
+    def create_accumulator(self) -> SplitStatistics:
+        return SplitStatistics.create(self._columns)
+
+    def add_input(self, accumulator: SplitStatistics, batch: pa.RecordBatch) -> SplitStatistics:
+        if batch.num_rows:
+            with whole_errors():
+                accumulator.update(stored(batch, self._columns))
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[SplitStatistics]) -> SplitStatistics:
+        whole = self.create_accumulator()
+        for accumulator in accumulators:
+            whole.merge(accumulator)
+        return whole
+
+    def extract_output(self, accumulator: SplitStatistics) -> SplitStatistics:
+        return accumulator

@@ -1,0 +1,123 @@
+"""What the transforms share: how a folder of row groups describes itself, and batches in stored types.
+
+described = RowGroups.of("s3://team/rows")        # an ingest output, or what WriteRowGroups wrote
+described.columns, described.rows_per_record
+described.shards("train")                         # their full names
+stored(batch, described.columns)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from headway.config import Result
+from headway.errors import ConfigError, DataError, HeadwayError
+from headway.messages import counted
+from headway.records.interchange import SPEC
+from headway.schema.columns import Column, suggest
+from headway.storage import manifest as manifests
+from headway.storage.filesystem import is_remote, kind, open_file
+from headway.tabular.coerce import coerce
+
+
+class Split(Result):
+    shards: tuple[dict[str, Any], ...]
+    """Each with its file."""
+
+
+class RowGroups(Result):
+    """The shards of a folder, as its manifest or its examples.json describes them."""
+
+    folder: str
+    columns: tuple[Column, ...]
+    rows_per_record: int
+    splits: dict[str, Split]
+
+    @classmethod
+    def of(cls, folder: str | Path) -> RowGroups:
+        """Read the description of a folder, local or in a bucket.
+
+        Raises:
+            ConfigError: the folder does not describe itself.
+            StoreError: a newer Headway wrote it.
+        """
+        where = full_name(folder)
+        of_stage, alone = f"{where}/{manifests.NAME}", f"{where}/{SPEC}"
+        try:
+            if kind(of_stage) == "file":
+                manifest, attempt = manifests.parse(_read(of_stage), of_stage)
+                result = {} if manifest is None else manifest.result
+                # in a bucket the manifest names the folder of its files
+                return cls.model_validate(result | {"folder": f"{where}/{attempt}" if attempt else where})
+            if kind(alone) == "file":
+                return cls.model_validate(json.loads(_read(alone)) | {"folder": where})
+        except (ValueError, TypeError, ValidationError):  # damaged, or another stage's
+            pass
+        fix = f"name the folder of an ingest (headway path ingest), or one with the {SPEC} that WriteRowGroups wrote"
+        raise ConfigError("the folder does not describe shards of row groups", where=where, fix=fix)
+
+    def shards(self, split: str | None) -> list[str]:
+        """The full names of a split's shards; None: of all splits'.
+
+        Raises:
+            ConfigError: there is no such split.
+        """
+        if split is not None and split not in self.splits:
+            raise ConfigError(f"there is no split {split!r}", where=self.folder, fix=suggest(split, [*self.splits]))
+        chosen = [self.splits[split]] if split is not None else [*self.splits.values()]
+        return [f"{self.folder}/{shard['file']}" for found in chosen for shard in found.shards]
+
+
+def full_name(folder: str | Path) -> str:
+    """A folder's name as workers take it: absolute, unless it lies in a bucket; without a slash at its end."""
+    return str(folder).rstrip("/") if is_remote(str(folder)) else str(Path(folder).absolute())
+
+
+def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns without the rules by which raw files are read: a batch holds values, not their text in a file."""
+    if not columns:
+        raise ConfigError(
+            "there are no columns", where="columns", fix='[Column(name="x", type="float32", nullable=True)]'
+        )
+    return tuple(column.model_copy(update={"parse": None, "separator": None}) for column in columns)
+
+
+def stored(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """The columns of a batch in their stored types.
+
+    Raises:
+        DataError: a column is missing, or a value does not fit.
+    """
+    coerced = coerce(batch, columns)
+    if coerced.rejected.num_rows:
+        first = coerced.rejected.slice(0, 1).to_pylist()[0]
+        raise DataError(
+            f"{counted(coerced.rejected.num_rows, 'row')} of {batch.num_rows:,} do not fit the columns; the first: "
+            f"{'null' if first['value'] is None else repr(first['value'][:60])} {first['reason']}",
+            where=f"column {first['column']!r}",
+            fix="filter such rows out before, or declare the column with another type or as nullable",
+        )
+    return coerced.batch
+
+
+@contextlib.contextmanager
+def whole_errors() -> Iterator[None]:
+    """Let a HeadwayError of the block through Beam as it is: Beam adds the step's name to an error that has none, and keeps
+    only the problem then, without the place and the fix."""
+    try:
+        yield
+    except HeadwayError as error:
+        error._tagged_with_step = True  # type: ignore[attr-defined]
+        raise
+
+
+def _read(name: str) -> bytes:
+    with open_file(name) as file:
+        return file.read()

@@ -1,0 +1,245 @@
+"""Writes Arrow batches as sharded TFRecords of row groups: `batches | WriteRowGroups(folder, columns)`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import google_crc32c
+import pyarrow as pa
+import pyarrow.fs as pafs
+from apache_beam.transforms.window import GlobalWindows
+
+from beam_jobs.transforms.stored_batches import as_stored, full_name, stored, whole_errors
+from headway.errors import ConfigError, StoreError
+from headway.records.classic import encode_classic
+from headway.records.encode import encode_records
+from headway.records.grouping import Group, grouper
+from headway.records.interchange import SPEC
+from headway.records.spec import RecordsConfig, feature_spec, packed, total
+from headway.records.tfrecord import frame
+from headway.schema.columns import Column
+from headway.storage.filesystem import below, is_remote, kind, lists_no_folders, resolve
+
+Facts = dict[str, Any]
+"""Of a shard: file, rows (of its records, packed), bytes, crc32c."""
+
+
+class WriteRowGroups(beam.PTransform):
+    """Writes batches as shards of row groups, with a file that describes them: columns, feature spec, checksums.
+
+        described = batches | WriteRowGroups("s3://team/rows", columns, split="train", shards=8)
+
+    Input: a bounded PCollection of `pyarrow.RecordBatch` with at least the columns, in their stored types or in types
+    that become them without loss (int32, double, string, date). Output: a PCollection of one dict, what examples.json
+    holds: rows_per_record, columns, feature_spec, splits {split: {rows, shards [{file, rows, bytes, crc32c}]}}. ReadRowGroups
+    reads the folder, `headway cat` prints it.
+
+    The shards appear in the folder when all of them are written, and examples.json after them; a pipeline that fails leaves
+    no more than a hidden folder, `.writing-...`. Rows come in no promised order. Rows of one group (role: group) share a
+    record where they come in one batch.
+
+    Args:
+        folder: a local path, which every worker must see, or s3:// or gs://.
+        columns: what is written, in this order (`headway.schema.columns.Column`).
+        split: what the shards are called: `train-00003-of-00008.tfrecord`.
+        rows_per_record: at most; 1 writes classic tf.train.Examples.
+        shards: how many at most; the rows then go through a GroupByKey. None: one for each bundle of the runner.
+
+    Raises:
+        ConfigError: no columns, a bad number, or row groups are in the folder already. As the pipeline is built.
+        DataError: a batch lacks a column, or a value does not fit; its message names both. As the pipeline runs.
+        StoreError: the folder cannot be written. As the pipeline runs.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        columns: Sequence[Column],
+        *,
+        split: str = "train",
+        rows_per_record: int = RecordsConfig().rows,
+        shards: int | None = None,
+    ):
+        super().__init__()
+        self._folder, self._columns, self._split = full_name(folder), tuple(columns), split
+        as_stored(columns)
+        for name, number in (("rows_per_record", rows_per_record), ("shards", shards)):
+            if number is not None and number < 1:
+                raise ConfigError(f"{name} is {number}", where="WriteRowGroups", fix="at least 1")
+        self._rows_per_record, self._shards = rows_per_record, shards
+        if kind(f"{self._folder}/{SPEC}"):
+            problem = f"row groups are there already: it has a {SPEC}"
+            raise ConfigError(problem, where=self._folder, fix="name another folder, or delete that one")
+
+    def expand(self, batches: Any) -> Any:
+        attempt = f"{self._folder}/.writing-{uuid.uuid4().hex[:12]}"
+        writer = _Writer(attempt, self._columns, self._rows_per_record)
+        if self._shards is None:
+            written = batches | "write" >> beam.ParDo(_WriteBundle(writer))
+        else:
+            keyed = batches | "spread" >> beam.ParDo(_Spread(self._shards)) | "gather" >> beam.GroupByKey()
+            written = keyed | "write" >> beam.Map(_write_group, writer)
+        return (
+            written
+            | "shards" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
+            | "publish" >> beam.Map(_publish, self._folder, self._split, writer)
+        )
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """What every shard takes; picklable."""
+
+    folder: str
+    columns: tuple[Column, ...]
+    rows_per_record: int
+
+
+class _Shard:
+    """A shard that is being written, under a name that no other attempt has."""
+
+    def __init__(self, writer: _Writer):
+        self._columns, self._stored, self._classic = (
+            writer.columns,
+            as_stored(writer.columns),
+            writer.rows_per_record == 1,
+        )
+        self._grouper = grouper(writer.rows_per_record, writer.columns)
+        self._name = f"{uuid.uuid4().hex}.tfrecord"
+        self._where = f"{writer.folder}/{self._name}"
+        self._rows: list[int] = []
+        self._bytes = self._crc = 0
+        filesystem, path = _there(writer.folder)
+        with _writing(self._where):
+            self._file = filesystem.open_output_stream(f"{path}/{self._name}")
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        batch = stored(batch, self._stored)
+        if self._classic:
+            self._append([[row] for row in encode_classic(batch, self._columns)], [1] * batch.num_rows)
+        else:
+            self._groups(self._grouper.add(batch))
+
+    def _groups(self, groups: Iterator[Group]) -> None:
+        for batch, sizes in groups:
+            self._append(encode_records(batch, sizes, self._columns), sizes)
+
+    def _append(self, records: Iterable[Sequence[Any]], sizes: Sequence[int]) -> None:
+        for pieces in records:
+            data = frame(b"".join(pieces))
+            self._crc, self._bytes = google_crc32c.extend(self._crc, data), self._bytes + len(data)
+            with _writing(self._where):
+                self._file.write(data)
+        self._rows += sizes
+
+    def finish(self) -> Facts:
+        self._groups(self._grouper.finish())
+        with _writing(self._where):
+            self._file.close()
+        return {"file": self._name, "rows": packed(self._rows), "bytes": self._bytes, "crc32c": f"{self._crc:08x}"}
+
+
+class _WriteBundle(beam.DoFn):
+    """Writes the batches of each bundle into a shard."""
+
+    def __init__(self, writer: _Writer):
+        self._writer = writer
+        self._shard: _Shard | None = None
+
+    def start_bundle(self) -> None:
+        self._shard = None
+
+    def process(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            with whole_errors():
+                self._shard = self._shard or _Shard(self._writer)
+                self._shard.add(batch)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self._shard is not None:
+            with whole_errors():
+                yield GlobalWindows.windowed_value(self._shard.finish())
+
+
+class _Spread(beam.DoFn):
+    """Deals batches to the shards, from a place that differs from bundle to bundle."""
+
+    def __init__(self, shards: int):
+        self._shards, self._next = shards, 0
+
+    def start_bundle(self) -> None:
+        self._next = random.randrange(self._shards)
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if batch.num_rows:
+            self._next = (self._next + 1) % self._shards
+            yield self._next, batch
+
+
+def _write_group(group: tuple[int, Iterable[pa.RecordBatch]], writer: _Writer) -> Facts:
+    with whole_errors():
+        shard = _Shard(writer)
+        for batch in group[1]:
+            shard.add(batch)
+        return shard.finish()
+
+
+@whole_errors()
+def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> Facts:
+    """Give the shards their names, then write the description; may run again after it was cut off anywhere."""
+    filesystem, root = _there(folder)
+    _, attempt = _there(writer.folder)
+    named = []
+    for number, shard in enumerate(sorted(shards, key=lambda shard: shard["file"])):
+        name = f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord"
+        source, target = f"{attempt}/{shard['file']}", f"{root}/{name}"
+        with _writing(f"{folder}/{name}"):
+            if filesystem.get_file_info(source).type != pafs.FileType.NotFound:  # else an earlier try moved it
+                filesystem.move(source, target)
+            found = filesystem.get_file_info(target).size
+        if found != shard["bytes"]:
+            problem = f"has {found} bytes, and {shard['bytes']} were written"
+            raise StoreError(problem, where=f"{folder}/{name}", fix="delete the folder, and run again")
+        named.append(shard | {"file": name})
+    described = {
+        "rows_per_record": writer.rows_per_record,
+        "columns": [column.model_dump(mode="json") for column in writer.columns],
+        "feature_spec": feature_spec(writer.columns, writer.rows_per_record),
+        "splits": {split: {"rows": sum(total(shard["rows"]) for shard in named), "shards": named}},
+    }
+    with _writing(f"{folder}/{SPEC}"):
+        with filesystem.open_output_stream(f"{attempt}/{SPEC}") as file:
+            file.write((json.dumps(described, indent=1) + "\n").encode())
+        filesystem.move(f"{attempt}/{SPEC}", f"{root}/{SPEC}")
+        for name in below(writer.folder):  # what bundles left that failed
+            filesystem.delete_file(resolve(name)[1])
+        if not lists_no_folders(folder):
+            filesystem.delete_dir(attempt)
+    return described
+
+
+def _there(folder: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem of a folder, which is made, and the path in it."""
+    filesystem, path = resolve(folder)
+    if not is_remote(folder):
+        with _writing(folder):
+            filesystem.create_dir(path)
+    return filesystem, path
+
+
+@contextlib.contextmanager
+def _writing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        fix = "check the name, the rights and the space; in a bucket the credentials and the network"
+        raise StoreError(f"cannot be written: {reason}", where=name, fix=fix) from None
