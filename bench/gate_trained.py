@@ -33,6 +33,7 @@ from flows.config.pipeline import read_pipeline
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.execution.engine import Engine
+from flows.progress.reporter import Reporter
 from headway.evaluation.comparison import Comparison, compare
 from headway.evaluation.gate_config import GateConfig
 from headway.monitor import Monitor
@@ -143,7 +144,7 @@ class Trainer:
         loaded = read_pipeline(place)
         store = loaded.open_store()
         store.create()
-        engine = Engine(store, child=self.child, monitor_for=lambda title: Monitor(), on_output=lambda output: None)
+        engine = Engine(store, child=self.child, report=Reporter())
         result = run_dag(RunSpec(loaded, store, seed=seed, last="evaluate"), engine, freeze=False)
         scored = next(output for output in result.outputs if output.stage == "evaluate")
         return pq.read_table(scored.path / scored.get()["predictions"])

@@ -21,7 +21,6 @@ import math
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -124,13 +123,13 @@ class Runner:
         from flows.dag.dag import run_dag
         from flows.dag.run_spec import RunSpec
         from flows.execution.engine import Engine
-        from headway.monitor import Monitor
+        from flows.progress.reporter import Reporter
 
         folder = laid(self._folder / name, table, label, self._model)
         loaded = read_pipeline(folder, {"seed": seed, "split.salt": seed})
         store = loaded.open_store()
         run_spec = RunSpec(loaded=loaded, store=store, last="evaluate")
-        engine = Engine(store, child=self._child, monitor_for=lambda title: Monitor(threading.Event()))
+        engine = Engine(store, child=self._child, report=Reporter())
         outputs = {output.stage: output for output in run_dag(run_spec, engine).outputs}
         predictions = pq.read_table(outputs["evaluate"].path / outputs["evaluate"].get()["predictions"])
         parameters = outputs["transform"].get()["parameters"]

@@ -5,7 +5,6 @@ prefect deployment run 'backfill/flights' -p first=2013-01 -p last=2013-06
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from prefect import flow
@@ -13,13 +12,12 @@ from prefect.states import State
 from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.run_spec import Executor, RunSpec
+from flows.dag.run_spec import RunSpec
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
-from flows.production.backfill import BackfilledWindow, Upto
+from flows.production.backfill import Upto
 from flows.production.backfill import backfill as run_backfill
-from flows.progress.reporter import Reporter
 
 
 @flow(name="backfill", persist_result=False, log_prints=True)
@@ -51,21 +49,8 @@ def backfill(
     """
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
-        run_spec = RunSpec(
-            loaded=loaded,
-            store=loaded.open_store(),
-            window=window,
-            seed=seed,
-        )
-
-        def wrap(engine: Executor, of_window: Reporter) -> Executor:
-            return Tasks(engine, of_window)
-
-        def show(rows: Sequence[BackfilledWindow]) -> None:
-            report.table("backfill", "windows done so far", [each.row for each in rows])
-
         result = run_backfill(
-            run_spec,
+            RunSpec(loaded, loaded.open_store(), window, seed=seed),
             report,
             first=first,
             last=last,
@@ -73,8 +58,8 @@ def backfill(
             promote=promote,
             parallel=parallel,
             wait_seconds=wait,
-            wrap=wrap,
-            on_row=show,
+            wrap=Tasks,
+            on_row=lambda rows: report.table("backfill", "windows done so far", [each.row for each in rows]),
         )
         return Ending(f"{result.first} to {result.last}: {result.counts}", result.counts)
 

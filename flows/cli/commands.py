@@ -12,7 +12,7 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -82,6 +82,24 @@ def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
     if not store.exists():
         raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
     return loaded, store
+
+
+def arranged(names: Sequence[str], pipeline: str, default: str = "") -> tuple[list[str], str]:
+    """Return (names, pipeline): the pipeline may stand before the names of versions, runs or steps, or after them.
+
+    Args:
+        default: of a sole name that is left out.
+
+    Raises:
+        ConfigError: a pipeline stands where one of several names should, and nothing is left over for it.
+    """
+    first = Path(names[0])
+    if names[0].isdecimal() or not (first.is_file() or (first / "pipeline.yaml").is_file()):
+        return list(names), pipeline
+    if len(names) > 1 and pipeline == ".":
+        problem = f"{names[0]} is a pipeline, and {len(names)} versions are needed beside it"
+        raise ConfigError(problem, fix="name them by number, champion, previous or an alias")
+    return [*names[1:], default if pipeline == "." else pipeline], names[0]
 
 
 def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) -> int:
@@ -172,6 +190,7 @@ def validate(
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
+    from flows.dag.step import output_of
     from flows.tell.rendering.text import text as text_of
     from flows.tell.step_parts import part_of
 
@@ -180,7 +199,7 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     paths = {s.title: str(run_spec.store.output(s.stage, s.fingerprint)) for s in record.stages}
     value = record.as_json() | {"outputs": paths}
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
-        importance = _output(record, run_spec, "importance")
+        importance = output_of(run_spec.store, record, "importance")
         if run_spec.last == "statistics":
             value["statistics"] = last.get()["columns"]
         if run_spec.last == "evaluate":
@@ -195,18 +214,11 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
 
 def _last(record: RunRecord, run_spec: RunSpec) -> Output | None:
     """The output of the run's last stage."""
+    from flows.dag.step import output_of
+
     last = record.stages[-1].stage if record.stages else ""
     ends = "measure" if run_spec.last == "evaluate" else run_spec.last
-    return _output(record, run_spec, last) if last == ends else None
-
-
-def _output(record: RunRecord, run_spec: RunSpec, stage: str) -> Output | None:
-    """The output of the last step of a stage, if the run had one."""
-    from flows.dag.step import find_output
-
-    return (
-        None if (ran := record.step(stage)) is None else find_output(run_spec.store, stage, ran.fingerprint, ran.title)
-    )
+    return output_of(run_spec.store, record, last) if last == ends else None
 
 
 _TABLE = 40

@@ -149,7 +149,7 @@ class _Stored:
         out.mkdir(parents=True)
         began = time.perf_counter()
         child = self.child if step.stage.tensorflow else None
-        result = run_stage(step, out, self.report.monitor(step.title), self.store, child)
+        (result,) = run_stage([step], [out], self.report.monitor(step.title), self.store, child)
         output = step.output(out, result, seconds=time.perf_counter() - began)
         self.report.output(output)
         return output

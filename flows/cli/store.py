@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, reporting, store_of
+from flows.cli.commands import answer, arranged, reporting, store_of
 from flows.cli.options import Count, Options, PipelinePath
-from flows.cli.runs.reasons import RUN
 from headway.errors import StoreError
 from headway.messages import counted, duration, size, window_text
-
-if TYPE_CHECKING:
-    pass
 
 
 def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options = Options()) -> int:
@@ -52,10 +48,9 @@ def show(pipeline: PipelinePath = ".", run: str | None = None, /, *, options: Op
     from flows.tell.rerun_reasons import why_it_ran
     from flows.tell.summary import summary
 
-    if RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
-        pipeline, run = run or ".", pipeline
+    (name,), pipeline = arranged([pipeline], run or ".")
     loaded, store = store_of(pipeline, options)
-    record = find(store, run, pipeline=loaded.pipeline.name)
+    record = find(store, name or None, pipeline=loaded.pipeline.name)
     version = f", version {record.version}" if record.version is not None else ""
     started = record.started[:16].replace("T", " ")
     lines = [

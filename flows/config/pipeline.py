@@ -354,25 +354,16 @@ class LoadedPipeline(Frozen):
         return self.open_store().checkpoints.parent / "control" / f"{self.pipeline.name}.json"
 
     @property
-    def module_file(self) -> Path | None:
-        """The user's Python file that `model.name: module:function` points at, beside the pipeline."""
-        return self._python_file(self.pipeline.model.name)
-
-    @property
-    def preprocess_file(self) -> Path | None:
-        """The user's Python file that `preprocess` points at, beside the pipeline."""
-        config = self.pipeline.preprocess
-        return self._python_file(config.function) if config else None
-
-    @property
-    def task_file(self) -> Path | None:
-        """The user's Python file that `task: module:Class` points at, beside the pipeline."""
-        return self._python_file(self.pipeline.task)
-
-    @property
-    def loss_file(self) -> Path | None:
-        """The user's Python file that `training.loss: module:function` points at, beside the pipeline."""
-        return self._python_file(self.pipeline.training.loss or "")
+    def user_files(self) -> dict[str, Path]:
+        """The user's Python files beside the pipeline, by the key that points at each: `model.name: module:function`."""
+        pipeline = self.pipeline
+        named = {
+            "model.name": pipeline.model.name,
+            "task": pipeline.task,
+            "training.loss": pipeline.training.loss or "",
+        }
+        named["preprocess"] = pipeline.preprocess.function if pipeline.preprocess else ""
+        return {key: self.folder / f"{name.partition(':')[0]}.py" for key, name in named.items() if ":" in name}
 
     @property
     def own_metrics(self) -> tuple[MetricSpec, ...]:
@@ -382,10 +373,6 @@ class LoadedPipeline(Frozen):
             MetricSpec(name=n, file=self.folder / f"{n.partition(':')[0]}.py", better=better)
             for n, better in metrics.items()
         )
-
-    def _python_file(self, name: str) -> Path | None:
-        module, _, function = name.partition(":")
-        return self.folder / f"{module}.py" if function else None
 
 
 _PATHS = ("source.path", "watch.done", "predictions.path", "predictions.output")
@@ -422,16 +409,15 @@ def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> 
     loaded = LoadedPipeline(pipeline=pipeline, file=file, folder=folder, overrides=dict(overrides or {}))
     for name in loaded.pipeline.secrets:
         remember(name, os.environ.get(name, ""), secret=True)
-    own = f"put the module beside the pipeline, or name a built-in model: {', '.join(BUILT_IN)}"
-    beside = "put the module with the function beside the pipeline"
-    for what, module, fix in (
-        (f"model.name: {loaded.pipeline.model.name!r}", loaded.module_file, own),
-        ("preprocess", loaded.preprocess_file, beside),
-        ("task", loaded.task_file, beside),
-        ("training.loss", loaded.loss_file, beside),
-        *((f"evaluation.metrics: {spec.name!r}", spec.file, beside) for spec in loaded.own_metrics),
-    ):
-        if module and not module.is_file():
+    files = loaded.user_files | {f"evaluation.metrics: {spec.name!r}": spec.file for spec in loaded.own_metrics}
+    for what, module in files.items():
+        if not module.is_file():
+            fix = "put the module with the function beside the pipeline"
+            if what == "model.name":
+                what, fix = (
+                    f"{what}: {pipeline.model.name!r}",
+                    f"{fix}, or name a built-in model: {', '.join(BUILT_IN)}",
+                )
             raise ConfigError(f"{what} needs {module}, which does not exist", where=str(file), fix=fix)
     return loaded
 

@@ -93,7 +93,7 @@ class Calls:
         return self.all([Step(stage, title)])[0]
 
     def all(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        outputs = [out.of(step.stage) for step, out in zip(steps, self._executor.call_many(steps), strict=True)]
+        outputs = self._executor.call_many(steps)
         self._result.outputs += outputs
         return outputs
 
@@ -120,7 +120,8 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
         completed = window.columns.completed([SplitStatistics.load(folder / split) for split in statistics.value.rows])
         window = window.having(completed)
     proof = run(splits_request(window, requests, ingested), "splits")
-    reference = reference_of(registry, statistics.fingerprint)
+    champion = registry.champion()
+    reference = reference_of(champion, statistics.fingerprint)
     validated = run(validate_request(window, ingested, statistics, proof, reference), "validate")
     if first and freeze and not validated.value.stopping:
         # it is the reference for later windows
@@ -138,7 +139,7 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
     if inferred:
         notes = [*window.columns.notes, *transform.value.notes]
         result.columns = column_table(window.columns, pipeline, notes, transform.get()["parameters"])
-    result.notes += check_task(data)
+    result.notes += check_task(data, champion)
     result.size = data.size
     result.training = Chosen(
         rows=data.size.rows,
@@ -151,7 +152,6 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
     seeds = [(spec.chosen_seed + n) % 2**31 for n in range(1 if spec.trial else pipeline.gate.repeats)]
     asked = {seed: train_request(data, seed) for seed in seeds}
     result.notes += dict.fromkeys(note for _, _, notes in asked.values() for note in notes)
-    champion = registry.champion()
     made = champion and champion.facts.get("train")
     same = [] if spec.force else [seed for seed, (request, *_) in asked.items() if request.fingerprint == made]
     trained = {seed: run(asked[seed][0], _titled("train", seed, spec)) for seed in same[:1] or asked}

@@ -10,7 +10,7 @@ from beam_jobs.leakage_check import SpanOutput, SplitsRequest
 from flows.config.columns import new_columns
 from flows.dag.resolved_window import Window
 from flows.dag.step import Output
-from headway.registry.registry import Registry
+from headway.registry.registry import Version
 from headway.schema.columns import named_for
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Part, Ref
@@ -112,12 +112,11 @@ def validate_request(
     )
 
 
-def reference_of(registry: Registry, statistics: str) -> dict[str, str | None] | None:
+def reference_of(champion: Version | None, statistics: str) -> dict[str, str | None] | None:
     """The reference for drift, the statistics of the champion's train split: the name of a model, and a fingerprint.
 
     The window that made the champion is held against what it was held against then, so that nothing runs anew.
     """
-    champion = registry.champion()
     if champion is None:
         return None
     trained_on = champion.facts.get("statistics")
@@ -138,7 +137,7 @@ def _champion_facts(reference: dict[str, str | None], store: Store) -> ChampionF
 
 def analyse_request(window: Window, ingested: Spans) -> AnalyseRequest | None:
     """None without a preprocess function."""
-    config, file = window.pipeline.preprocess, window.run_spec.loaded.preprocess_file
+    config, file = window.pipeline.preprocess, window.run_spec.loaded.user_files.get("preprocess")
     if config is None or file is None:
         return None
     return AnalyseRequest(function=config.function, file=file, examples=window.examples("train", ingested))
@@ -154,7 +153,7 @@ def transform_request(
         transforms={name: transform for name, transform in transforms.items() if name not in without},
         columns=read,
         task=pipeline.task,
-        task_file=window.run_spec.loaded.task_file,
+        task_file=window.run_spec.loaded.user_files.get("task"),
         statistics=statistics.ref("train"),
         weighted=window.examples("train", ingested) if named_for(read, "weight") is not None else (),
         labels={name: config.task for name, config in pipeline.labels.items()},

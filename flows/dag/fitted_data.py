@@ -59,7 +59,7 @@ class Data:
         """The fitted transform; a task of the user's own is found by its file, further labels have their weights."""
         fitted = self.transform.value.parameters
         further = tuple(each.model_copy(update={"weight": self.weights[each.name]}) for each in fitted.label.further)
-        changes = {"file": self.window.run_spec.loaded.task_file, "further": further}
+        changes = {"file": self.window.run_spec.loaded.user_files.get("task"), "further": further}
         return fitted.model_copy(update={"label": fitted.label.model_copy(update=changes)})
 
     @property

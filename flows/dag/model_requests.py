@@ -33,7 +33,7 @@ class Candidate:
 def train_request(data: Data, seed: int) -> tuple[TrainRequest, Parent | None, list[Note]]:
     """The request of one seed, the model that it begins with, and notes."""
     window, run_spec, training, trial = data.window, data.window.run_spec, data.training, data.window.run_spec.trial
-    loaded, store = run_spec.loaded, run_spec.store
+    store, files = run_spec.store, run_spec.loaded.user_files
     request = TrainRequest(
         model=data.model,
         training=training,
@@ -45,11 +45,11 @@ def train_request(data: Data, seed: int) -> tuple[TrainRequest, Parent | None, l
         trial=trial,
         latest=Latest.of(data.pipeline.split),
         group=window.group,
-        module=loaded.module_file,
-        preprocess=loaded.preprocess_file,
-        loss=loaded.loss_file,
+        module=files.get("model.name"),
+        preprocess=files.get("preprocess"),
+        loss=files.get("training.loss"),
         # a study's trials are compared in its table, and nobody turns their knobs
-        control=None if trial else loaded.control_file,
+        control=None if trial else run_spec.loaded.control_file,
     )
     parent, note = parent_of(run_spec, request, evaluation=window.parts["eval"], split=window.split_digest)
     if parent is not None:
@@ -67,13 +67,13 @@ def predictions_of(scored: Output[Evaluated]) -> Ref[Evaluated]:
 
 def model_of(data: Data, trained: Output[Trained], seed: int) -> TrainedModel:
     """A trained model as the part of a request."""
-    loaded = data.window.run_spec.loaded
+    files = data.window.run_spec.loaded.user_files
     return TrainedModel(
         path=trained.ref(),
         config=data.model,
         seed=seed,
-        module=loaded.module_file,
-        preprocess=loaded.preprocess_file,
+        module=files.get("model.name"),
+        preprocess=files.get("preprocess"),
     )
 
 
@@ -163,7 +163,7 @@ def export_request(
     Args:
         measured: of the one that is promoted; None: another seed.
     """
-    window, loaded, pipeline = data.window, data.window.run_spec.loaded, data.pipeline
+    window, files, pipeline = data.window, data.window.run_spec.loaded.user_files, data.pipeline
     found = (measured or candidate.scored).get()
     card = CardFacts(
         model=pipeline.name,
@@ -184,8 +184,8 @@ def export_request(
         trained=candidate.trained.ref(),
         transform=data.fitted,
         model=data.model,
-        module=loaded.module_file,
-        preprocess=loaded.preprocess_file,
+        module=files.get("model.name"),
+        preprocess=files.get("preprocess"),
         seed=candidate.seed,
     )
 

@@ -37,11 +37,10 @@ def refuse_errors(validated: Output[Validated]) -> None:
     raise DataError(f"{problem}:\n{lines}", where=validated.title)
 
 
-def check_task(data: Data) -> list[Note]:
+def check_task(data: Data, champion: Version | None) -> list[Note]:
     """Check the task, once the train labels are known, against the metrics that the pipeline names and the champion's task."""
-    run_spec, task = data.window.run_spec, data.label.task
-    check_metrics(run_spec.loaded, (task,), {of.name: (of.task,) for of in data.label.further})
-    champion = run_spec.registry.champion()
+    task = data.label.task
+    check_metrics(data.window.run_spec.loaded, (task,), {of.name: (of.task,) for of in data.label.further})
     if champion is None or not (reason := other_task(champion, task)):
         return []
     return [Note(text=f"the champion, version {champion.number}, cannot be compared: {reason}")]

@@ -49,7 +49,7 @@ class Window:
         if serving is not None and not serving.is_file() and run_spec.last not in ("ingest", "statistics"):
             fix = "name a file of logged requests, JSON lines or tf.Examples, or leave the key out"
             raise ConfigError(f"{serving} is not a file", where=f"{loaded.file}: validation.serving", fix=fix)
-        if (task_file := loaded.task_file) is not None:
+        if (task_file := loaded.user_files.get("task")) is not None:
             with startup():
                 load_task(pipeline.task, task_file)
         read = columns.read
@@ -78,9 +78,8 @@ class Window:
     @cached_property
     def code(self) -> dict[str, str]:
         """Digests of the user's files that a stage which calls the model, task or loss depends on."""
-        loaded = self.run_spec.loaded
-        files = {"module": loaded.module_file, "task": loaded.task_file, "loss": loaded.loss_file}
-        return {name: user_files.digest(file) for name, file in files.items() if file}
+        files, keys = self.run_spec.loaded.user_files, {"module": "model.name", "task": "task", "loss": "training.loss"}
+        return {name: user_files.digest(files[key]) for name, key in keys.items() if key in files}
 
     @cached_property
     def split_digest(self) -> str:

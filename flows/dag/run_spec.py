@@ -10,49 +10,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.leakage_check import SplitsRequest
 from flows.config.pipeline import LoadedPipeline, Pipeline
 from flows.config.window import ChosenWindow, choose_window
-from flows.dag.step import Output, Step
+from flows.dag.step import PHASES, STAGES, Output, Step
 from flows.records import Chosen
 from flows.records import Measured as Tested
 from headway.config import Frozen
-from headway.evaluation.gate.gate_request import GateRequest
 from headway.evaluation.results.measured import Measured
-from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.verdict import Verdict
 from headway.registry.registry import NOBODY, Registry
 from headway.schema.notes import Note
 from headway.sources.base import InputFile
 from headway.sources.discovery.spans import files
-from headway.stages.stage_class import Stage
-from headway.statistics.stage import StatisticsRequest
 from headway.storage.store import Store
 from headway.validation.anomaly import Anomaly
-from headway.validation.stage import ValidateRequest
-from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest
+from tfcore.evaluation.request import ImportanceRequest
 from tfcore.evaluation.results import Evaluated
-from tfcore.export.replay.replay_stage import ReplayRequest
-from tfcore.export.request import Exported, ExportRequest
+from tfcore.export.request import Exported
 from tfcore.preprocess.request import AnalyseRequest
-from tfcore.train.request import TrainRequest, TrialConfig
+from tfcore.train.request import TrialConfig
 from tfcore.train.settings.auto import Facts
-from tfcore.transform.parameters import TransformRequest
 
-_PHASES: dict[str, tuple[type[Stage[Any]], ...]] = {
-    "ingest": (IngestRequest,),
-    "statistics": (StatisticsRequest,),
-    "validate": (SplitsRequest, ValidateRequest),
-    "transform": (AnalyseRequest, TransformRequest),
-    "train": (TrainRequest,),
-    "evaluate": (EvaluateRequest, ImportanceRequest, MeasureRequest),
-    "gate": (GateRequest,),
-    "export": (ExportRequest,),
-    "replay": (ReplayRequest,),
-}
-"""By the stage that a run may end with."""
-STAGES = {stage.name: stage for stages in _PHASES.values() for stage in stages}
 ALREADY = "already champion"
 
 
@@ -177,10 +155,10 @@ class RunResult:
 
 def stages_of(pipeline: Pipeline, last: str | None) -> list[str]:
     """The names of the stages that a run goes through, to the gate at most."""
-    phases = [*_PHASES][: [*_PHASES].index("gate") + 1]
+    phases = [*PHASES][: [*PHASES].index("gate") + 1]
     phases = phases[: phases.index(last) + 1] if last in phases else phases
     left_out = {
         AnalyseRequest: pipeline.preprocess is None,
         ImportanceRequest: pipeline.evaluation.importance is None,
     }
-    return [stage.name for phase in phases for stage in _PHASES[phase] if not left_out.get(stage, False)]
+    return [stage.name for phase in phases for stage in PHASES[phase] if not left_out.get(stage, False)]

@@ -7,19 +7,45 @@ output.value.final_loss, output.ref("predictions.parquet")
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.leakage_check import SplitsRequest
+from flows.records import RunRecord
 from flows.upgrades import upgraded_result
 from headway.config import Result
+from headway.evaluation.gate.gate_request import GateRequest
+from headway.evaluation.results.request import MeasureRequest
 from headway.stages.refs import Ref, Unknown
 from headway.stages.stage_class import Stage
+from headway.statistics.stage import StatisticsRequest
 from headway.storage.fingerprint import Difference, fingerprint
 from headway.storage.store import Store
+from headway.validation.stage import ValidateRequest
+from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest
+from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.export.request import ExportRequest
+from tfcore.preprocess.request import AnalyseRequest
+from tfcore.train.request import TrainRequest
+from tfcore.transform.parameters import TransformRequest
 
 Answer = TypeVar("Answer", bound=Result)
+PHASES: dict[str, tuple[type[Stage[Any]], ...]] = {
+    "ingest": (IngestRequest,),
+    "statistics": (StatisticsRequest,),
+    "validate": (SplitsRequest, ValidateRequest),
+    "transform": (AnalyseRequest, TransformRequest),
+    "train": (TrainRequest,),
+    "evaluate": (EvaluateRequest, ImportanceRequest, MeasureRequest),
+    "gate": (GateRequest,),
+    "export": (ExportRequest,),
+    "replay": (ReplayRequest,),
+}
+"""By the stage that a run may end with."""
+STAGES = {stage.name: stage for stages in PHASES.values() for stage in stages}
 
 
 @dataclass(frozen=True)
@@ -61,12 +87,6 @@ class Output(Generic[Answer]):
     """For a miss: the first thing that differs from the nearest output there is."""
     bytes: int = 0
     """Of its files."""
-    model: type[Answer] | None = None
-    """Of the answer."""
-
-    def of(self, stage: Stage[Any] | type[Stage[Any]]) -> Output[Any]:
-        """The same with the fields of the stage's answer."""
-        return replace(self, model=stage.answers())
 
     @property
     def known(self) -> bool:
@@ -89,22 +109,15 @@ class Output(Generic[Answer]):
 
         Raises:
             Unknown: the step has not run.
+            ValidationError: it is none of such a stage.
         """
-        assert self.model is not None
-        return self.model.model_validate(upgraded_result(self.stage, self.get()))
+        answer: Answer = STAGES[self.stage].answers().model_validate(upgraded_result(self.stage, self.get()))
+        return answer
 
     def ref(self, inside: str | None = "") -> Ref[Any]:
         """A reference to it, or to one file or folder of it; None: to its answer alone."""
         path = None if inside is None else self.path / inside
         return Ref(stage=self.stage, fingerprint=self.fingerprint, path=path)
-
-    def read(self, model: type[Answer]) -> Answer | None:
-        """The answer as a model; None in a plan.
-
-        Raises:
-            ValidationError: it is none of such a stage.
-        """
-        return None if self.result is None else model.model_validate(upgraded_result(self.stage, self.result))
 
 
 def find_output(store: Store, stage: str, fingerprint: str, title: str) -> Output[Any] | None:
@@ -113,3 +126,9 @@ def find_output(store: Store, stage: str, fingerprint: str, title: str) -> Outpu
         return None
     path = store.output(stage, fingerprint)
     return Output(title, stage, fingerprint, path, manifest.result, hit=True, bytes=manifest.size)
+
+
+def output_of(store: Store, record: RunRecord | None, stage: str) -> Output[Any] | None:
+    """The output of a run's last step of a stage, or of the step of a title; None where it has none, or it is gone."""
+    ran = record.step(stage) if record is not None else None
+    return None if ran is None else find_output(store, ran.stage, ran.fingerprint, ran.title)

@@ -1,6 +1,6 @@
 """Runs steps against the store: reuse the stored output, or run the stage and commit what it wrote.
 
-    engine = Engine(store, monitor=monitor, child=child)
+    engine = Engine(store, child=child, report=report)
     outputs = engine.call_many(steps)         # blocks; steps of one stage are run as one where the stage can
 
 A step that fails has the outputs that it reads checked against their checksums: one that is damaged is made anew, once, and
@@ -22,6 +22,7 @@ from flows.dag.step import Output, Step
 from flows.execution.damage import NEVER, damaged_inputs
 from flows.execution.retries import tried
 from flows.execution.step_places import name_steps, naming_steps
+from flows.progress.reporter import Reporter
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
@@ -30,8 +31,6 @@ from headway.storage.store import Store
 from tfcore.runtime.limits import StageLimit, limited
 from tfcore.runtime.tensorflow_process import Child
 
-OnOutput = Callable[[Output[Any]], None]
-AroundStage = Callable[[Sequence[Step]], contextlib.AbstractContextManager[None]]
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
 
@@ -42,9 +41,8 @@ class Engine:
     Args:
         store: where outputs are looked for and committed.
         child: the TensorFlow process; started by the first step that needs it, if not before.
-        monitor_for: the monitor of a step, by its title.
-        on_output: called after each step, hit or not.
-        stage: what a stage runs in, from its start to its outputs; it passes on what the stage raises.
+        report: has the monitor of each step, and is told of each stage that runs.
+        on_output: called after each step, hit or not; None: `report` is told of its output.
         runtime: by stage, arguments that live in this process.
         limits: by stage, what it may cost.
         retries: how often a step is tried again after an error of the network or the disk.
@@ -55,9 +53,8 @@ class Engine:
         store: Store,
         *,
         child: Child,
-        monitor_for: Callable[[str], Monitor],
-        on_output: OnOutput = lambda output: None,
-        stage: AroundStage = lambda steps: contextlib.nullcontext(),
+        report: Reporter,
+        on_output: Callable[[Output[Any]], None] | None = None,
         runtime: Mapping[str, dict[str, Any]] | None = None,
         limits: Mapping[StageName, StageLimit] | None = None,
         retries: int = 0,
@@ -66,7 +63,7 @@ class Engine:
         self._limits = {str(stage): limit for stage, limit in (limits or {}).items()}
         self._retries = retries
         self._runtime = dict(runtime or {})
-        self._monitor_for, self._on_output, self._stage = monitor_for, on_output, stage
+        self._report, self._on_output = report, on_output or report.output
         self._steps: dict[tuple[str, str], Step] = {}
         """Those that were called, in their order, so that a damaged output can be made anew."""
         self._made_anew: set[tuple[str, str]] = set()
@@ -96,7 +93,7 @@ class Engine:
             StoreError: the output was damaged again at once, or another run has to make it.
         """
         try:
-            return tried(lambda: self._run(steps), self._retries, lambda: self._monitor_for(steps[0].title))
+            return tried(lambda: self._run(steps), self._retries, lambda: self._report.monitor(steps[0].title))
         except NEVER:
             raise
         except Exception as error:
@@ -119,7 +116,7 @@ class Engine:
 
     def _make_anew(self, damaged: Damaged, title: str, error: Exception) -> None:
         """Remove damaged outputs and run their steps again."""
-        monitor = self._monitor_for(title)
+        monitor = self._report.monitor(title)
         for key, (file, problem) in damaged.items():
             if key in self._made_anew:
                 again = StoreError(
@@ -139,20 +136,15 @@ class Engine:
 
     def _run(self, steps: Sequence[Step]) -> list[Output[Any]]:
         """Run steps in one call of their stage."""
-        with self._stage(steps), naming_steps(self.store, self._titles, steps[0].title):
-            return self._run_stage(steps)
-
-    def _run_stage(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        stage = steps[0].stage
-        monitor = self._monitor_for(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
-        monitor.check()
-        whys = [explain(self.store, step) for step in steps]
-        manifests = self._make(steps, monitor)
-        outputs = []
-        for step, manifest, why in zip(steps, manifests, whys, strict=True):
-            path = self.store.output(stage.name, step.fingerprint)
-            outputs.append(step.output(path, manifest.result, seconds=manifest.seconds, why=why, bytes=manifest.size))
-            self._on_output(outputs[-1])
+        stage, outputs = steps[0].stage, list[Output[Any]]()
+        with self._report.stage(steps), naming_steps(self.store, self._titles, steps[0].title):
+            monitor = self._report.monitor(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
+            monitor.check()
+            whys = [explain(self.store, step) for step in steps]
+            for step, made, why in zip(steps, self._make(steps, monitor), whys, strict=True):
+                path = self.store.output(stage.name, step.fingerprint)
+                outputs.append(step.output(path, made.result, seconds=made.seconds, why=why, bytes=made.size))
+                self._on_output(outputs[-1])
         return outputs
 
     def _make(self, steps: Sequence[Step], monitor: Monitor) -> list[Manifest]:
@@ -172,10 +164,7 @@ class Engine:
                 stack.enter_context(self.store.checkpointing(kept.folder.name, keep_best=kept.keep_best))
             # what lives in this process stays in it
             settings = self._runtime.get(stage.name, {}) if child in (None, self.child) else {}
-            if stage.runs_many:
-                results = run_stages(steps, outs, monitor, self.store, child, **settings)
-            else:
-                results = [run_stage(steps[0], outs[0], monitor, self.store, child, **settings)]
+            results = run_stage(steps, outs, monitor, self.store, child, **settings)
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
             manifests = [
@@ -208,26 +197,17 @@ class Planner:
 
 
 def run_stage(
-    step: Step, out: Path, monitor: Monitor, store: Store, child: Child | None, **runtime: Any
-) -> dict[str, Any]:
-    """Call the stage of a step, in a child if one is given; returns its answer."""
-    stage = step.stage
-    # fetches what the store has in a bucket only, but for the shards of a stage that streams them
-    remote = store.localize(stage.paths(), later=stage.streams)
-    call = child.call if child is not None else _call
-    return dict(
-        call(stage.runs, stage, out, monitor, **step.runtime, **runtime, **({"remote": remote} if remote else {}))
-    )
-
-
-def run_stages(
     steps: Sequence[Step], outs: Sequence[Path], monitor: Monitor, store: Store, child: Child | None, **runtime: Any
 ) -> list[dict[str, Any]]:
-    """Call the stage of several steps once; returns their answers."""
-    stages = [step.stage for step in steps]
-    store.localize(path for stage in stages for path in stage.paths())
-    call = child.call if child is not None else _call
-    return list(call(stages[0].runs_many or "", stages, outs, monitor, **steps[0].runtime, **runtime))
+    """Call the stage of a step, or of several at once, in a child if one is given; returns their answers."""
+    stages, call = [step.stage for step in steps], child.call if child is not None else _call
+    first, settings = stages[0], steps[0].runtime | runtime
+    # fetches what the store has in a bucket only, but for the shards of a stage that streams them
+    if remote := store.localize((path for stage in stages for path in stage.paths()), later=first.streams):
+        settings["remote"] = remote
+    if first.runs_many:
+        return list(call(first.runs_many, stages, outs, monitor, **settings))
+    return [dict(call(first.runs, first, outs[0], monitor, **settings))]
 
 
 def _call(function: str, request: Any, out: Any, monitor: Monitor, **runtime: Any) -> Any:

@@ -130,9 +130,8 @@ def _path(store: Store, run: str) -> Path:
 
 
 def _modules(loaded: LoadedPipeline) -> dict[str, str]:
-    files = [loaded.module_file, loaded.preprocess_file, loaded.task_file, loaded.loss_file]
-    files += [spec.file for spec in loaded.own_metrics]
-    return {os.path.relpath(file, loaded.folder): user_files.digest(file) for file in files if file is not None}
+    files = [*loaded.user_files.values(), *(spec.file for spec in loaded.own_metrics)]
+    return {os.path.relpath(file, loaded.folder): user_files.digest(file) for file in files}
 
 
 def _config(loaded: LoadedPipeline) -> dict[str, Any]:

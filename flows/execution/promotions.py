@@ -53,8 +53,7 @@ def promote_version(
     else:
         stood = None if force else registry.alias(alias) or NOBODY
         event = registry.set_alias(alias, registry.number(version), reason=reason, against=stood)
-    if loaded is not None:
-        follow(loaded, registry, note=note)
+    follow(loaded, registry, note=note)
     return event
 
 
@@ -78,15 +77,12 @@ def roll_back(
     """
     number = None if version is None else registry.number(version)
     event = registry.rollback(number, reason=reason, force=force, against=_against(registry, force, seen))
-    if loaded is not None:
-        follow(loaded, registry, note=note)
+    follow(loaded, registry, note=note)
     return event
 
 
 def _against(registry: Registry, force: bool, seen: int | None) -> int | None:
-    if seen is not None:
-        return seen
-    return None if force else registry.decided_against()
+    return seen if seen is not None else None if force else registry.decided_against()
 
 
 def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reason: str, note: Note) -> Event:

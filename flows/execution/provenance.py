@@ -30,7 +30,7 @@ _GIT_SECONDS = 10.0
 
 def code_of(loaded: LoadedPipeline) -> Code:
     """The tools, the user's modules, and the repository of the pipeline's folder."""
-    firsts = [file for file in (loaded.module_file, loaded.preprocess_file) if file is not None and file.is_file()]
+    firsts = [file for key, file in loaded.user_files.items() if key in ("model.name", "preprocess") and file.is_file()]
     files = dict.fromkeys(path for file in firsts for path in user_files.imported_files(file))
     modules = {path.relative_to(loaded.folder).as_posix(): _sha256(path) for path in files}
     return Code(tools=manifests.tools(), modules=modules, git=git_of(loaded.folder))

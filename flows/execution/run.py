@@ -8,7 +8,6 @@ between the DAG and the engine.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
@@ -121,9 +120,8 @@ class _Run:
                 engine = Engine(
                     self.run_spec.store,
                     child=child,
-                    monitor_for=self.report.monitor,
+                    report=self.report,
                     on_output=self._output,
-                    stage=self.report.stage,
                     runtime={ReplayRequest.name: {"process": replay}},
                     limits=self.run_spec.loaded.pipeline.limits,
                     retries=self.run_spec.loaded.pipeline.retries,
@@ -278,8 +276,10 @@ class _Run:
         trained = next((step for step in self.record.ran if step.stage == TrainRequest.name), None)
         if trained is None:
             return []
+        from flows.tell.sections.curves import recorded
+
         folder = self.run_spec.store.local(self.run_spec.store.output(trained.stage, trained.fingerprint))
-        return list(json.loads((folder / "history.json").read_text(encoding="utf-8"))["history"])
+        return recorded(folder / "history.json")
 
 
 def _measured(run_result: RunResult) -> dict[str, Any]:

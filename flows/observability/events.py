@@ -16,7 +16,7 @@ from flows.progress.reporter import Event
 from flows.records import NO_VERDICT, RunRecord, State
 from flows.tell.ending import TOLD, ending_of
 from headway.messages import counted, some
-from headway.validation.anomaly import Validated
+from headway.validation.stage import ValidateRequest
 
 _HELD = (State.HELD, State.SHADOW, State.NOT_COMPARABLE, State.INCOMPATIBLE)
 _OF_STATES = {State.PROMOTED: "promoted", State.KEPT: "kept", **dict.fromkeys(_HELD, "held")}
@@ -40,9 +40,8 @@ def events_of_output(output: Output, record: RunRecord) -> Iterator[Event]:
         said = f"span {span} is ingested, {counted(counts['written'], 'row')}{rejected}"
         facts = {"span": span, "rows": counts, "fingerprint": output.fingerprint, "seconds": round(output.seconds, 3)}
         yield Event("headway.span.ingested", record.pipeline, said, facts, record.run)
-    validated = output.read(Validated) if output.stage == "validate" else None
-    if validated is not None and validated.errors:
-        errors = [anomaly.message for anomaly in validated.anomalies if anomaly.severity == "error"]
+    if output.stage == ValidateRequest.name and output.value.errors:
+        errors = [anomaly.message for anomaly in output.value.anomalies if anomaly.severity == "error"]
         said = f"{counted(len(errors), 'error')} in the window: {some(errors, 3, sep='; ')}"
         yield Event("headway.window.invalid", record.pipeline, said, {"errors": errors}, record.run)
 

@@ -29,7 +29,7 @@ def prefetch(worker: Any, seconds: float) -> None:
     worker._prefetch_seconds = seconds
 
 
-def ask_once(client: SyncPrefectClient, path: str) -> Any:
+def ask_once(client: SyncPrefectClient, path: str) -> httpx.Response:
     """What the server answers to a GET now: Prefect's own client tries for a minute, and a setting of less is for all of a
     process.
 
@@ -37,7 +37,7 @@ def ask_once(client: SyncPrefectClient, path: str) -> Any:
         httpx.HTTPError: it does not answer.
     """
     request = client._client.build_request("GET", path, timeout=10.0)
-    return httpx.Client.send(client._client, request).json()
+    return httpx.Client.send(client._client, request)
 
 
 def go_on_without_lease() -> None:

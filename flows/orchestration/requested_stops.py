@@ -47,7 +47,7 @@ class StopRequests:
         try:
             if self._client is None:  # making one costs 50 ms
                 self._client = get_client(sync_client=True)
-            return str(ask_once(self._client, f"/flow_runs/{self._flow_run}")["state"]["type"])
+            return str(ask_once(self._client, f"/flow_runs/{self._flow_run}").json()["state"]["type"])
         except Exception:  # an outage is not a cancellation, whatever form it takes
             return None
 

@@ -29,7 +29,7 @@ def score(
     """
     pipeline, ((span, request),) = window.pipeline, ingest_requests(window).items()
     step = Step(request, f"{request.name} {span}", {"runner": pipeline.runner})
-    ingested = executor.call_many([step])[0].of(request)
+    ingested = executor.call_many([step])[0]
     parts = [part for part, facts in ingested.value.splits.items() if facts.rows]
     if not parts:
         return None
@@ -48,4 +48,4 @@ def score(
         ),
         examples=tuple(examples_of(ingested, part) for part in parts),
     )
-    return executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {span}")])[0].of(evaluate)
+    return executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {span}")])[0]

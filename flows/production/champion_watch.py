@@ -21,7 +21,7 @@ from flows.dag.model_requests import predictions_of
 from flows.dag.references import further_labels, label_facts
 from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunSpec
-from flows.dag.step import Output, find_output
+from flows.dag.step import Output, output_of
 from flows.execution.engine import Engine
 from flows.production.champion_stages import score
 from flows.production.new_spans import landed
@@ -120,9 +120,7 @@ def check_champion(run_spec: RunSpec, report: Reporter, *, wrap: Wrap = lambda e
         engine = Engine(
             run_spec.store,
             child=child,
-            monitor_for=report.monitor,
-            on_output=report.output,
-            stage=report.stage,
+            report=report,
             limits=run_spec.loaded.pipeline.limits,
             retries=run_spec.loaded.pipeline.retries,
         )
@@ -226,9 +224,7 @@ class _Check:
 
     def _transform(self) -> Output[Transformed] | None:
         run = record_of(self._spec.store, self._champion.facts.get("run"))
-        step = run.step(TransformRequest.name) if run else None
-        found = None if step is None else find_output(self._spec.store, step.stage, step.fingerprint, step.title)
-        return None if found is None else found.of(TransformRequest)
+        return output_of(self._spec.store, run, TransformRequest.name)
 
     def _decay(
         self, scored: Output[Evaluated], transform: Output[Transformed], group: str | None

@@ -73,9 +73,10 @@ def track(
     _with_server(loaded, note, tell)
 
 
-def follow(loaded: LoadedPipeline, registry: Registry, *, note: Note) -> None:
-    """Point MLflow's aliases where the registry's point, champion among them."""
-    _with_server(loaded, note, lambda server: server.point(registry))
+def follow(loaded: LoadedPipeline | None, registry: Registry, *, note: Note) -> None:
+    """Point MLflow's aliases where the registry's point, champion among them; nothing without a pipeline to name a server."""
+    if loaded is not None:
+        _with_server(loaded, note, lambda server: server.point(registry))
 
 
 def _with_server(loaded: LoadedPipeline, note: Note, tell: Callable[[_Server], None]) -> None:

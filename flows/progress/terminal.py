@@ -1,7 +1,7 @@
 """Progress of a run: one line per step with a live bar on a terminal, plain lines otherwise, nothing with --quiet or --json.
 
     with reporter() as report:
-        engine = Engine(store, child=child, monitor_for=report.monitor, on_output=report.output)
+        engine = Engine(store, child=child, report=report)
 
 Progress goes to stderr; what a command answers goes to stdout. `flows.progress.log_file` keeps all of it.
 """

@@ -1,7 +1,7 @@
 """What a report is made from: a run's record, and the outputs of its steps as far as the store still has them.
 
 material = Material(store, record)
-material.read("train", Trained)                      # what a step answered, with fields; None where there is none
+material.read("train")                               # what a step answered, with fields; None where there is none
 material.measured.of("auc").interval                 # the same of steps that several sections read
 material.file("train", "history.json")               # its path on this machine, or None
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.dag.step import Answer, Output
+from flows.dag.step import Output
 from flows.records import RunRecord
 from flows.tell.paired import judged_spans
 from headway.errors import HeadwayError
@@ -52,17 +52,17 @@ class Material:
             for title, m in self.manifests.items()
         }
 
-    def read(self, title: str, model: type[Answer]) -> Answer | None:
+    def read(self, title: str) -> Any:
         """What a step answered; None where it did not run, or its output is gone or damaged."""
         try:
-            return None if (output := self.outputs.get(title)) is None else output.read(model)
+            return None if (output := self.outputs.get(title)) is None else output.value
         except ValidationError:
             return None
 
     @functools.cached_property
     def measured(self) -> Measured | None:
         """The evaluation of the candidate."""
-        found = self.read("measure", Measured)
+        found: Measured | None = self.read("measure")
         if found is None or found.spans:
             return found
         return found.model_copy(update={"spans": judged_spans(self.store, self.record)})
@@ -70,15 +70,17 @@ class Material:
     @functools.cached_property
     def statistics(self) -> WindowStatistics:
         """The statistics of the window."""
-        return self.read("statistics", WindowStatistics) or WindowStatistics()
+        return self.read("statistics") or WindowStatistics()
 
     @functools.cached_property
     def validated(self) -> Validated | None:
-        return self.read("validate", Validated)
+        found: Validated | None = self.read("validate")
+        return found
 
     @functools.cached_property
     def importance(self) -> Importance | None:
-        return self.read("importance", Importance)
+        found: Importance | None = self.read("importance")
+        return found
 
     def key(self, title: str) -> dict[str, Any]:
         """What went into a step; {} where there is none."""
@@ -110,4 +112,4 @@ class Material:
     def verdict(self) -> Verdict | None:
         """The gate's whole verdict, where it is kept, else what the record has of it; None: the gate was not reached."""
         output = self.outputs.get("gate")
-        return self.record.verdict if output is None else output.read(Verdict)
+        return self.record.verdict if output is None else output.value

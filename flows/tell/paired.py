@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flows.dag.step import find_output
+from flows.dag.step import output_of
 from flows.records import RunRecord, State, record_of
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, short
 from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
-from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Verdict
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
 from headway.messages import between, ends, metric_text, metrics_line, signed, window_text
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
@@ -156,12 +156,10 @@ def judged(store: Store, version: Version, against: int | None = None, *, whole:
 def _checks(store: Store, version: Version, against: int) -> list[Check]:
     """What the gate found of a version beside another, over all rows, while the store has its verdict."""
     record = record_of(store, version.facts.get("run"))
-    if record is None:
-        return []
-    step, verdict = record.step("gate"), record.verdict
+    verdict = record.verdict if record is not None else None
     with contextlib.suppress(HeadwayError):  # its output is damaged: the record has a brief form
-        if step is not None and (output := find_output(store, step.stage, step.fingerprint, step.title)) is not None:
-            verdict = output.read(Verdict)
+        if (output := output_of(store, record, "gate")) is not None:
+            verdict = output.value
     if verdict is None:
         return []
     if verdict.champion is not None and verdict.champion.version == against:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.step import Answer, Output, find_output
+from flows.dag.step import Output, output_of
 from flows.records import RunRecord, read_log
 from flows.tell.ending import Ending, checks_table, ending_of, judged_on
 from flows.tell.html import fragment
@@ -87,7 +87,7 @@ class Run:
         Raises:
             StoreError: the run has no statistics, or they are gone.
         """
-        found = self._read("statistics", WindowStatistics)
+        found: WindowStatistics = self._find("statistics").value
         rows = [
             {"split": split, **column.model_dump(exclude_unset=True), "top": [str(value) for value, _ in column.top]}
             for split, columns in found.columns.items()
@@ -107,7 +107,7 @@ class Run:
         if not ran and self.metrics:
             found = Measured(task="", rows=0, metrics=self._record.metrics, baselines=self._record.baselines)
         else:
-            found = self._read("measure", Measured)
+            found = self._find("measure").value
         rows = []
         for each in found.values:
             low, high = each.interval or (None, None)
@@ -163,19 +163,13 @@ class Run:
         self._store.localize([found.path])
         return found.path
 
-    def _read(self, stage: str, model: type[Answer]) -> Answer:
-        found: Answer | None = self._find(stage).read(model)
-        assert found is not None
-        return found
-
     def _find(self, stage: str) -> Output[Any]:
-        entry = self._record.step(stage)
-        if entry is None:
+        if self._record.step(stage) is None:
             ran = ", ".join(dict.fromkeys(step.stage for step in self._record.stages)) or "no stage"
             raise StoreError(
                 f"run {self.name} has no {stage}: {self.headline}", where=self._store.name, fix=f"it has {ran}"
             )
-        if (output := find_output(self._store, entry.stage, entry.fingerprint, entry.title)) is None:
+        if (output := output_of(self._store, self._record, stage)) is None:
             problem = f"the {stage} of run {self.name} is no longer in the store"
             raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")
         return output

@@ -16,32 +16,29 @@ from flows.tell.rendering.tables import Table
 from flows.tell.sections.curves import curves_part
 from flows.tell.sections.scores import measured_part
 from flows.tell.sections.window_data import column_rows, findings_of, splits_table
-from headway.evaluation.results.measured import Measured
-from headway.evaluation.verdict import Verdict
 from headway.messages import counted
 from headway.statistics.summary import WindowStatistics
 from headway.validation.anomaly import Validated
-from tfcore.evaluation.results import Evaluated, Importance
-from tfcore.train.request import Trained
+from tfcore.evaluation.results import Evaluated
 
 
 def part_of(output: Output) -> Part | None:
     """What a finished step came to; None of a stage without more to say than its line."""
     match output.stage:
-        case "statistics" if (statistics := output.read(WindowStatistics)) is not None:
-            return _statistics(statistics)
-        case "validate" if (validated := output.read(Validated)) is not None:
-            return _validation(validated)
-        case "train" if (trained := output.read(Trained)) is not None:
-            return curves_part(output.title, output.path, trained)
-        case "evaluate" if (scored := output.read(Evaluated)) is not None:
-            return _evaluation(output.title, scored)
-        case "importance" if (importance := output.read(Importance)) is not None:
-            return Part("Importance", tables=[importance_table(importance)])
-        case "measure" if (measured := output.read(Measured)) is not None:
-            return measured_part(measured, split="test" if output.title == "measure test" else "eval")
-        case "gate" if (verdict := output.read(Verdict)) is not None:
-            return verdict_part(verdict)
+        case "statistics":
+            return _statistics(output.value)
+        case "validate":
+            return _validation(output.value)
+        case "train":
+            return curves_part(output.title, output.path, output.value)
+        case "evaluate":
+            return _evaluation(output.title, output.value)
+        case "importance":
+            return Part("Importance", tables=[importance_table(output.value)])
+        case "measure":
+            return measured_part(output.value, split="test" if output.title == "measure test" else "eval")
+        case "gate":
+            return verdict_part(output.value)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -41,8 +42,6 @@ def deploy(
         gpus: how many trainings may run at once on the workers of queue gpu (default: unchanged, at first 1).
         yaml: change nothing; print the deployments as a prefect.yaml.
     """
-    from pathlib import Path
-
     from flows.config.extras import require
     from flows.config.pipeline import read_pipeline
 
@@ -131,8 +130,6 @@ def _own_windows(loaded: LoadedPipeline) -> list[str]:
 
 def _name(pipeline: str) -> str:
     """A pipeline's name: that in its file, or, as the file may be gone, what was typed."""
-    from pathlib import Path
-
     from flows.config.pipeline import read_pipeline
 
     path = Path(pipeline)

@@ -4,12 +4,10 @@ what the run reported.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.commands import answer, store_of
+from flows.cli.commands import answer, arranged, store_of
 from flows.cli.options import Options, PipelinePath
 from headway.errors import ConfigError, StoreError
 from headway.messages import did_you_mean, duration, some, window_text
@@ -17,16 +15,6 @@ from headway.messages import did_you_mean, duration, some, window_text
 if TYPE_CHECKING:
     from flows.records import RunRecord
     from flows.tell.rerun_reasons import Explained, Read
-
-RUN = re.compile(r"\d[\da-f-]*|latest")
-"""How the name of a run begins."""
-
-
-def arranged_run(run: str, pipeline: str) -> tuple[str, str]:
-    """Return (run, pipeline): the pipeline may come first or last."""
-    if RUN.fullmatch(run) and not Path(run).exists():
-        return run, pipeline
-    return (pipeline if pipeline != "." else "latest"), run
 
 
 def why(
@@ -46,22 +34,21 @@ def why(
     from flows.records import LATEST, find, find_with_step
     from flows.tell.rerun_reasons import steps_explained
 
-    if stage is not None and _is_pipeline(stage):
-        pipeline, stage = stage, (pipeline if pipeline != "." else None)
+    (name,), pipeline = arranged([stage or ""], pipeline)
     loaded, store = store_of(pipeline, options)
     newest = record = find(store, run or LATEST, pipeline=loaded.pipeline.name)
-    if stage is not None and run is None:
-        record = find_with_step(store, stage, pipeline=loaded.pipeline.name)
+    if name and run is None:
+        record = find_with_step(store, name, pipeline=loaded.pipeline.name)
     steps = steps_explained(store, record)
-    if stage is not None:
-        chosen = [step for step in steps if stage in (step.stage, step.title)]
+    if name:
+        chosen = [step for step in steps if name in (step.stage, step.title)]
         if not chosen:
-            raise _no_step(stage, steps, record)
+            raise _no_step(name, steps, record)
         steps = chosen
     value = {"run": record.run, "state": record.state, "steps": steps}
     spans = window_text(record.spans)
     lines = [f"run {record.run} of {record.pipeline}" + f", {spans}" * bool(spans) + f": {record.state}"]
-    lines += _lines(steps) if stage is None else [line for step in steps for line in _whole(step)]
+    lines += _lines(steps) if not name else [line for step in steps for line in _whole(step)]
     if record.error:
         lines.append(f"  then it ended{_error(record)}")
     if record.run != newest.run:
@@ -86,17 +73,12 @@ def path(
     from flows.records import find, find_with_step
     from flows.tell.past_run import Run
 
-    if _is_pipeline(stage):
-        stage, pipeline = pipeline, stage
+    (stage,), pipeline = arranged([stage], pipeline)
     loaded, store = store_of(pipeline, options)
     name = loaded.pipeline.name
     record = find(store, run, pipeline=name) if run else find_with_step(store, stage, pipeline=name)
     folder = str(Run(loaded, store, record).output(stage))
     return answer(options, {"run": record.run, "stage": stage, "path": folder}, folder)
-
-
-def _is_pipeline(text: str) -> bool:
-    return Path(text).is_file() or (Path(text) / "pipeline.yaml").is_file()
 
 
 def _error(record: RunRecord) -> str:
@@ -144,9 +126,9 @@ def logs(run: str = "latest", pipeline: PipelinePath = ".", /, *, options: Optio
     Args:
         run: the run's name or the beginning of it.
     """
-    from flows.records import find, log_path, read_log
+    from flows.records import LATEST, find, log_path, read_log
 
-    run, pipeline = arranged_run(run, pipeline)
+    (run,), pipeline = arranged([run], pipeline, LATEST)
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
     text = read_log(store, record.run)

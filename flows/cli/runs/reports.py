@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, store_of
+from flows.cli.commands import answer, arranged, store_of
 from flows.cli.options import Options, PipelinePath
-from flows.cli.runs.reasons import arranged_run
 from flows.records import LATEST, State, find
 from headway.errors import ConfigError
 
@@ -38,7 +37,7 @@ def report(
     """
     from flows.tell.report_page import path_of, write
 
-    run, pipeline = arranged_run(run, pipeline)
+    (run,), pipeline = arranged([run], pipeline, LATEST)
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
     path = path_of(store, record.run)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer
+from flows.cli.commands import answer, arranged
 from flows.cli.options import Options, PipelinePath
-from flows.cli.versions.promotion import arranged, registry_of
+from flows.cli.versions.promotion import registry_of
 from headway.errors import StoreError
 from headway.redaction import redact
 

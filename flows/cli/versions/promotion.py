@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -34,24 +33,6 @@ def registry_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Regist
 def said(line: str) -> None:
     """Print what an MLflow server could not be told."""
     print(line, file=sys.stderr)
-
-
-def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
-    """Return (versions' names, pipeline): the pipeline may come first, as in all other commands, or last.
-
-    Raises:
-        ConfigError: a pipeline stands where a version should, and nothing is left over for it.
-    """
-    place = Path(names[0])
-    is_pipeline = place.is_file() or (place / "pipeline.yaml").is_file()
-    if names[0].isdecimal() or not (is_pipeline or pipeline[:8].isdecimal()):
-        return names, pipeline
-    if pipeline != ".":
-        return [*names[1:], pipeline], names[0]
-    if len(names) == 1:
-        return ["champion"], names[0]
-    problem = f"{names[0]} is a pipeline, and {len(names)} versions are needed beside it"
-    raise ConfigError(problem, fix="name them by number, champion, previous or an alias")
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flows.cli.commands import answer
+from flows.cli.commands import answer, arranged
 from flows.cli.options import Count, Options, PipelinePath
-from flows.cli.versions.promotion import arranged, registry_of
+from flows.cli.versions.promotion import registry_of
 from headway.errors import DataError
 from headway.messages import counted, some, window_text
 
@@ -33,7 +33,7 @@ def lineage(
     """
     from headway.registry.lineage import look, read
 
-    (version,), pipeline = arranged([version], pipeline)
+    (version,), pipeline = arranged([version], pipeline, "champion")
     _, registry = registry_of(pipeline, options)
     value = read(registry, registry.named(version))
     found = look(registry.store, value, read_bytes=verify)

@@ -37,7 +37,7 @@ def model_page(
     slug = opened.slug
     history: list[Event] = []
     aliases: dict[str, int] = {}
-    version, problem = champion_of(registry) if registry else (None, None)
+    version, problem = champion_of(registry)
     problems = [problem] if problem else []
     try:
         history = registry.history() if registry else []
@@ -80,10 +80,10 @@ def model_page(
     )
 
 
-def champion_of(registry: Registry) -> tuple[Version | None, str | None]:
+def champion_of(registry: Registry | None) -> tuple[Version | None, str | None]:
     """(the champion, None), or (None, why it cannot be shown); (None, None) before the first promotion."""
     try:
-        return registry.champion(), None
+        return (registry.champion() if registry else None), None
     except HeadwayError as error:
         return None, _in_a_line(error)
 

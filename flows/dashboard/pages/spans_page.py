@@ -59,8 +59,7 @@ def spans_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "") -> Pag
 
 def _trained_on(opened: OpenedStore, pipeline: str) -> dict[str, str]:
     """By span what the champion used it for."""
-    registry = opened.registry(pipeline) if pipeline else None
-    champion = champion_of(registry)[0] if registry else None
+    champion, _ = champion_of(opened.registry(pipeline))
     if champion is None:
         return {}
     found = dict.fromkeys(spans_of(champion), "in its window")

@@ -28,7 +28,7 @@ def stores_page(stores: Mapping[str, OpenedStore]) -> Page:
     for slug, opened in stores.items():
         runs = opened.index.runs()
         everything += runs
-        models = [model for model in opened.model_folders() if _champion(opened, model) is not None]
+        models = [model for model in opened.model_folders() if champion_of(opened.registry(model))[0] is not None]
         rows.append(
             {
                 "store": link(slug, address(slug)),
@@ -78,15 +78,16 @@ def alarms(opened: OpenedStore) -> list[Finding]:
 
 def _of_champions(opened: OpenedStore) -> Iterator[Finding]:
     for model in opened.model_folders():
-        number_of = _champion(opened, model)
-        checked = [row for row in checked_spans(opened.store, model)[0] if row.champion == number_of and row.alarms]
+        champion, _ = champion_of(opened.registry(model))
+        number = champion.number if champion else None
+        checked = [row for row in checked_spans(opened.store, model)[0] if row.champion == number and row.alarms]
         if checked:
             row = checked[-1]
             more = f" and {counted(len(row.alarms) - 1, 'alarm')} more" if len(row.alarms) > 1 else ""
             message = f"{model}, span {row.span}: {row.alarms[0]}{more}"
             yield Finding("warning", message, link(f"drift of {model}", address(opened.slug, "models", model)))
             continue
-        judged = judging(opened.index.runs(), model, number_of)
+        judged = judging(opened.index.runs(), model, number)
         if judged and judged.champion:
             run = link(f"run {judged.run}", address(opened.slug, "runs", judged.run))
             yield from (Finding("warning", f"{model}: {alarm}", run) for alarm in judged.champion.alarms)
@@ -101,21 +102,11 @@ def _damage(opened: OpenedStore) -> Iterator[Finding]:
         if (unread := checked_spans(opened.store, model)[1]) is not None:
             yield Finding("error", unread, "")
         try:
-            registry = opened.registry(model)
-            assert registry is not None
-            registry.champion()
-            registry.aliases()
+            if registry := opened.registry(model):
+                registry.champion()
+                registry.aliases()
         except HeadwayError as error:
             yield Finding("error", f"{error.where}: {error.problem}", error.fix or "")
-
-
-def _champion(opened: OpenedStore, model: str) -> int | None:
-    """The champion's number; None also where its pointer is damaged."""
-    registry = opened.registry(model)
-    try:
-        return (registry.decided_against() or None) if registry else None
-    except HeadwayError:
-        return None
 
 
 def _live_row(opened: OpenedStore, run: RunRecord) -> dict[str, object]:
@@ -132,7 +123,7 @@ def _model_row(opened: OpenedStore, model: str, runs: list[RunRecord]) -> dict[s
     latest = next((run for run in runs if run.pipeline == model), None)
     row: dict[str, object] = {"model": link(model, address(opened.slug, "models", model))}
     registry = opened.registry(model)
-    version, problem = champion_of(registry) if registry else (None, None)
+    version, problem = champion_of(registry)
     if registry and version is not None:
         row |= {
             "champion": version_link(opened.slug, model, version.number),

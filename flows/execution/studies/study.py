@@ -45,13 +45,11 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
     Raises:
         Locked: a run of this pipeline is going on, or `headway clean` does not end.
     """
-    store = run_spec.store
-    store.create()
+    run_spec.store.create()
+    lock = run_spec.store.lock(f"run-{run_spec.loaded.pipeline.name}", {"run": name})
     with (
-        store.lock(f"run-{run_spec.loaded.pipeline.name}", {"run": name}).held(
-            wait_seconds=wait_seconds, on_wait=report.note
-        ),
-        running(store, name, name, wait_seconds=max(wait_seconds, WAIT_SECONDS), on_wait=report.note),
+        lock.held(wait_seconds=wait_seconds, on_wait=report.note),
+        running(run_spec.store, name, name, wait_seconds=max(wait_seconds, WAIT_SECONDS), on_wait=report.note),
         Child(on_line=report.relay) as child,
         closing(ReplayProcess()) as replay,
     ):
@@ -65,16 +63,14 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
         def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
             report.check()
             runtime = {ReplayRequest.name: {"process": replay}, TrainRequest.name: training}
-            limits, retries = variant.loaded.pipeline.limits, variant.loaded.pipeline.retries
             engine = Engine(
-                store,
+                run_spec.store,
                 child=child,
-                monitor_for=report.monitor,
+                report=report,
                 on_output=made,
-                stage=report.stage,
                 runtime=runtime,
-                limits=limits,
-                retries=retries,
+                limits=variant.loaded.pipeline.limits,
+                retries=variant.loaded.pipeline.retries,
             )
             return run_dag(variant, engine, freeze=freeze)
 

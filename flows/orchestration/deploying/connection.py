@@ -7,13 +7,13 @@ with connected() as (client, url):
 from __future__ import annotations
 
 import contextlib
-import ssl
 from collections.abc import Iterator
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import get_current_settings
 
+from flows.orchestration.prefect_internals import ask_once
 from headway.errors import ConfigError, HeadwayError
 
 
@@ -59,7 +59,7 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
 
 
 def health(url: str) -> httpx.Response:
-    """Ask once whether a server is up, by the proxies and with the certificates by which Prefect's own client reaches it.
+    """Ask once whether a server is up, as Prefect's own client reaches it.
 
     Args:
         url: the API's.
@@ -68,13 +68,11 @@ def health(url: str) -> httpx.Response:
         httpx.HTTPError: it does not answer.
         ConfigError: the certificates cannot be read.
     """
-    api = get_current_settings().api
-    verify: ssl.SSLContext | bool = not api.tls_insecure_skip_verify
     try:
-        if verify and api.ssl_cert_file:
-            verify = ssl.create_default_context(cafile=api.ssl_cert_file)
+        return ask_once(SyncPrefectClient(url), "/health")
     except OSError as error:
-        problem = f"the certificates in {api.ssl_cert_file} cannot be read: {error.strerror or error}"
+        problem = (
+            f"the certificates in {get_current_settings().api.ssl_cert_file} cannot be read: {error.strerror or error}"
+        )
         fix = "name a PEM file that exists, or unset it"
         raise ConfigError(problem, where="PREFECT_API_SSL_CERT_FILE", fix=fix) from None
-    return httpx.get(f"{url.rstrip('/')}/health", timeout=10, verify=verify)

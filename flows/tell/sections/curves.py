@@ -51,7 +51,8 @@ class Training:
 
     @functools.cached_property
     def result(self) -> Trained:
-        return self.material.read(self.title, Trained) or Trained()
+        found: Trained = self.material.read(self.title) or Trained()
+        return found
 
     @functools.cached_property
     def history(self) -> list[Point]:

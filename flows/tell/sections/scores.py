@@ -28,7 +28,6 @@ from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
 from headway.registry.registry import Registry
 from headway.tasks.table import direction
-from tfcore.evaluation.results import Evaluated
 
 _MOST_BYTES = 24 << 20
 """Of predictions that are read for figures: about a million rows, half a second."""
@@ -108,7 +107,7 @@ def _ranked(material: Material, measured: Measured) -> list[str]:
 
 
 def _tested(material: Material) -> list[str]:
-    tested = material.read("measure test", Measured)
+    tested = material.read("measure test")
     if tested is None:
         return []
     values = ", ".join(f"{of.name} {metric_text(of.value)}" for of in tested.values[:4])
@@ -177,7 +176,7 @@ def _charts(material: Material, measured: Measured, whose: str) -> Iterator[Char
 def _scored(material: Material, fingerprint: str | None, task: str) -> Rows | None:
     """The rows that an evaluation scored; None where they are gone, too many, or of a task of the user's own."""
     title = next((title for title, output in material.outputs.items() if output.fingerprint == fingerprint), "")
-    found = material.read(title, Evaluated)
+    found = material.read(title)
     if found is None or found.predictions is None or ":" in task:
         return None
     files = material.manifests[title].files

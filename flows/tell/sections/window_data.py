@@ -21,7 +21,7 @@ from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.summary import ColumnSummary
 from headway.tabular import quarantine
-from headway.validation.anomaly import SplitProof, Validated
+from headway.validation.anomaly import Validated
 
 MOST_DRAWN, _MOST_LISTED, _MOST_SPANS, _MOST_REJECTED = 50, 2000, 40, 12
 _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
@@ -34,7 +34,7 @@ def data(material: Material) -> Part | None:
     if not counts:
         return None
     validated = material.validated or Validated()
-    proven = material.read("splits", SplitProof)
+    proven = material.read("splits")
     proof = validated.proof or (proven.says if proven is not None else ())
     sentences = [_flow(counts)]
     if proof and not validated.splits:

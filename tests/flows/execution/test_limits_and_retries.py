@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from flows.dag.step import Step
 from flows.execution.engine import Engine
 from flows.execution.retries import passing, tried
+from flows.progress.reporter import Reporter
 from headway.config import Result
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, LimitExceeded, StoreError
 from headway.monitor import Monitor
@@ -138,7 +139,7 @@ def test_a_stage_without_tensorflow_that_hangs_in_native_code_is_ended_with_all_
         name, version, runs, runs_many = "ingest", 1, "limit_stages:echo", "limit_stages:echo_many"
         number: Annotated[int, Key()]
 
-    engine = Engine(store, child=child, monitor_for=lambda title: Monitor(), limits={"ingest": StageLimit(minutes=0.1)})
+    engine = Engine(store, child=child, report=Reporter(), limits={"ingest": StageLimit(minutes=0.1)})
     with pytest.raises(LimitExceeded, match=r"ingest ran for 0\.1.* min, and the limit is 0\.1"):
         engine.call_many([Step(Native(pids=str(tmp_path)), "ingest")])
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
@@ -280,7 +281,9 @@ def test_the_engine_tries_a_step_again_and_a_mistake_only_once(tmp_path, monkeyp
     monkeypatch.setattr("flows.execution.retries.FIRST_PAUSE_SECONDS", 0.01)
     store = Store(tmp_path / "store")
     store.create()
-    engine = Engine(store, child=None, monitor_for=lambda title: lines, retries=2)
+    told = Reporter()
+    told.monitor = lambda title: lines
+    engine = Engine(store, child=None, report=told, retries=2)
     engine.call_many([Step(Flaky(), "one")])
     assert len(calls) == 3 and "trying again in" in lines.lines[0] and "(1 of 2)" in lines.lines[0]
     calls.clear()

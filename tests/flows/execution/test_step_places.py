@@ -67,7 +67,7 @@ def written(request, out, monitor):
 def test_a_stage_that_fails_in_an_engine_names_the_step_that_made_its_input(tmp_path):
     store = Store(tmp_path / "store")
     store.create()
-    engine = Engine(store, child=None, monitor_for=Reporter().monitor)
+    engine = Engine(store, child=None, report=Reporter())
     (made,) = engine.call_many([Step(Written(), "ingest 2024-01")])
     with pytest.raises(DataError) as caught:
         engine.call_many([Step(Broken(ingested=made.ref()), "statistics")])
