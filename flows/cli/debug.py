@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,13 +21,12 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, reporting, run_spec_of
 from flows.cli.options import PipelinePath, UpToThousand, WindowOptions
 from headway.errors import ConfigError, StoreError
-from headway.messages import counted
+from headway.messages import counted, number
 
 if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output, Step
     from flows.progress.reporter import Reporter
-    from headway.storage.store import Store
     from tfcore.runtime.tensorflow_process import Child
 
 MOST_OPS, MOST_LOSSES = 15, 12
@@ -112,58 +112,46 @@ def training_step(run_spec: RunSpec, child: Child, report: Reporter, scratch: Pa
         StoreError: a span is not ingested.
     """
     from flows.dag.dag import run_dag
+    from flows.execution.engine import Planner, run_stage
 
-    try:
-        run_dag(run_spec, _Stored(run_spec.store, child, report, scratch), freeze=False)
-    except _Reached as reached:
-        return reached.step
-    raise RuntimeError("the DAG has no training step")  # it ends early only where a stage was asked for as the last
+    called: dict[str, Step] = {}
 
+    class Stored(Planner):
+        """Runs what the store does not have, up to the training, and commits nothing."""
 
-class _Reached(Exception):
-    def __init__(self, step: Step):
-        self.step = step
+        def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
+            called.setdefault(steps[0].stage.name, steps[0])
+            return super().call_many(steps)
 
+        def missed(self, step: Step) -> Output[Any]:
+            name = step.stage.name
+            if name == "train":
+                return super().missed(step)
+            if name == "ingest":
+                problem, fix = f"the store has no output of {step.title}", "headway ingest, or headway train"
+                raise StoreError(problem, where=self.store.name, fix=fix)
+            out = scratch / name
+            out.mkdir(parents=True)
+            began = time.perf_counter()
+            with_tensorflow = child if step.stage.tensorflow else None
+            (result,) = run_stage([step], [out], report.monitor(step.title), self.store, with_tensorflow)
+            output = step.output(out, result, seconds=time.perf_counter() - began)
+            report.output(output)
+            return output
 
-class _Stored:
-    """Calls steps as `flows.execution.engine.Engine` does, but commits nothing."""
-
-    def __init__(self, store: Store, child: Child, report: Reporter, scratch: Path):
-        self.store, self.child, self.report, self.scratch = store, child, report, scratch
-
-    def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        from tfcore.train.request import TrainRequest
-
-        if isinstance(steps[0].stage, TrainRequest):
-            raise _Reached(steps[0])
-        return [step.find(self.store) or self._run(step) for step in steps]
-
-    def _run(self, step: Step) -> Output[Any]:
-        from flows.execution.engine import run_stage
-
-        name = step.stage.name
-        if name == "ingest":
-            problem, fix = f"the store has no output of {step.title}", "headway ingest, or headway train"
-            raise StoreError(problem, where=self.store.name, fix=fix)
-        out = self.scratch / name
-        out.mkdir(parents=True)
-        began = time.perf_counter()
-        child = self.child if step.stage.tensorflow else None
-        (result,) = run_stage([step], [out], self.report.monitor(step.title), self.store, child)
-        output = step.output(out, result, seconds=time.perf_counter() - began)
-        self.report.output(output)
-        return output
+    run_dag(replace(run_spec, last="train"), Stored(run_spec.store), freeze=False)
+    return called["train"]
 
 
 def report_text(result: Mapping[str, Any]) -> str:
     """The report for a terminal: problems first, then tables."""
-    from flows.tell.rendering.cells import text_table
+    from flows.tell.rendering.cells import cell, text_table
 
     compiled = result["compiled"]
     seconds = compiled["seconds"]
     parts = [_problems(result["problems"])]
     knobs = ", ".join(f"{name} {value:.4g}" for name, value in result["knobs"].items())
-    loss, norm = (_number(result[name]) or "not finite" for name in ("loss", "gradient_norm"))
+    loss, norm = (cell(result[name]) or "not finite" for name in ("loss", "gradient_norm"))
     done = "applied" if result["applied"] else "skipped"
     parts.append(
         f"step {result['step']}, {counted(result['rows'], 'row')}: loss {loss}, gradient norm {norm}, {done}; {knobs}"
@@ -172,7 +160,7 @@ def report_text(result: Mapping[str, Any]) -> str:
     parts.append("layers, as they ran\n" + text_table(_layers(result["layers"])))
     parts.append("variables\n" + text_table([_variable(entry) for entry in result["variables"]]))
     parts += [_autograph(result["autograph"]), _graph(result["graph"]), _copies(result["graph"])]
-    losses = [_number(value) or "nan" for value in compiled["losses"]]
+    losses = [cell(value) or "nan" for value in compiled["losses"]]
     listed = " ".join(losses if len(losses) <= MOST_LOSSES else [*losses[: MOST_LOSSES - 2], "...", losses[-1]])
     text = f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {listed}"
     if seconds:
@@ -199,15 +187,12 @@ def _problems(problems: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
-
-
 def _row(summary: Mapping[str, Any]) -> dict[str, Any]:
-    row: dict[str, Any] = {"dtype": summary["dtype"], "shape": str(summary["shape"])}
-    row |= {name: _number(summary.get(name)) for name in ("min", "max", "mean")}
-    row["zeros"] = f"{summary['zeros']:.0%}" if "zeros" in summary else ""
-    return row | {name: summary.get(name) or "" for name in ("nan", "inf")}
+    row = {name: summary.get(name) for name in ("dtype", "shape", "min", "max", "mean")} | {
+        "shape": str(summary["shape"])
+    }
+    row["zeros"] = f"{summary['zeros']:.0%}" if "zeros" in summary else None
+    return row | {name: summary.get(name) or None for name in ("nan", "inf")}
 
 
 def _layers(layers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -225,15 +210,16 @@ def _variable(variable: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"variable": variable["name"], "dtype": weight["dtype"], "shape": str(weight["shape"])}
     for name, summary in (("weight", weight), ("gradient", gradient)):
         if summary is None:
-            row |= {name: "none", f"{name} mean": "", f"{name} 0s": "", f"{name} bad": ""}
+            row[name] = "none"
             continue
-        low, high = (_number(summary.get(key)) for key in ("min", "max"))
         bad = summary.get("nan", 0) + summary.get("inf", 0)
         row |= {
-            name: f"{low} to {high}" if low else "not finite",
-            f"{name} mean": _number(summary.get("mean")),
+            name: f"{number(summary['min'])} to {number(summary['max'])}"
+            if summary.get("min") is not None
+            else "not finite",
+            f"{name} mean": summary.get("mean"),
             f"{name} 0s": f"{summary.get('zeros', 0.0):.0%}",
-            f"{name} bad": bad or "",
+            f"{name} bad": bad or None,
         }
     return row | {"change": "" if variable["change"] is None else f"{variable['change']:.2%}"}
 

@@ -85,10 +85,6 @@ def style_sheet() -> str:
     return style() + (HERE / "static" / "dashboard.css").read_text(encoding="utf-8")
 
 
-def script() -> str:
-    return (HERE / "static" / "live.js").read_text(encoding="utf-8")
-
-
 def tag_of(html: str) -> str:
     """The ETag of a page."""
     return f'"{hashlib.sha256(html.encode()).hexdigest()[:32]}"'

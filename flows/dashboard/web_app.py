@@ -13,10 +13,11 @@ from urllib.parse import parse_qs
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from flows.dashboard import changes
-from flows.dashboard.layout import Page, address, render, script, style_sheet, tag_of
+from flows.dashboard.layout import HERE, Page, address, render, style_sheet, tag_of
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.disk_page import DiskUsage, disk_page
 from flows.dashboard.pages.model_page import model_page
@@ -82,9 +83,7 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
     def css() -> Response:
         return Response(style_sheet(), media_type="text/css")
 
-    @app.get("/static/live.js")
-    def live() -> Response:
-        return Response(script(), media_type="text/javascript")
+    app.mount("/static", StaticFiles(directory=HERE / "static"))
 
     def entered(to: str) -> Response:
         answer = RedirectResponse(to, 303)
