@@ -17,7 +17,6 @@ each element going to whoever asks first, and its place is part of the checkpoin
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import uuid
@@ -26,32 +25,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from headway.errors import HeadwayError, StoreError
-from headway.storage.atomic_io import write_synced
 from tfcore.graph.op_errors import why
 from tfcore.graph.python_errors import all_nodes
 from tfcore.graph.save_errors import saving
 from tfcore.graph.specs import dims
 from tfcore.graph.trackables import (
-    all_variables_of,
+    KERAS,
     answers_of,
-    entries,
-    fill,
     go_to,
     instead,
-    iterators_of,
+    is_iterator,
+    is_table,
     kind_of,
-    stored_place,
-    tables_of,
-    takes,
-    variables_of,
+    parts_of,
+    place_of,
 )
 
-NAMES = "names.json"
-_PREFIX, _ITERATOR = "state", "iterator_"
+_PREFIX = "state"
+_SPEC = ":element_spec"
+_ATTRIBUTES, _PLACE = "/.ATTRIBUTES/", "ITERATOR_STATE"
+"""Of the keys of TensorFlow's checkpoints."""
 _BIG = 1024
 """Constants of more values than this were most likely meant to be state."""
 
@@ -121,7 +119,7 @@ class SharedState(tf.Module):
             raise SharingError(f"{name!r} is {kind_of(thing)}", where="shared state", fix=other)
         self._things[name] = thing
         try:
-            self._names()
+            self.parts()
         except SharingError:
             del self._things[name]
             raise
@@ -137,49 +135,42 @@ class SharedState(tf.Module):
 
     def groups(self) -> dict[str, list[tf.Variable]]:
         """The variables of each held object, in its own order; of Keras objects those that Keras lists."""
-        return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._things.items()}
+        groups = {}
+        for name, thing in self._things.items():
+            listed = thing.variables if isinstance(thing, KERAS) else [part for _, part in parts_of(thing)]
+            found = [variable.value if isinstance(variable, keras.Variable) else variable for variable in listed]
+            groups[name] = [variable for variable in found if isinstance(variable, tf.Variable)]
+        return groups
 
     def named(self) -> dict[str, tf.Variable]:
-        """Every variable by its name, "model/hidden_0/kernel"; a repeated name in one object gets a number.
+        """Every variable by its name, "model/hidden_0/kernel"; see `parts`."""
+        return {name: part for name, part in self.parts().items() if isinstance(part, tf.Variable)}
+
+    def parts(self) -> dict[str, Any]:
+        """Every variable, mutable lookup table and iterator by its name; a repeated name in one object gets a number.
 
         Raises:
             SharingError: parts of two things have one name; `hold` refuses those it sees.
         """
-        return self._names()[0]
-
-    def tables(self) -> dict[str, Any]:
-        """The mutable lookup tables, by name, also those within modules."""
-        return self._names()[1]
-
-    def iterators(self) -> dict[str, Any]:
-        """The iterators of datasets, by name, also those within modules."""
-        return self._names()[2]
-
-    def _names(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """The names of variables, tables and iterators."""
-        kinds: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
+        parts: dict[str, Any] = {}
         owners: dict[str, str] = {}
         for name, thing in self._things.items():
-            for kind, parts in zip(
-                kinds, (all_variables_of(thing), tables_of(thing), iterators_of(thing)), strict=True
-            ):
-                for path, part in parts:
-                    whole = base = f"{name}/{path}" if path else name
-                    number = 2
-                    while owners.get(whole) == name:
-                        whole, number = f"{base}_{number}", number + 1
-                    if whole in owners:
-                        raise SharingError(
-                            f"{whole!r} would be a part of both {owners[whole]!r} and {name!r}",
-                            where="shared state",
-                            fix="hold one of the two under another name: a checkpoint tells them apart by it",
-                        )
-                    owners[whole] = name
-                    kind[whole] = part
-        return kinds
+            for path, part in parts_of(thing):
+                whole = base = f"{name}/{path}" if path else name
+                number = 2
+                while owners.get(whole) == name:
+                    whole, number = f"{base}_{number}", number + 1
+                if whole in owners:
+                    raise SharingError(
+                        f"{whole!r} would be a part of both {owners[whole]!r} and {name!r}",
+                        where="shared state",
+                        fix="hold one of the two under another name: a checkpoint tells them apart by it",
+                    )
+                owners[whole], parts[whole] = name, part
+        return parts
 
     def save(self, folder: Path) -> None:
-        """Write everything into a new `folder`: one checkpoint, and names.json, the list of its content.
+        """Write everything into a new `folder`, as one checkpoint of TensorFlow's.
 
         Raises:
             StoreError: the folder is there already, or cannot be written; nothing is left behind then.
@@ -187,36 +178,26 @@ class SharedState(tf.Module):
         """
         if folder.exists():
             raise StoreError("is there already", where=str(folder), fix="save into a new folder")
-        temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            with saving(folder.parent):
-                temporary.mkdir(parents=True)
-                self._save(temporary)
-                temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-    def _save(self, folder: Path) -> None:
-        variables, tables, iterators = self._names()
-        stored = {f"v{i}": variable for i, variable in enumerate(variables.values())}
-        for i, table in enumerate(tables.values()):
-            stored |= {f"t{i}_{j}": tf.Variable(array) for j, array in enumerate(entries(table))}
-        tf.train.Checkpoint(**{_PREFIX: tf.train.Checkpoint(**stored)}).write(str(folder / _PREFIX))
-        for i, (name, iterator) in enumerate(iterators.items()):
+        parts = self.parts()
+        for name, part in [*parts.items()]:
             try:
-                tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
+                if is_iterator(part):
+                    place_of(part)
+                    parts[f"{name}{_SPEC}"] = tf.Variable(str(part.element_spec))
             except tf.errors.FailedPreconditionError as error:
                 raise SharingError(
                     f"the position of iterator {name!r} cannot be saved: {why(error)}",
                     where="shared state",
                     fix="leave Python functions out of its dataset, or hold the dataset and a counter, and skip()",
                 ) from None
-        facts = {
-            "variables": {name: _kind(v) for name, v in variables.items()},
-            "tables": list(tables),
-            "iterators": {name: str(iterator.element_spec) for name, iterator in iterators.items()},
-        }
-        write_synced(folder / NAMES, json.dumps(facts, indent=1) + "\n")
+        temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            with saving(folder.parent):
+                temporary.mkdir(parents=True)
+                tf.train.Checkpoint(state=parts).write(str(temporary / _PREFIX))
+                temporary.rename(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def restore(self, folder: Path) -> Restored:
         """Fill the held objects from `folder`, by name. Those that do not fit stay, and the result names them.
@@ -226,68 +207,66 @@ class SharedState(tf.Module):
         Raises:
             StoreError: there is no such checkpoint, or it cannot be read; all that is held stays as it was.
         """
-        variables, tables, iterators = self._names()
+        parts, prefix = self.parts(), str(folder / _PREFIX)
         try:
-            facts = json.loads((folder / NAMES).read_text(encoding="utf-8"))
-            stored = self._read(folder, facts, variables, tables, iterators)
-            saved_names = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
+            stored = _read(prefix)
+        except (ValueError, tf.errors.OpError) as error:
             raise StoreError(f"is not a shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
+        fits = {name: _fits(part, stored[name]) for name, part in parts.items() if name in stored}
         # the only ones that tell by trying: a place fits one pipeline, not all of one element_spec
-        fits = {name: value is not None for name, value in stored.items()}
-        fits |= {name: go_to(it, stored[name]) for name, it in iterators.items() if fits.get(name)}
-        for name, variable in variables.items():
-            if fits.get(name):
-                variable.assign(stored[name])
-        for name, table in tables.items():
-            if fits.get(name):
-                fill(table, *stored[name])
-        named = {*variables, *tables, *iterators}
+        fits |= {n: fits[n] and go_to(parts[n], stored[n][_PLACE]) for n in fits if is_iterator(parts[n])}
+        fitting = {name: parts[name] for name, fit in fits.items() if fit}
+        for name, part in fitting.items():
+            if isinstance(part, tf.Variable):
+                part.assign(stored[name]["VARIABLE_VALUE"])
+        if tables := {name: part for name, part in fitting.items() if is_table(part)}:
+            tf.train.Checkpoint(state=tables).read(prefix).expect_partial()
         return Restored(
             restored=tuple(name for name, fit in fits.items() if fit),
-            not_found=tuple(sorted(named - saved_names)),
-            not_used=tuple(sorted(saved_names - named)),
+            not_found=tuple(sorted({*parts} - {*stored})),
+            not_used=tuple(sorted({*stored} - {*parts})),
             different=tuple(sorted(name for name, fit in fits.items() if not fit)),
         )
 
-    def _read(
-        self,
-        folder: Path,
-        facts: Mapping[str, Any],
-        variables: Mapping[str, tf.Variable],
-        tables: Mapping[str, Any],
-        iterators: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """The checkpoint's value for each held name; None where its dtype or shape differs."""
-        reader = tf.train.load_checkpoint(str(folder / _PREFIX))
-        keys_of = _keys(reader)
-        stored: dict[str, Any] = {}
-        for number, (name, kind) in enumerate(facts["variables"].items()):
-            if (variable := variables.get(name)) is not None:
-                stored[name] = reader.get_tensor(keys_of[f"v{number}"]) if _kind(variable) == kind else None
-                if stored[name] is not None and not variable.shape.is_compatible_with(stored[name].shape):
-                    raise ValueError(f"{NAMES} and the tensor of {name} are from different checkpoints")
-        for number, name in enumerate(facts["tables"]):
-            if (table := tables.get(name)) is not None:
-                keys, values = (reader.get_tensor(keys_of[f"t{number}_{j}"]) for j in (0, 1))
-                stored[name] = (keys, values) if takes(table, keys, values) else None
-        for number, (name, spec) in enumerate(facts.get("iterators", {}).items()):
-            if (iterator := iterators.get(name)) is not None:
-                place = stored_place(str(folder / f"{_ITERATOR}{number}"))
-                stored[name] = place if str(iterator.element_spec) == spec else None
-        return stored
 
+def _read(prefix: str) -> dict[str, dict[str, tf.Tensor]]:
+    """The tensors of each part in a checkpoint, by TensorFlow's names for them.
 
-def _kind(variable: tf.Variable) -> list[Any]:
-    """The dtype and shape of a tensor as JSON; the shape is null where the rank is unknown."""
-    return [variable.dtype.name, None if variable.shape.rank is None else variable.shape.as_list()]
-
-
-def _keys(reader: Any) -> dict[str, str]:
-    """The checkpoint's key of each variable; a variable that was held twice is saved once."""
+    Raises:
+        ValueError, tf.errors.OpError: it is none of a shared state, or damaged.
+    """
+    reader = tf.train.load_checkpoint(prefix)
     nodes = TrackableObjectGraph.FromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")).nodes
-    (bag,) = (child.node_id for child in nodes[0].children if child.local_name == _PREFIX)
-    return {child.local_name: nodes[child.node_id].attributes[0].checkpoint_key for child in nodes[bag].children}
+    (root,) = (child.node_id for child in nodes[0].children if child.local_name == "state")
+    dtypes = {key: dtype for key, dtype in reader.get_variable_to_dtype_map().items() if _ATTRIBUTES in key}
+    slices = [""] * len(dtypes)
+    tensors = tf.raw_ops.RestoreV2(
+        prefix=prefix, tensor_names=[*dtypes], shape_and_slices=slices, dtypes=[*dtypes.values()]
+    )
+    stored: dict[str, dict[str, tf.Tensor]] = {}
+    for key, tensor in zip(dtypes, tensors, strict=True):
+        path, _, attribute = key.partition(_ATTRIBUTES)
+        stored.setdefault(path, {})[attribute] = tensor
+    # a variable that was held twice is saved once
+    first = {child.local_name: nodes[child.node_id].attributes[0].checkpoint_key for child in nodes[root].children}
+    found = {name: stored[key.partition(_ATTRIBUTES)[0]] for name, key in first.items()}
+    for name in [name for name in found if name.endswith(_SPEC)]:
+        found[name.removesuffix(_SPEC)][_SPEC] = found.pop(name)["VARIABLE_VALUE"]
+    return found
+
+
+def _fits(part: Any, stored: Mapping[str, tf.Tensor]) -> bool:
+    """Whether a part can take what is stored: its kind, dtypes and shapes are the same."""
+    if is_iterator(part):
+        return _PLACE in stored and stored[_SPEC].numpy().decode() == str(part.element_spec)
+    if isinstance(part, tf.Variable):
+        value = stored.get("VARIABLE_VALUE")
+        return value is not None and value.dtype == part.dtype and part.shape.is_compatible_with(value.shape)
+    own = part.export()
+    found = [stored.get(name) for name in ("table-keys", "table-values")]
+    return all(
+        b is not None and a.dtype == b.dtype and a.shape[1:] == b.shape[1:] for a, b in zip(own, found, strict=True)
+    )
 
 
 def captured_values(function: tf.types.experimental.ConcreteFunction, state: SharedState | None = None) -> list[str]:

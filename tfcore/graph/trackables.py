@@ -1,13 +1,12 @@
-"""The objects that graph functions can share, and the state of each that a checkpoint keeps.
+"""The objects that graph functions can share, and the state within each that a checkpoint keeps.
 
-variables_of(model)          # (path within it, variable), in its own order
-tables_of(module)            # (path within it, mutable lookup table)
+parts_of(module)             # (path within it, variable, mutable lookup table or iterator)
 instead(0.5)                 # "each graph would keep its own copy: hold a tf.Variable, and assign to it"
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -21,153 +20,72 @@ KERAS = keras.Layer | keras.optimizers.Optimizer | keras.metrics.Metric
 """What Keras keeps variables of its own in; a model is a layer."""
 
 
-def variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
-    """(path within the object, variable) of each variable; the path of a lone variable is empty."""
-    if isinstance(thing, tf.Variable):
-        yield "", thing
-    elif isinstance(thing, keras.Variable):
-        yield "", thing.value
-    elif isinstance(thing, keras.random.SeedGenerator):
-        yield "", thing.state.value
-    elif isinstance(thing, KERAS):
-        for variable in thing.variables:
-            # Keras counts its objects: the second Adam of a process is adam_1
-            yield variable.path.removeprefix(f"{thing.name}/"), variable.value
-    elif isinstance(thing, tf.Module):
-        yield from _of_module(thing)
-    elif isinstance(thing, Sequence):
-        for number, variable in enumerate(thing):
-            yield str(number), variable if isinstance(variable, tf.Variable) else variable.value
-
-
-def all_variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
-    """`variables_of`, then the tf.Variables of Keras layers that Keras does not list as the layer's own."""
-    seen = set()
-    for path, variable in variables_of(thing):
-        seen.add(id(variable))
-        yield path, variable
-    if isinstance(thing, keras.Layer):
-        for path, variable in _reached(thing):
-            if isinstance(variable, tf.Variable) and id(variable) not in seen:
-                yield path, variable
-
-
-def _of_module(module: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
-    """The variables of a tf.Module: its own tf.Variables, then those within Keras and other objects in it."""
-    seen = set()
-    for path, variable in _within(module, lambda v: isinstance(v, tf.Variable)):
-        seen.add(id(variable))
-        yield path, variable
-    reached = ((path, thing) for path, thing in _reached(module) if isinstance(thing, tf.Variable))
-    others = [*_keras_within(module), *reached]
-    for path, thing in others:
-        for inner, variable in variables_of(thing):
-            if id(variable) not in seen:
-                seen.add(id(variable))
-                yield f"{path}/{inner}" if inner else path, variable
-
-
-def _keras_within(module: tf.Module) -> Iterator[tuple[str, Any]]:
-    return _within(module, lambda v: isinstance(v, keras.Variable | keras.random.SeedGenerator | KERAS))
-
-
-def _within(module: tf.Module, predicate: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
-    """(path, attribute) of a module's attributes, also within modules, lists and dicts."""
-    for path, thing in module._flatten(predicate=predicate, with_path=True):
-        yield "/".join(map(str, path)), thing
-
-
-def _reached(root: Any) -> Iterator[tuple[str, Any]]:
-    """The variables that TensorFlow's own checkpoints would find, such as the one of a tf.random.Generator."""
-    waiting, seen = [("", root)] if hasattr(root, "_trackable_children") else [], {id(root)}
-    for path, parent in waiting:  # which grows
-        for name, child in tf.train.TrackableView.children(parent).items():
-            if id(child) not in seen:
-                seen.add(id(child))
-                inner = f"{path}/{name}" if path else name
-                yield inner, child
-                if not isinstance(child, tf.Variable):
-                    waiting.append((inner, child))
-
-
-def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
-    """(path within the object, mutable lookup table) of each table; the path of a lone table is empty.
+def parts_of(thing: Any) -> Iterator[tuple[str, Any]]:
+    """(path within the object, variable, mutable lookup table or iterator of a dataset), each once; of itself it is empty.
 
     A table that cannot be written to is filled by its initializer, and has nothing to keep.
     """
-    if is_table(thing):
-        if hasattr(thing, "insert"):
-            yield "", thing
-    elif isinstance(thing, tf.Module):
-        yield from _within(thing, lambda v: is_table(v) and hasattr(v, "insert"))
+    return ((path, item) for path, item in _walk(thing) if _is_part(item))
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, tf.Variable) or is_iterator(item) or (is_table(item) and hasattr(item, "insert"))
+
+
+def _walk(thing: Any, *, into_keras: bool = True) -> Iterator[tuple[str, Any]]:
+    """(path, object) of all that Keras, tf.Module or TensorFlow's own checkpoints would find, those nearest first."""
+    waiting, seen = [("", thing)], set[int]()
+    for path, item in waiting:  # which grows
+        if isinstance(item, keras.random.SeedGenerator):
+            item = item.state
+        if isinstance(item, keras.Variable):
+            item = item.value
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        yield path, item
+        if not _is_part(item) and (into_keras or not isinstance(item, KERAS)):
+            waiting += ((f"{path}/{name}" if path else name, child) for name, child in _children(item))
+
+
+def _children(item: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(item, KERAS):
+        # Keras counts its objects: the second Adam of a process is adam_1
+        yield from ((variable.path.removeprefix(f"{item.name}/"), variable) for variable in item.variables)
+    elif isinstance(item, tf.Module):
+        yield from ((name, child) for name, child in vars(item).items() if not name.startswith("_self_"))
+    if isinstance(item, Mapping):
+        yield from ((str(name), child) for name, child in item.items())
+    elif isinstance(item, list | tuple):
+        yield from ((str(number), child) for number, child in enumerate(item))
+    elif hasattr(item, "_trackable_children"):
+        yield from tf.train.TrackableView.children(item).items()
 
 
 def answers_of(thing: Any) -> Iterator[Any]:
     """The default values of the lookup tables within an object, also of those in Keras layers."""
-    for inner in [thing, *(inner for _, inner in _reached(thing))]:
-        if is_table(inner):
-            table = getattr(inner, "_table", None) or inner  # a StaticVocabularyTable is around another
+    for _, item in _walk(thing):
+        if is_table(item):
+            table = getattr(item, "_table", None) or item  # a StaticVocabularyTable is around another
             yield getattr(table, "_default_value", None)
 
 
-def iterators_of(thing: Any) -> Iterator[tuple[str, Any]]:
-    """(path within the object, iterator of a dataset) of each iterator; the path of a lone iterator is empty."""
-    if is_iterator(thing):
-        yield "", thing
-    elif isinstance(thing, tf.Module):
-        yield from _within(thing, is_iterator)
+def place_of(iterator: Any) -> tf.Tensor:
+    """The position of an iterator.
 
-
-def entries(table: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The keys and values of a mutable table."""
-    keys, values = (array.numpy() for array in table.export())
-    free = [getattr(table, name, None) for name in ("_empty_key", "_deleted_key")]
-    if free[0] is None:
-        return keys, values
-    # a DenseHashTable exports its free buckets too, and a scalar as a vector of one
-    keys = keys.reshape(-1, *np.shape(free[0]))
-    values = values.reshape(-1, *np.shape(table._default_value))
-    used = np.ones(len(keys), bool)
-    for key in free:
-        used &= (keys != np.asarray(key)).reshape(len(keys), -1).any(axis=1)
-    return keys[used], values[used]
-
-
-def fill(table: Any, keys: Any, values: Any) -> None:
-    """Replace all entries of a mutable table by these."""
-    old = entries(table)[0]
-    if len(old):
-        table.remove(old)
-    if len(keys):
-        table.insert(keys, values)
-
-
-def takes(table: Any, keys: Any, values: Any) -> bool:
-    """Whether a table can hold these entries: dtypes and shapes are its own, and no key is one that it reserves."""
-    dtypes = [tf.string if a.dtype.kind in "OSU" else tf.as_dtype(a.dtype) for a in (keys, values)]
-    if dtypes != [table.key_dtype, table.value_dtype]:
-        return False
-    reserved = [
-        np.asarray(k) for name in ("_empty_key", "_deleted_key") if (k := getattr(table, name, None)) is not None
-    ]
-    key_shape = reserved[0].shape if reserved else ()
-    if len(keys) and (keys.shape[1:] != key_shape or values.shape[1:] != np.shape(table._default_value)):
-        return False
-    return not any((keys == key).reshape(len(keys), -1).all(axis=1).any() for key in reserved if len(keys))
-
-
-def stored_place(prefix: str) -> tf.Tensor:
-    """The position of an iterator in a checkpoint that `tf.train.Checkpoint(iterator=it).write(prefix)` wrote."""
-    key = "iterator/.ATTRIBUTES/ITERATOR_STATE"
-    return tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[tf.variant])[0]
+    Raises:
+        tf.errors.FailedPreconditionError: its dataset calls Python.
+    """
+    resource = iterator._iterator_resource
+    return tf.raw_ops.SerializeIterator(resource_handle=resource, external_state_policy=_FAIL)
 
 
 def go_to(iterator: Any, place: tf.Tensor) -> bool:
     """Move an iterator to a stored position; False, without a move, where the position is not one of its dataset."""
     resource = iterator._iterator_resource
     try:  # one that refuses a place has lost its own by then
-        before = tf.raw_ops.SerializeIterator(resource_handle=resource, external_state_policy=_FAIL)
-    except tf.errors.FailedPreconditionError:  # calls Python: no place was ever stored of it
+        before = place_of(iterator)
+    except tf.errors.FailedPreconditionError:  # no place was ever stored of it
         return False
     try:
         tf.raw_ops.DeserializeIterator(resource_handle=resource, serialized=place)
@@ -193,7 +111,7 @@ def instead(thing: Any) -> str | None:
     if isinstance(thing, KERAS) and (first := _build_first(thing)):
         return first
     if isinstance(thing, tf.Module):
-        for path, inner in _keras_within(thing):
+        for path, inner in _walk(thing, into_keras=False):
             if isinstance(inner, KERAS) and (first := _build_first(inner)):
                 return f"of its {path}, {kind_of(inner)}: {first}"
     state = tf.Variable | keras.Variable | keras.random.SeedGenerator | KERAS | tf.Module

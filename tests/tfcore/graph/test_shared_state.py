@@ -179,17 +179,17 @@ def test_every_kind_of_table_comes_back_also_within_a_module(tmp_path):
         return state
 
     state, other = tables(), tables()
-    assert list(state.tables()) == ["module/inner", "dense", "rows"]
+    assert list(state.parts()) == ["module/inner", "dense", "rows"]
     keys, values = tf.constant([3, 0], tf.int64), tf.constant([30, 1], tf.int64)
     for name in ("module/inner", "dense"):
-        state.tables()[name].insert(keys, values)
-        other.tables()[name].insert(tf.constant([8, 3], tf.int64), values)  # is to be gone
+        state.parts()[name].insert(keys, values)
+        other.parts()[name].insert(tf.constant([8, 3], tf.int64), values)  # is to be gone
     state["rows"].insert(tf.constant([[1, 2]], tf.int64), tf.constant([[0.5, 0.25]]))
     state.save(tmp_path / "state")
     report = other.restore(tmp_path / "state")
     assert report.whole and report.restored == ("module/inner", "dense", "rows")
     for name in ("module/inner", "dense"):
-        assert other.tables()[name].lookup(tf.constant([0, 3, 8], tf.int64)).numpy().tolist() == [1, 30, -1]
+        assert other.parts()[name].lookup(tf.constant([0, 3, 8], tf.int64)).numpy().tolist() == [1, 30, -1]
     assert other["rows"].lookup(tf.constant([[1, 2], [2, 1]], tf.int64)).numpy().tolist() == [[0.5, 0.25], [0, 0]]
     third = SharedState()
     third.hold("dense", tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1))
@@ -225,8 +225,7 @@ def test_a_dataset_is_each_function_s_own_pass_and_an_iterator_is_one_for_all(tm
     assert made(tf.data.Dataset.range(3).map(float)).restore(tmp_path / "state").different == ("once",)
 
 
-@pytest.mark.parametrize("torn", ["state", "iterator_1"])
-def test_a_restore_that_cannot_read_all_of_it_changes_nothing(torn, tmp_path):
+def test_a_restore_that_cannot_read_all_of_it_changes_nothing(tmp_path):
     def made(value):
         state = SharedState()
         for name in ("first", "second"):
@@ -239,32 +238,27 @@ def test_a_restore_that_cannot_read_all_of_it_changes_nothing(torn, tmp_path):
     state, other, same = made(1.0), made(2.0), made(2.0)
     [next(state[f"{name} rows"]) for name in ("first", "second") for _ in range(5)]
     state.save(tmp_path / "state")
-    file = next((tmp_path / "state").glob(f"{torn}.data*"))
-    data = bytearray(file.read_bytes())
-    data[len(data) * 3 // 4] ^= 255
-    file.write_bytes(data)
-    with pytest.raises(StoreError):
-        other.restore(tmp_path / "state")
+    file = next((tmp_path / "state").glob("state.data*"))
+    whole = file.read_bytes()
+    for sixteenth in range(16):
+        data = bytearray(whole)
+        data[len(data) * sixteenth // 16] ^= 255
+        file.write_bytes(data)
+        with pytest.raises(StoreError):
+            other.restore(tmp_path / "state")
     assert float(other["first"][0]) == float(other["second"][0]) == 2.0
     assert int(other["words"].lookup(tf.constant("a"))) == 2
     for name in ("first rows", "second rows"):
         assert [int(v) for v in other[name]] == [int(v) for v in same[name]]
 
 
-def test_names_and_values_of_two_checkpoints_change_nothing(tmp_path):
+def test_a_checkpoint_of_something_else_changes_nothing(tmp_path):
     state = SharedState()
-    state.hold("first", tf.Variable([1.0]))
-    state.hold("second", tf.Variable([1.0]))
-    state.save(tmp_path / "state")
-    names = tmp_path / "state" / "names.json"
-    right = names.read_text()
-    for wrong in (right.replace("  1\n", "  2\n"), right.replace('"variables"', '"vars"'), "[]", right[:40]):
-        names.write_text(wrong)
-        other = SharedState()
-        first = other.hold("first", tf.Variable([0.0, 0.0] if "  2\n" in wrong else [0.0]))
-        with pytest.raises(StoreError, match="is not a shared state"):
-            other.restore(tmp_path / "state")
-        assert not first.numpy().any()
+    first = state.hold("first", tf.Variable([0.0]))
+    tf.train.Checkpoint(first=tf.Variable([1.0])).write(str(tmp_path / "state"))
+    with pytest.raises(StoreError, match="is not a shared state"):
+        state.restore(tmp_path)
+    assert not first.numpy().any()
 
 
 def test_an_iterator_of_another_pipeline_stands_where_it_stood_and_the_rest_is_restored(tmp_path):
@@ -296,21 +290,18 @@ def test_an_iterator_of_another_pipeline_stands_where_it_stood_and_the_rest_is_r
 
 
 def test_a_table_that_cannot_take_the_entries_stays_as_it_was(tmp_path):
-    def made(**how):
+    def made(value):
         state = SharedState()
-        state.hold("rows", tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, **how))
+        rows = tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, value, empty_key=-1, deleted_key=-2)
+        state.hold("rows", rows)
         return state
 
-    state = made(default_value=0.0, empty_key=-1, deleted_key=-2)
+    state, other = made(0.0), made([0.0, 0.0])
     state["rows"].insert(tf.constant([7, 8], tf.int64), tf.constant([0.5, 0.25]))
     state.save(tmp_path / "state")
-    reserved = {"default_value": 0.0, "empty_key": 7, "deleted_key": -2}
-    vectors = {"default_value": [0.0, 0.0], "empty_key": -1, "deleted_key": -2}
-    for how, value in ((reserved, 3.0), (vectors, [3.0, 4.0])):
-        other = made(**how)
-        other["rows"].insert(tf.constant([9], tf.int64), tf.constant([value]))
-        assert other.restore(tmp_path / "state").different == ("rows",)
-        assert other["rows"].lookup(tf.constant([9], tf.int64)).numpy().tolist() == [value]
+    other["rows"].insert(tf.constant([9], tf.int64), tf.constant([[3.0, 4.0]]))
+    assert other.restore(tmp_path / "state").different == ("rows",)
+    assert other["rows"].lookup(tf.constant([9], tf.int64)).numpy().tolist() == [[3.0, 4.0]]
 
 
 def test_a_variable_of_two_names_comes_back(tmp_path):
@@ -323,10 +314,10 @@ def test_a_variable_of_two_names_comes_back(tmp_path):
         return state
 
     state, other = made(1.0), made(0.0)
-    assert list(state.named()) == ["module/a", "module/b", "module/tied/0", "again"]
+    assert list(state.named()) == ["module/a", "module/b", "again"]  # each once in a thing
     state.save(tmp_path / "state")
     assert other.restore(tmp_path / "state").whole
-    assert [float(v) for v in other.named().values()] == [1.0, 2.0, 1.0, 2.0]
+    assert [float(v) for v in other.named().values()] == [1.0, 2.0, 2.0]
 
 
 def test_a_variable_of_unknown_rank_comes_back(tmp_path):
@@ -443,10 +434,11 @@ def test_what_keras_and_others_keep_within_a_module_comes_back(tmp_path):
     state, other = SharedState(), SharedState()
     there, back = state.hold("ranker", Ranker()), other.hold("ranker", Ranker())
     names = list(state.named())
-    # those that tf.Module finds itself have the names they always had; of one that is reached twice only these
-    assert names[:5] == ["ranker/step", *(f"ranker/weights/{i}" for i in range(4))]
-    assert {"ranker/loss/total", "ranker/parts/free/0", "ranker/parts/norm/gamma", "ranker/seeds"} < set(names)
-    assert not any(name.startswith("ranker/net") for name in names)
+    # of one that is reached twice only the first name
+    assert {"ranker/loss/total", "ranker/parts/free/0", "ranker/parts/norm/gamma", "ranker/seeds", "ranker/step"} < set(
+        names
+    )
+    assert "ranker/net/hidden/kernel" in names and not any(name.startswith("ranker/weights") for name in names)
     assert len({id(v) for v in state.named().values()}) == len(names)
     for number, variable in enumerate(state.named().values()):
         variable.assign(tf.cast(tf.ones_like(variable) * (number + 2), variable.dtype))
