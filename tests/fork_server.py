@@ -12,6 +12,7 @@ Other commands, and those whose environment TensorFlow reads while it is importe
 
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import runpy
@@ -32,6 +33,9 @@ READ_EARLY = ("CUDA_", "GRPC_", "KERAS_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON",
 """How variables begin that are read while TensorFlow or Python starts."""
 READ_LATER = {"TF_CONFIG", "GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH"}
 """Those among them that are read later; of PYTHONPATH, the process gets the folders that the server does not have."""
+
+STAGES = ["tfcore.train.stage", "tfcore.evaluation.stage", "tfcore.export.saved_model"]
+"""What the processes of nearly every run import first."""
 
 OWN = {"HEADWAY_SCRATCH", "TMPDIR"}
 """What names a folder of one process alone."""
@@ -181,6 +185,9 @@ def serve(kind, listener):
 
         with uncollected(keep=True), lean_keras():
             import keras  # noqa: F401 - it imports TensorFlow
+
+            for module in STAGES:
+                importlib.import_module(module)
     else:
         for name in ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows"):
             sys.modules[name] = None
