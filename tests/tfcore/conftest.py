@@ -1,5 +1,7 @@
 """These tests run what the TensorFlow process runs, in this process; the processes that they start are forked."""
 
+import sys
+
 import pytest
 
 from headway.process import own
@@ -12,4 +14,13 @@ def _forked(fork_server):
     """Not where the environment is another: see `tests.fork_server`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headway.process.subprocess", fork_server)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _little_is_read_ahead():
+    """Rows that nobody asks for take time."""
+    with pytest.MonkeyPatch.context() as patch:
+        if (pipeline := sys.modules.get("tfcore.data.pipeline")) is not None:
+            patch.setattr(pipeline, "AHEAD_STACKS", 2)
         yield

@@ -94,14 +94,6 @@ def table(task, rows=ROWS):
     )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _little_is_read_ahead():
-    """Rows that nobody asks for take time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.data.pipeline.AHEAD_STACKS", 2)
-        yield
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     made = {}
@@ -125,6 +117,24 @@ def rows_of(found, task, augment, *, batch=16, stack=2, start=0, stacks=4, seed=
         name: np.concatenate([s[name].numpy().reshape(stack * batch, *s[name].shape[2:]) for s in taken])
         for name in taken[0]
     }
+
+
+@pytest.fixture(scope="module")
+def plain(written):
+    """plain(task, transforms) -> two epochs of rows as they are."""
+    read = {}
+
+    def rows(task, transforms=TRANSFORMS):
+        key = (task, *transforms)
+        if key not in read:
+            read[key] = rows_of(written, task, None, stacks=32, transforms=transforms)
+        return read[key]
+
+    return rows
+
+
+def first(rows, count):
+    return {name: values[:count] for name, values in rows.items()}
 
 
 @pytest.fixture(scope="module")
@@ -167,8 +177,9 @@ def test_threads_change_nothing(written, whole, monkeypatch):
     same(rows_of(written, "multiclass", EVERYTHING, stacks=20), whole, slice(640))
 
 
-def test_epochs_seeds_and_copies_of_a_row_differ(written):
-    plain, varied = (rows_of(written, "regression", a, stacks=32, transforms=IMAGELESS) for a in (None, {"noise": 0.1}))
+def test_epochs_seeds_and_copies_of_a_row_differ(written, plain):
+    plain = plain("regression", IMAGELESS)
+    varied = rows_of(written, "regression", {"noise": 0.1}, stacks=32, transforms=IMAGELESS)
     for epoch in (0, 1):
         part = slice(epoch * ROWS, (epoch + 1) * ROWS)
         np.testing.assert_array_equal(varied["label"][part], plain["label"][part])
@@ -182,15 +193,14 @@ def test_epochs_seeds_and_copies_of_a_row_differ(written):
     assert not first[:, 1].any()
 
 
-def test_nothing_configured_leaves_every_row_as_it_was(written):
+def test_nothing_configured_leaves_every_row_as_it_was(plain):
     assert "augment" not in TrainingConfig().model_dump()
-    rows = rows_of(written, "binary", None)
-    assert not [name for name in rows if name.startswith("augment")]
+    assert not [name for name in plain("binary") if name.startswith("augment")]
 
 
-def test_a_dropped_column_is_what_a_null_would_have_been(written):
+def test_a_dropped_column_is_what_a_null_would_have_been(written, plain):
     parameters = written["binary"].fit(TRANSFORMS, "binary")
-    plain, varied = (rows_of(written, "binary", a, stacks=16) for a in (None, {"feature_dropout": 0.3}))
+    plain, varied = first(plain("binary"), 512), rows_of(written, "binary", {"feature_dropout": 0.3}, stacks=16)
     numeric, categorical, lists = plain["numeric"], plain["categorical"], plain["lists"]
     missing = {f.column.name: when_missing(f) for f in parameters.fitted}
     assert missing["x"][1] == 1.0 and missing["photo"] is None and missing["hashed"] is None
@@ -213,9 +223,10 @@ def test_a_dropped_column_is_what_a_null_would_have_been(written):
 
 
 @pytest.mark.parametrize("task", LABELS)
-def test_mixup_mixes_inputs_and_labels_by_one_share(written, task):
+def test_mixup_mixes_inputs_and_labels_by_one_share(written, plain, task):
     transforms = TRANSFORMS if task == "multiclass" else IMAGELESS
-    plain, mixed = (rows_of(written, task, a, stacks=15, transforms=transforms) for a in (None, {"mixup": 0.5}))
+    plain = first(plain(task, transforms), 480)
+    mixed = rows_of(written, task, {"mixup": 0.5}, stacks=15, transforms=transforms)
     inside = np.flatnonzero(np.arange(480) % 100 != 0)  # a window's first row has its last as partner
     index = tf.constant(inside, tf.int64)
     draws = Draws(seed=5 + _SALT, epoch=tf.constant(0, tf.int64), index=index)
@@ -266,9 +277,9 @@ def test_a_row_of_no_weight_is_not_mixed_in(written):
     assert 1.0 < found["label"].numpy()[0] <= 5.0
 
 
-def test_in_a_graph_it_is_what_it_is_eagerly(written):
+def test_in_a_graph_it_is_what_it_is_eagerly(written, plain):
     augment = Augment(AugmentConfig(**EVERYTHING), written["multiclass"].fit(TRANSFORMS, "multiclass"), seed=1)
-    rows = rows_of(written, "multiclass", None, stacks=3)
+    rows = first(plain("multiclass"), 96)
     window = {name: tf.constant(value) for name, value in rows.items()}
     order = tf.range(len(rows["weight"]), dtype=tf.int32)[::-1]
     shuffled = {name: tf.gather(value, order) for name, value in window.items()}

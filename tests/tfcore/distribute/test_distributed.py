@@ -130,7 +130,7 @@ def same(one, other):
 
 @pytest.fixture(scope="module", autouse=True)
 def _forked():
-    """They are not: `workers` looks for them among the children of this process."""
+    """They are not, but for those of `run_jobs`: `workers` looks for them among the children of this process."""
 
 
 def workers():
@@ -162,13 +162,20 @@ def half(examples, tmp_path_factory):
     return out, train(request(examples, hidden=DEEPER, **HALF), out, Monitor())
 
 
-def run_jobs(jobs, out, strategy):
-    """Run `several.run` as workers or replicas are run."""
-    choice = choose(TrainingConfig(**strategy), gpus=0)
-    own = {"replicas": choice.replicas, "workers": choice.workers, "name": choice.name}
-    requests = [{"jobs": jobs, "worker": worker} | own for worker in range(choice.workers)]
-    environments = [{**environment, "PYTHONPATH": PYTHONPATH} for environment in launch._environments(choice)]
-    return run_together("several:run", requests, out, Monitor(), environments)
+@pytest.fixture(scope="module")
+def run_jobs(fork_server):
+    """Run `several.run` as workers or replicas are run, in forked processes."""
+
+    def run(jobs, out, strategy):
+        choice = choose(TrainingConfig(**strategy), gpus=0)
+        own = {"replicas": choice.replicas, "workers": choice.workers, "name": choice.name}
+        requests = [{"jobs": jobs, "worker": worker} | own for worker in range(choice.workers)]
+        environments = [{**environment, "PYTHONPATH": PYTHONPATH} for environment in launch._environments(choice)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("headway.process.subprocess", fork_server)
+            return run_together("several:run", requests, out, Monitor(), environments)
+
+    return run
 
 
 def job(name, request, **more):
@@ -185,7 +192,7 @@ def stopped_jobs(examples, out, strategy):
 
 
 @pytest.fixture(scope="module")
-def mirrored(examples, tmp_path_factory):
+def mirrored(examples, tmp_path_factory, run_jobs):
     """The folder of many trainings in one process on two devices."""
     out = tmp_path_factory.mktemp("mirrored")
     stopped = stopped_jobs(examples, out, MIRRORED)
@@ -201,7 +208,7 @@ def mirrored(examples, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def mirrored_killed(examples, tmp_path_factory):
+def mirrored_killed(examples, tmp_path_factory, run_jobs):
     """The folder of a training on two devices, and the error of the same one: it is killed."""
     out = tmp_path_factory.mktemp("mirrored_killed")
     whole = request(examples, **KILLED, **MIRRORED)
@@ -214,7 +221,7 @@ def mirrored_killed(examples, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pair_stopped(examples, tmp_path_factory):
+def pair_stopped(examples, tmp_path_factory, run_jobs):
     """The folder of a training of two workers, and the checkpoints of the same one: it is stopped."""
     out = tmp_path_factory.mktemp("pair_stopped")
     run_jobs(stopped_jobs(examples, out, TWO), out, TWO)
@@ -249,7 +256,7 @@ def build(layout, options):
 
 
 @pytest.fixture(scope="module")
-def pair(examples, tmp_path_factory):
+def pair(examples, tmp_path_factory, run_jobs):
     """The folder of many trainings in one pair of workers, and the error of the last: a shard is broken."""
     out = tmp_path_factory.mktemp("pair")
     # fitted before the shard broke: fitting reads the labels where rows have weights

@@ -9,7 +9,10 @@ EXPORT = """
 import sys
 from pathlib import Path
 
+from tfcore.runtime.worker import preload
+
 memory = [bytearray(int(sys.argv[2]) * n) for n in range(2000)]  # objects lie elsewhere
+preload(["keras"])
 from headway.schema.columns import Column
 from tfcore.export.saved_model import save_model
 from tfcore.heads.label_parameters import LabelParameters
