@@ -4,11 +4,16 @@ The model gives a location and a scale for each flight; the loss is the negative
 which a flight that is six hours late does not upset; a prediction is the median and the range that holds 80% of such flights. The
 training step is sharpness-aware minimization (Foret et al., 2021): it takes the gradient not where the weights are, but
 where the loss is worst nearby, so that training ends in flat valleys.
+
+The tail of the loss is a NumPy function with a gradient of its own, as a function would be that TensorFlow lacks; the search for
+the radius is Python's `while` over tensors, which AutoGraph makes a loop of the graph.
 """
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+from tfcore.graph.python_op import numpy_op
 
 RADIUS = 0.05
 FREEDOM = 3.0
@@ -49,6 +54,18 @@ def miscoverage(label, prediction, columns):
     return float(abs(np.average(inside, weights=columns["weight"]) - (1 - OUTSIDE)))
 
 
+def _tail(error):
+    """How unlikely an error is, in scales: Student's t, without its constant. float32 [rows]"""
+    return (FREEDOM + 1) / 2 * np.log1p(np.square(error) / FREEDOM)
+
+
+def _tail_gradient(upstream, error):
+    return upstream * (FREEDOM + 1) * error / (FREEDOM + np.square(error))
+
+
+tail = numpy_op(_tail, tf.TensorSpec([None], tf.float32), gradient=_tail_gradient, stateful=False)
+
+
 class Delay:
     label = "number"
     outputs = 2
@@ -59,7 +76,7 @@ class Delay:
         """The negative log likelihood of each row, without its constant. float32 [rows]"""
         location, scale = self._location_and_scale(outputs)
         error = (batch["label"] - location) / scale
-        return tf.math.log(scale) + (FREEDOM + 1) / 2 * tf.math.log1p(tf.square(error) / FREEDOM)
+        return tf.math.log(scale) + tail(error)
 
     def predictions(self, outputs):
         """The median and the ends of the range, in minutes. float32 [rows, 3]"""
@@ -72,8 +89,19 @@ class Delay:
         loss, gradients = self._gradients(model, variables, batch)
         length = tf.linalg.global_norm(gradients) + 1e-12
         before = [tf.identity(variable) for variable in variables]
-        for variable, gradient in zip(variables, gradients, strict=True):
-            variable.assign_add(RADIUS / length * gradient)
+
+        def go(radius):
+            for variable, value, gradient in zip(variables, before, gradients, strict=True):
+                variable.assign(value + radius / length * gradient)
+            return self._loss(model, batch)
+
+        @tf.function(autograph=True)
+        def worst_nearby():
+            radius = tf.constant(RADIUS)
+            while go(radius) > 2 * tf.abs(loss) + 1 and radius > RADIUS / 8:  # a cliff, not a slope
+                radius /= 2
+
+        worst_nearby()
         _, gradients = self._gradients(model, variables, batch)
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)  # Headway's optimizer takes the step, from here
@@ -81,10 +109,13 @@ class Delay:
 
     def _gradients(self, model, variables, batch):
         with tf.GradientTape() as tape:
-            outputs = model({name: batch[name] for name in model.input}, training=True)
-            loss = tf.reduce_sum(self.loss(batch, outputs) * batch["weight"]) / tf.reduce_sum(batch["weight"])
+            loss = self._loss(model, batch)
         gradients = tape.gradient(loss, variables)
         return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]  # those of embeddings are sparse
+
+    def _loss(self, model, batch):
+        outputs = model({name: batch[name] for name in model.input}, training=True)
+        return tf.reduce_sum(self.loss(batch, outputs) * batch["weight"]) / tf.reduce_sum(batch["weight"])
 
     def _location_and_scale(self, outputs):
         return outputs[:, 0] * MINUTES, (tf.nn.softplus(outputs[:, 1]) + 0.01) * MINUTES

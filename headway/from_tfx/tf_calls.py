@@ -35,20 +35,12 @@ _PARAMETERS = {
     "regex_full_match": "input pattern",
 }  # fmt: skip
 """The first parameters of what is not called by (x, y)."""
-_CHOOSES_WORDS = ("weights", "labels", "use_adjusted_mutual_info", "coverage_top_k", "coverage_frequency_threshold",
-                  "key_fn", "reserved_tokens")  # fmt: skip
 _ANALYZERS = {
-    "scale_to_z_score": "x elementwise name output_dtype",
-    "scale_to_0_1": "x elementwise name",
-    "scale_by_min_max": "x output_min output_max elementwise name",
-    "bucketize": "x num_buckets epsilon weights elementwise name",
-    "apply_buckets": "x bucket_boundaries name",
-    "compute_and_apply_vocabulary": "x * default_value top_k frequency_threshold num_oov_buckets vocab_filename weights "
-    "labels use_adjusted_mutual_info min_diff_from_avg coverage_top_k coverage_frequency_threshold key_fn "
-    "fingerprint_shuffle file_format store_frequency reserved_tokens name",
-    "hash_strings": "strings hash_buckets key name",
-}
-"""The parameters of tf.Transform's functions; those after * go by name alone."""
+    "scale_to_z_score": "x * output_dtype", "scale_to_0_1": "x", "scale_by_min_max": "x output_min output_max",
+    "bucketize": "x num_buckets epsilon", "apply_buckets": "x bucket_boundaries", "hash_strings": "strings hash_buckets",
+    "compute_and_apply_vocabulary": "x * default_value top_k frequency_threshold num_oov_buckets vocab_filename file_format",
+}  # fmt: skip
+"""The parameters of tf.Transform's functions that are read; those after * go by name alone."""
 _LIST = "text as a list of words: {shape: list, separator: ' '}"
 _HINTS = {
     "tfidf": _LIST, "bag_of_words": _LIST, "ngrams": _LIST,
@@ -167,17 +159,12 @@ def _analyzed(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> An
         raise Untranslatable(f"{name} has no counterpart", fix)
     in_order, _, by_name = _ANALYZERS[function].partition(" * ")
     names = in_order.split()
-    unknown = sorted({*keywords} - {*names, *by_name.split()})
-    if len(args) > len(names) or unknown:
-        raise Untranslatable(f"{name} with {', '.join(unknown) or f'{len(args)} arguments'}", _WRITE)
+    unread = [key for key, value in keywords.items() if key not in (*names, *by_name.split(), "name") and value]
+    if len(args) > len(names) or unread:
+        problem = f"{name} with {', '.join(unread) or f'{len(args)} arguments'} has no counterpart"
+        raise Untranslatable(problem, "each row and word counts alike here, and a vector has one scale")
     given = {**dict(zip(names, args, strict=False)), **keywords}
     value = _column(given.get(names[0]), name)
-    if given.get("elementwise"):
-        raise Untranslatable(
-            f"{name} with elementwise", "a vector has one scale for all of its places here; split it up"
-        )
-    if given.get("weights") is not None:
-        raise Untranslatable(f"{name} with weights", "each row counts once here")
     match function:
         case "scale_to_z_score":
             return Analyzed(value, "standardize")
@@ -190,8 +177,6 @@ def _analyzed(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> An
             return Analyzed(value, {"bucketize": {"boundaries": _boundaries(given.get("bucket_boundaries"), name)}})
         case "hash_strings":
             return _buckets(value, "hash", given.get("hash_buckets"), name, _OTHER_HASH)
-    if chosen := [key for key in _CHOOSES_WORDS if given.get(key)]:
-        raise Untranslatable(f"{name} with {', '.join(chosen)}", "words are chosen by their train rows here")
     top_k, least, oov = given.get("top_k"), given.get("frequency_threshold"), given.get("num_oov_buckets") or 0
     if not all(isinstance(number, int | None) for number in (top_k, least, oov)):
         raise Untranslatable(f"{name} with numbers that are computed", "write the numbers")
