@@ -104,11 +104,10 @@ def _refused(problem: str) -> Recorded:
     return Recorded(refuse)
 
 
-def _operator(form: str) -> Callable[..., Recorded]:
+def _operator(sign: str, form: str) -> Callable[..., Recorded]:
     """A method of Recorded whose rows are Python of this form."""
 
     def operator(*given: Any) -> Recorded:
-        sign = form.replace("({})", "").strip()
         return Recorded(lambda: Rows(tidy(form.format(*(row_of(_plain(value), sign) for value in given)))))
 
     return operator
@@ -116,10 +115,10 @@ def _operator(form: str) -> Callable[..., Recorded]:
 
 for _method, _sign in _OPERATORS.items():
     if _method in ("neg", "pos", "invert"):
-        setattr(Recorded, f"__{_method}__", _operator(f"{_sign}({{}})"))
+        setattr(Recorded, f"__{_method}__", _operator(_sign, f"{_sign}({{}})"))
     else:
-        setattr(Recorded, f"__{_method}__", _operator(f"({{0}}) {_sign} ({{1}})"))
-        setattr(Recorded, f"__r{_method}__", _operator(f"({{1}}) {_sign} ({{0}})"))
+        setattr(Recorded, f"__{_method}__", _operator(_sign, f"({{0}}) {_sign} ({{1}})"))
+        setattr(Recorded, f"__r{_method}__", _operator(_sign, f"({{1}}) {_sign} ({{0}})"))
 
 
 def _plain(value: Any) -> Any:
