@@ -1,6 +1,6 @@
 """Merges the ranges of a span in their order: names shards, merges statistics, adds up counts.
 
-result = collect(request, ranges, work_dir, out)
+result = collect(request, results, merging)
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.ingest.range_worker import NOTES, SHARD, STATISTICS
 from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.runners.work_dir import WorkDir
+from beam_jobs.runners.spans import Merging, RangeResult
 from headway.errors import DataError
 from headway.leakage import key_index
 from headway.records.spec import feature_spec, total
@@ -26,30 +25,29 @@ from headway.sources.base import InputFile, Range
 from headway.statistics.split_statistics import merge_all
 from headway.tabular import quarantine
 
-Facts = dict[str, Any]
-"""What `ingest_range` returned."""
+
+def shard_name(split: str, index: int, total: int) -> str:
+    """The file name of a range's shard."""
+    return f"{split}-{index:05d}-of-{total:05d}.tfrecord"
 
 
-def collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> dict[str, Any]:
-    """Move what the ranges wrote from `work_dir` to its place in `out`; return the stage's result.
+def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Merging) -> dict[str, Any]:
+    """Merge what the ranges of a span delivered; return the stage's result.
 
     Raises:
         DataError: the counts do not add up.
-        OSError: `out` cannot be written.
+        OSError: the place cannot be written.
     """
-    facts = [work_dir.facts(piece.index) for piece in ranges]
     columns = request.columns()
-    with ThreadPoolExecutor(1, "notes") as other:  # they are copied, which takes no interpreter
-        noted = other.submit(_notes, request, ranges, work_dir, out)
-        splits = {split: _split(split, columns, facts, work_dir, out) for split in request.split.names()}
-        noted.result()
+    _notes(request, done, merging)
+    splits = {split: _split(split, columns, done, merging) for split in request.split.names()}
     counts = {
-        "read": sum(fact["rows"] for fact in facts),
+        "read": sum(each.facts["rows"] for each in done),
         "written": sum(split["rows"] for split in splits.values()),
         "quarantined": quarantine.write(
-            out / quarantine.FILE_NAME, quarantined_rows(request.files, ranges, facts, work_dir)
+            merging.out / quarantine.FILE_NAME, quarantined_rows(request.files, done, merging)
         ),
-        "filtered": sum(fact["filtered"] for fact in facts),
+        "filtered": sum(each.facts["filtered"] for each in done),
     }
     check_counts(counts, where=f"span {request.span}")
     return {
@@ -70,50 +68,46 @@ def check_counts(counts: Mapping[str, int], where: str) -> None:
         raise DataError(f"rows do not add up: {text}", where=where, fix="a bug: please report it")
 
 
-def _notes(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> None:
+def _notes(request: IngestRequest, done: Sequence[RangeResult], merging: Merging) -> None:
     """Merge the ranges' key indexes into the span's."""
-    shutil.rmtree(out / NOTES, ignore_errors=True)
-    if ranges:
-        key_index.merge([work_dir.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
+    shutil.rmtree(merging.out / NOTES, ignore_errors=True)
+    if done:
+        key_index.merge([merging.folder(each.piece.index) / NOTES for each in done], merging.out / NOTES)
     else:
         key_index.KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place).save(
-            out / NOTES
+            merging.out / NOTES
         )
 
 
-def _split(
-    split: str, columns: tuple[Column, ...], facts: Sequence[Facts], work_dir: WorkDir, out: Path
-) -> dict[str, Any]:
+def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult], merging: Merging) -> dict[str, Any]:
     """Name the shards of one split, merge its statistics."""
     shards: list[dict[str, Any]] = []
     saved: list[Path] = []
-    for index, fact in enumerate(facts):
-        if split in fact["records"]:
-            name = f"{split}-{index:05d}-of-{len(facts):05d}.tfrecord"
-            folder = work_dir.of_range(index) / split
-            (folder / SHARD).replace(out / name)
-            saved.append(folder / STATISTICS)
-            shards.append({"file": name, "rows": fact["records"][split]})
-    statistics = out / "statistics" / split
+    for each in done:
+        if split in each.facts["records"]:
+            name = shard_name(split, each.piece.index, len(done))
+            merging.take(each.piece.index, f"{split}/{SHARD}", name, delivered=True)
+            saved.append(merging.folder(each.piece.index) / split / STATISTICS)
+            shards.append({"file": name, "rows": each.facts["records"][split]})
+    statistics = merging.out / "statistics" / split
     statistics.parent.mkdir(exist_ok=True)
     shutil.rmtree(statistics, ignore_errors=True)
     if len(saved) == 1:
-        saved[0].replace(statistics)
+        shutil.copytree(saved[0], statistics)
     else:
-        merge_all(saved, columns, spill=work_dir.folder / "spill").save(statistics)
+        merge_all(saved, columns, spill=merging.spill).save(statistics)
     rows = sum(total(shard["rows"]) for shard in shards)
-    return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
+    return {"rows": rows, "shards": shards, "statistics": f"statistics/{split}"}
 
 
-def quarantined_rows(
-    files: Sequence[InputFile], ranges: Sequence[Range], facts: Sequence[Facts], work_dir: WorkDir
-) -> Iterator[pa.Table]:
+def quarantined_rows(files: Sequence[InputFile], done: Sequence[RangeResult], merging: Merging) -> Iterator[pa.Table]:
     """The ranges' rejected rows with their file's name, counted from 1 within the file."""
     names = file_names(files)
-    befores = rows_before(ranges, [fact["rows"] for fact in facts])
-    for piece, fact, before in zip(ranges, facts, befores, strict=True):
-        if fact["quarantined"]:
-            table = quarantine.read(work_dir.of_range(piece.index))
+    befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
+    for each, before in zip(done, befores, strict=True):
+        piece = each.piece
+        if each.facts["quarantined"]:
+            table = quarantine.read(merging.folder(piece.index))
             if piece.row_per_file:
                 files = pa.array([names[piece.file + row] for row in table.column("row").to_pylist()], pa.string())
                 rows = pa.array([1] * table.num_rows, pa.int64())

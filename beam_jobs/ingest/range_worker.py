@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.runners.range_job import Tick
+from beam_jobs.runners.spans import Tick
 from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
 from headway.leakage.keys import unit_codes

@@ -39,7 +39,7 @@ class IngestRequest(Stage[Ingested]):
     """One span of raw files, and the config of its ingest."""
 
     name, version, runs = "ingest", VERSION, "beam_jobs.ingest.stage:ingest"
-    runs_many = "beam_jobs.ingest.stage:ingest_many"
+    runs_many, delivers = "beam_jobs.ingest.stage:ingest_many", True
 
     span: str
     files: tuple[InputFile, ...]
@@ -57,6 +57,10 @@ class IngestRequest(Stage[Ingested]):
     by_place: bool = False
     """Whether a split without a key hashes a row's file and its number in it besides."""
     records: RecordsConfig = RecordsConfig()
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
 
     def open(self) -> Source:
         """The source of the files; a column that came with a later span is missing in those that lack it."""

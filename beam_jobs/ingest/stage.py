@@ -5,27 +5,55 @@
 
 `out` then holds `train-00003-of-00012.tfrecord` (one shard for each range and split, empty ones omitted),
 `statistics/<split>/` and, when rows were rejected, `quarantine.parquet`. All of it is a function of the files and the
-request, whatever the runner and the number of its workers. Beam is imported only if it runs the ranges.
+request, whatever the runner and the number of its workers. Beam is imported to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.ingest.merge import collect
+from beam_jobs.ingest import range_worker
+from beam_jobs.ingest.merge import collect, shard_name
+from beam_jobs.ingest.range_worker import SHARD
 from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.driver import whole_ranges
-from beam_jobs.runners.range_job import RangeJob
-from beam_jobs.runners.work_dir import WorkDir, writable
+from beam_jobs.runners.driver import run_spans
+from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from headway.monitor import Monitor
 from headway.sources.base import Range
+from headway.storage.manifest import FileEntry
+from headway.storage.objects import each
 
-__all__ = ["VERSION", "ingest", "ingest_many"]
+__all__ = ["VERSION", "IngestJob", "ingest", "ingest_many"]
 
-_WORK = "beam_jobs.ingest.range_worker:ingest_range"
+
+class IngestJob(SpanJob):
+    """The ingest of one span."""
+
+    request: IngestRequest
+
+    def cut(self) -> list[Range]:
+        return self.request.ranges()
+
+    def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
+        return range_worker.ingest_range(self.request, piece, folder, tick)
+
+    def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
+        return {f"{split}/{SHARD}": shard_name(split, piece.index, total) for split in facts["records"]}
+
+    def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
+        result = collect(self.request, done, merging)
+        return result, sorted((*shards(self, done), *merging.deliver()), key=lambda entry: entry.path)
+
+
+def shards(job: SpanJob, done: Sequence[RangeResult]) -> Iterator[FileEntry]:
+    """Entries of the files that ranges delivered under their names."""
+    for result in done:
+        names = job.names(result.piece, len(done), result.facts)
+        for name, (size, crc32c) in result.files.items():
+            yield FileEntry(path=names[name], bytes=size, crc32c=crc32c)
 
 
 def ingest(
@@ -49,25 +77,24 @@ def ingest(
 
 
 def ingest_many(
-    requests: Sequence[IngestRequest], outs: Sequence[Path], monitor: Monitor, *, runner: RunnerConfig | None = None
+    requests: Sequence[IngestRequest],
+    outs: Sequence[Path],
+    monitor: Monitor,
+    *,
+    runner: RunnerConfig | None = None,
+    places: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Ingest several spans in one pipeline; every `out` gets the same bytes as from `ingest`."""
+    """Ingest several spans in one pipeline; every `out` gets the same bytes as from `ingest`.
+
+    Args:
+        places: folders of a bucket that get the files in place of `outs`; each answer then has their entries under "files".
+    """
     monitor.check()
-    jobs = [RangeJob(request, WorkDir.of(out), _WORK) for request, out in zip(requests, outs, strict=True)]
-    ranges: list[list[Range]] = []
     for request in requests:
         request.check()
-        ranges.append(request.ranges())
+    jobs = [IngestJob(request, str(where)) for request, where in zip(requests, places or outs, strict=True)]
     try:
-        for job, out in zip(jobs, outs, strict=True):
-            with writable(out):
-                job.work_dir.begin()
-        whole_ranges(jobs, ranges, monitor, runner or RunnerConfig())
-        results = []
-        for job, pieces, out in zip(jobs, ranges, outs, strict=True):
-            with writable(out):
-                results.append(collect(job.request, pieces, job.work_dir, out))
-        return results
+        outcomes = run_spans(jobs, monitor, runner or RunnerConfig())
+        return [(end.result or {}) | ({"files": [*end.files]} if places else {}) for end in outcomes]
     finally:
-        for job in jobs:
-            job.work_dir.remove()
+        each(lambda job: job.place.clear(), jobs)

@@ -1,7 +1,7 @@
 """Predicts one range of the input: reads raw rows, writes them with predictions. Free of Beam.
 
     facts = predict_range(request, piece, folder, tick=lambda rows: None)
-    facts                # rows read, predicted, quarantined; the key of what this output depends on
+    facts                # rows read, predicted, quarantined; the part's name
 
 A row is coerced as it was for training, goes through the model and comes out with its source; one that does not fit goes
 to the quarantine. No label is read. `source_row` counts the file's data rows from 1, which a range of a text file cannot
@@ -20,9 +20,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from beam_jobs.ingest.range_worker import RangeRows
+from beam_jobs.predict.model import local_model
 from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import FILE, ROW, PredictRequest
-from beam_jobs.runners.range_job import Tick
+from beam_jobs.runners.spans import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
 from headway.sources.base import Chunk, Range
@@ -56,7 +57,6 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
             raise unreadable(piece.path, error) from None
         raise
     return {
-        "key": request.key(piece),
         "rows": work.rows,
         "predicted": work.predicted,
         "quarantined": work.write_rejected(folder),
@@ -75,7 +75,8 @@ class _Work(RangeRows):
         self._columns = request.coerced()
         self._names = request.names
         # the loader keeps it: a process loads it once
-        self._model: Model = resolve_name(request.loader)(request.model, request.digest)
+        folder = local_model(request.model, request.model_url, request.digest)
+        self._model: Model = resolve_name(request.loader)(folder, request.digest)
 
     def table(self, chunk: Chunk) -> pa.RecordBatch:
         """The chunk's rows that fit, with their predictions."""

@@ -43,6 +43,8 @@ class PredictRequest(Frozen):
     """The model's raw columns."""
     model: str
     """The folder of the SavedModel."""
+    model_url: str | None = None
+    """Where workers on other machines get it; None: they have the folder too."""
     digest: str
     """Of its bytes."""
     loader: str

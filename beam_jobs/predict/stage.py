@@ -3,9 +3,10 @@
     result = predict(request, out, Monitor(), runner=RunnerConfig(), max_quarantined=0.01)
     result["counts"], result["parts"], result["kept"]
 
-`out` then holds `part-00003-of-00012.parquet` (one for each range of the input, so that their names' order is the input's
-order), `quarantine.parquet` when rows were rejected, and `predictions.json`, written last: without it there is no
-output. All of it is a function of the files and the request, whatever the runner and the number of its workers.
+`out`, a folder or a folder of a bucket, then holds `part-00003-of-00012.parquet` (one for each range of the input, so that
+their names' order is the input's order), `quarantine.parquet` when rows were rejected, and `predictions.json`, written last:
+without it there is no output. All of it is a function of the files and the request, whatever the runner and the number of its
+workers.
 
 A range that is whole stays in `out/.ranges` until then. A call after a crash checks the keys of those (input, model and
 config) and runs only the others; a call when everything is there does nothing.
@@ -19,7 +20,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,32 +29,102 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.ingest.merge import check_counts, quarantined_rows, rows_before
+from beam_jobs.predict import range_scorer
 from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.driver import whole_ranges
-from beam_jobs.runners.range_job import RangeJob
-from beam_jobs.runners.work_dir import FOLDER, WorkDir, writable
+from beam_jobs.runners.driver import run_spans
+from beam_jobs.runners.place import RANGES, BucketPlace, FolderPlace, writable
+from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
 from headway.monitor import Monitor
 from headway.sources.base import Range
 from headway.sources.discovery.formats_table import open_source
-from headway.storage.atomic_io import link_or_copy, replace_text, sync_path
+from headway.storage.filesystem import open_file
 from headway.storage.fingerprint import fingerprint
-from headway.storage.manifest import checksum
+from headway.storage.locks import Lock
+from headway.storage.manifest import FileEntry, checksum
 from headway.tabular import quarantine
 
-__all__ = ["MANIFEST", "predict"]
+__all__ = ["MANIFEST", "PredictJob", "predict"]
 
-_WORK = "beam_jobs.predict.range_scorer:predict_range"
 MANIFEST = "predictions.json"
 FORMAT = 1
+_LOCK = "locks/predict.json"
+_OURS = re.compile(r"part-\d+-of-\d+\.(parquet|jsonl)|" + re.escape(quarantine.FILE_NAME))
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictJob(SpanJob):
+    """The prediction of the files of a request."""
+
+    request: PredictRequest
+    max_quarantined: float = 0.01
+    fresh = False
+
+    def cut(self) -> list[Range]:
+        return _with_rows(open_source(self.request.source).ranges(self.request.files))
+
+    def key(self, piece: Range) -> str:
+        return self.request.key(piece)
+
+    def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
+        return range_scorer.predict_range(self.request, piece, folder, tick)
+
+    def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
+        part = facts["part"]
+        return {} if part is None else {part: f"part-{piece.index:05d}-of-{total:05d}.{self.request.write}"}
+
+    def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
+        """Give the parts their names; the driver puts the manifest, which the result is."""
+        counts = {name: sum(each.facts[name] for each in done) for name in ("rows", "predicted", "quarantined")}
+        counts["read"] = counts.pop("rows")
+        check_counts(counts, where=self.where)
+        self._clear()
+        quarantined = merging.out / quarantine.FILE_NAME
+        quarantine.write(quarantined, quarantined_rows(self.request.files, done, merging))
+        files = {"quarantine": _entry(quarantined)} if quarantined.exists() else {}
+        merging.deliver()
+        # when it raises, the rejected rows stay to be looked at: without a manifest there is no output
+        _bounded(counts, self.max_quarantined, self.place.objects.name(quarantine.FILE_NAME))
+        parts = []
+        befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
+        for each, before in zip(done, befores, strict=True):
+            for part, name in self.names(each.piece, len(done), each.facts).items():
+                if each.facts["first_row"] == before:
+                    merging.take(each.piece.index, part, name)
+                    size, crc32c = each.files[part]
+                else:
+                    source, path = merging.folder(each.piece.index) / part, merging.out / name
+                    _renumbered(source, path, self.request, before - (each.facts["first_row"] or 0))
+                    size, crc32c = checksum(path)
+                    merging.deliver()
+                parts.append({"file": name, "rows": each.facts["predicted"], "bytes": size, "crc32c": crc32c})
+        result = {
+            "format": FORMAT,
+            "key": whole_key(self.request, [each.piece for each in done]),
+            "model": self.request.digest,
+            "counts": counts,
+            "inputs": [
+                {"file": name, "bytes": file.bytes, "crc32c": file.crc32c}
+                for name, file in zip(self.request.names, self.request.files, strict=True)
+            ],
+            "parts": parts,
+            **files,
+        }
+        return result, []
+
+    def _clear(self) -> None:
+        """Remove an earlier call's output, its manifest first."""
+        objects = self.place.objects
+        objects.delete([MANIFEST])
+        objects.delete(name for name in objects.children("") if _OURS.fullmatch(name))
 
 
 def predict(
     request: PredictRequest,
-    out: Path,
+    out: Path | str,
     monitor: Monitor,
     *,
     runner: RunnerConfig | None = None,
@@ -73,53 +144,72 @@ def predict(
         Cancelled: the monitor asked to stop; finished ranges are kept.
     """
     monitor.check()
-    _refuse_foreign(out)
+    job = PredictJob(request, str(out), max_quarantined)
+    place = job.place
+    _refuse_foreign(place)
     request.check()
-    ranges = _with_rows(open_source(request.source).ranges(request.files))
-    keys = {piece.index: request.key(piece) for piece in ranges}
-    whole = fingerprint({"ranges": [keys[piece.index] for piece in ranges], "names": request.names})
-    if (done := _finished(out, whole)) is not None:
-        _bounded(done["counts"], max_quarantined, out)
+    ranges = job.cut()
+    if (done := _finished(place, whole_key(request, ranges))) is not None:
+        _bounded(done["counts"], max_quarantined, place.objects.name(quarantine.FILE_NAME))
         return done | {"kept": len(ranges), "cached": True}
-    work_dir = WorkDir.of(out)
-    with writable(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
-        with writable(out):
-            finished = work_dir.resume(keys)
-        if finished:
-            monitor.log(f"{len(finished)} of {len(ranges)} ranges were finished before")
-        whole_ranges([RangeJob(request, work_dir, _WORK)], [ranges], monitor, runner or RunnerConfig())
-        with writable(out):
-            result = _publish(request, ranges, work_dir, out, whole, max_quarantined)
-            work_dir.remove()
-    return result | {"kept": len(finished), "cached": False}
+    with _alone(place) as still:
+        (outcome,) = run_spans([job], monitor, runner or RunnerConfig())
+        assert outcome.result is not None
+        if outcome.kept:
+            monitor.log(f"{outcome.kept} of {len(ranges)} ranges were finished before")
+        still()
+        with writable(place.url):
+            place.objects.write(MANIFEST, (json.dumps(outcome.result, indent=1) + "\n").encode())
+            place.clear()
+    return outcome.result | {"kept": outcome.kept, "cached": False}
+
+
+def whole_key(request: PredictRequest, ranges: Sequence[Range]) -> str:
+    """What the output as a whole depends on."""
+    return fingerprint({"ranges": [request.key(piece) for piece in ranges], "names": request.names})
 
 
 @contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Lock `out` against other processes' predictions. The kernel drops the lock with the process; no file stays."""
-    folder = os.open(out, os.O_RDONLY)
+def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
+    """Lock the place against other predictions; yields what raises if the lock was lost meanwhile.
+
+    In a bucket it is an object with a lease; the lock of a folder goes with its process, and no file stays.
+    """
+    problem, fix = "another prediction into this folder is going on", "wait for it to end, or name another folder"
+    if isinstance(place, BucketPlace):
+        lock = Lock(place.objects, _LOCK)
+        try:
+            with lock.held():
+                yield lock.check
+        except Locked as error:
+            if error.where != lock.path:  # of another lock
+                raise
+            raise Locked(f"{problem}: the folder {error.problem}", where=place.url, fix=fix) from None
+        return
+    with writable(place.url):
+        place.root.mkdir(parents=True, exist_ok=True)
+    folder = os.open(place.root, os.O_RDONLY)
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            problem = "another process is writing predictions here"
-            raise Locked(problem, where=str(out), fix="wait for it to end, or name another folder") from None
+            raise Locked(f"{problem}, in another process", where=place.url, fix=fix) from None
         except OSError:  # a file system without locks
             pass
-        yield
+        yield lambda: None
     finally:
         os.close(folder)
 
 
-def _refuse_foreign(out: Path) -> None:
+def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
     """Raise for a folder that holds files not written by a prediction."""
-    if out.exists() and not out.is_dir():
-        raise StoreError("is a file", where=str(out), fix="name a folder that is empty or does not exist")
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not (out / FOLDER).is_dir():
+    if isinstance(place, FolderPlace) and place.root.exists() and not place.root.is_dir():
+        raise StoreError("is a file", where=place.url, fix="name a folder that is empty or does not exist")
+    place.objects.check()
+    names = {*place.objects.children("")} - {_LOCK.split("/")[0]}
+    if names and not names & {MANIFEST, RANGES}:
         problem = "the folder is not empty, and no prediction wrote what is in it"
-        raise StoreError(problem, where=str(out), fix="name a folder that is empty or does not exist")
+        raise StoreError(problem, where=place.url, fix="name a folder that is empty or does not exist")
 
 
 def _with_rows(ranges: Sequence[Range]) -> list[Range]:
@@ -131,53 +221,9 @@ def _with_rows(ranges: Sequence[Range]) -> list[Range]:
     ]
 
 
-def _publish(
-    request: PredictRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path, key: str, max_quarantined: float
-) -> dict[str, Any]:
-    """Give the parts their names in `out`; the manifest comes last."""
-    facts = [work_dir.facts(piece.index) for piece in ranges]
-    counts = {name: sum(fact[name] for fact in facts) for name in ("rows", "predicted", "quarantined")}
-    counts["read"] = counts.pop("rows")
-    check_counts(counts, where=str(out))
-    _clear(out)
-    quarantined = out / quarantine.FILE_NAME
-    quarantine.write(quarantined, quarantined_rows(request.files, ranges, facts, work_dir))
-    # when it raises, the rejected rows stay to be looked at: without a manifest there is no output
-    _bounded(counts, max_quarantined, out)
-    parts = []
-    width = len(ranges)
-    befores = rows_before(ranges, [fact["rows"] for fact in facts])
-    for piece, fact, before in zip(ranges, facts, befores, strict=True):
-        if fact["part"] is None:
-            continue
-        path = out / f"part-{piece.index:05d}-of-{width:05d}.{request.write}"
-        source = work_dir.of_range(piece.index) / fact["part"]
-        if fact["first_row"] == before:
-            link_or_copy(source, path)  # the range stays whole until the output is
-        else:
-            _renumbered(source, path, request, before - (fact["first_row"] or 0))
-        parts.append({"file": path.name, "rows": fact["predicted"]} | _entry(path))
-    files = {"quarantine": _entry(quarantined)} if quarantined.exists() else {}
-    result = {
-        "format": FORMAT,
-        "key": key,
-        "model": request.digest,
-        "counts": counts,
-        "inputs": [
-            {"file": name, "bytes": file.bytes, "crc32c": file.crc32c}
-            for name, file in zip(request.names, request.files, strict=True)
-        ],
-        "parts": parts,
-        **files,
-    }
-    replace_text(out / MANIFEST, json.dumps(result, indent=1) + "\n")
-    return result
-
-
 def _entry(path: Path) -> dict[str, Any]:
-    """The manifest's entry for a file, which is synced."""
+    """The manifest's entry for a file."""
     size, crc = checksum(path)
-    sync_path(path)
     return {"file": path.name, "bytes": size, "crc32c": crc}
 
 
@@ -190,18 +236,12 @@ def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) 
             part.write(batch.set_column(place, batch.schema.field(place), pc.add(batch.column(place), offset)))
 
 
-def _clear(out: Path) -> None:
-    """Remove an earlier call's output, its manifest first."""
-    (out / MANIFEST).unlink(missing_ok=True)
-    for pattern in ("part-*-of-*.parquet", "part-*-of-*.jsonl", quarantine.FILE_NAME):
-        for path in out.glob(pattern):
-            path.unlink()
-
-
-def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
+def _bounded(counts: Mapping[str, int], bound: float, rejected: str) -> None:
+    """Raise a DataError when more rows were rejected than may be; `rejected` is the file of their quarantine."""
     if counts["quarantined"] > bound * counts["read"]:
         share = counts["quarantined"] / counts["read"]
-        first = pq.ParquetFile(out / quarantine.FILE_NAME).read_row_group(0).slice(0, 1).to_pylist()[0]
+        with open_file(rejected) as file:
+            first = pq.ParquetFile(file).read_row_group(0).slice(0, 1).to_pylist()[0]
         column = "" if first["column"] is None else f"column {first['column']!r}: "
         comma = re.fullmatch(r"[+-]?[0-9]+,[0-9]+", first["value"] or "")
         mend = (
@@ -211,17 +251,18 @@ def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
             f"{counts['quarantined']:,} of {counts['read']:,} rows ({share:.2%}) {agree(counts['quarantined'], 'was', 'were')} "
             f"rejected; at most {bound:.2%} may be; the first is {first['file']} row {first['row']}: {column}"
             f"{'null' if first['value'] is None else repr(first['value'][:60])} {first['reason']}",
-            where=str(out / quarantine.FILE_NAME),
+            where=rejected,
             fix=f"{mend}look at that file, mend the input, or allow more with --max-quarantine",
         )
 
 
-def _finished(out: Path, key: str) -> dict[str, Any] | None:
+def _finished(place: FolderPlace | BucketPlace, key: str) -> dict[str, Any] | None:
     """The manifest of an earlier call with this key, if its files have their sizes."""
     try:
-        done = json.loads((out / MANIFEST).read_bytes())
+        done = json.loads(place.objects.read(MANIFEST) or b"")
         files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]
-        whole = all((out / file["file"]).stat().st_size == file["bytes"] for file in files)
+        listed = place.objects.listing()
+        whole = all(file["file"] in listed and listed[file["file"]].bytes == file["bytes"] for file in files)
         return done if whole and (done["format"], done["key"]) == (FORMAT, key) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None

@@ -8,9 +8,9 @@ with silenced():
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +20,7 @@ from headway.process_tuning import uncollected
 _LOGGERS = ("apache_beam", "grpc")
 _READER = "wait_until_finish_read"
 """Beam's thread that reads a cluster's messages."""
+_IMPORTING = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -33,17 +34,22 @@ def _root_handler() -> Iterator[None]:
         root.removeHandler(silent)
 
 
+def begin_import() -> None:
+    """Import Beam in a thread of its own, for a job that is certain to come."""
+    threading.Thread(target=load_beam, name="beam-import").start()
+
+
+@functools.cache
 def load_beam() -> Any:
     """Import and return apache_beam."""
-    if "apache_beam" not in sys.modules:
+    with _IMPORTING:
         before = logging.root.manager.disable
         logging.disable(logging.ERROR)  # Beam warns through logging.warning while it is imported
         try:
             with _root_handler(), uncollected():
-                importlib.import_module("apache_beam")
+                return importlib.import_module("apache_beam")
         finally:
             logging.disable(before)
-    return sys.modules["apache_beam"]
 
 
 @contextlib.contextmanager

@@ -3,8 +3,8 @@
     runner: direct                                                  # threads of this process, one per core
     runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options
 
-`direct` needs no Beam (`local.run_ranges`). With `options` it is Beam's local runner, named outright as FnApiRunner: asked
-for a DirectRunner, Beam first tries to download another one.
+`direct` is Beam's in-process runner, named outright as FnApiRunner: asked for a DirectRunner, Beam first tries to download
+another one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _BEAM_NAMES = {
 }
 
 
-_MODES = ("in_memory", "multi_threading", "multi_processing")
+_MODES = ("in_memory", "multi_threading")
+"""Of the direct runner."""
 
 
 class RunnerConfig(Frozen):
@@ -61,19 +62,15 @@ class RunnerConfig(Frozen):
         if self.name == "direct" and "direct_num_workers" in self.options:
             raise ValueError("direct_num_workers has no effect; set runner.workers")
         mode = self.options.get("direct_running_mode", _MODES[0])
+        if mode == "multi_processing":
+            raise ValueError("direct_running_mode: multi_processing of Beam 2.77 loses elements; leave it out")
         if mode not in _MODES:
             raise ValueError(f"direct_running_mode is {mode!r}; there is: {', '.join(_MODES)}")
         return self
 
-    @property
-    def local(self) -> bool:
-        """Whether the workers are threads of this process, without Beam."""
-        return self.name == "direct" and not self.options
-
-    def threads(self, elements: int | None = None) -> int:
-        """The number of workers of the direct runner: at most one per range."""
-        most = self.workers or usable_cores()
-        return most if elements is None else max(1, min(most, elements))
+    def threads(self) -> int:
+        """The number of workers of the direct runner."""
+        return self.workers or usable_cores()
 
 
 def usable_cores() -> int:
@@ -81,11 +78,8 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
+def make_pipeline(config: RunnerConfig) -> Any:
     """An empty beam.Pipeline on the configured runner; imports Beam.
-
-    Args:
-        elements: how many there are to work on.
 
     Raises:
         ConfigError: an option that Beam does not know, or a runner that is not installed.
@@ -100,9 +94,7 @@ def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
             fix = did_you_mean(name, beam_options, "see the options of Beam's runner")
             raise ConfigError(f"{name!r} is not a pipeline option of Beam", where="runner.options", fix=fix)
     if config.name == "direct":
-        mode = options.get("direct_running_mode", "multi_threading")
-        workers = 1 if mode == "in_memory" else config.threads(elements)
-        options = {"direct_running_mode": mode, "direct_num_workers": workers} | options
+        options = {"direct_running_mode": _MODES[0], "direct_num_workers": config.threads()} | options
     try:
         # flags=[]: Beam would read this process's command line otherwise
         return beam.Pipeline(_BEAM_NAMES[config.name], options=PipelineOptions(flags=[], **options))

@@ -1,184 +1,139 @@
-"""Runs a job's ranges on the configured runner until all outputs are whole: progress, errors, stops, lost ranges.
+"""Runs spans on the configured runner, as one job: progress, errors, stops.
 
-    whole_ranges([RangeJob(request, work_dir, "beam_jobs.ingest.range_worker:ingest_range")], [ranges], monitor, RunnerConfig())
-
-Whatever the runner, all that driver and ranges tell each other lies in the work folder.
+results = run_spans([IngestJob(request, "s3://team/out")], monitor, RunnerConfig())
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.local import run_ranges
-from beam_jobs.runners.range_job import Element, RangeJob
-from beam_jobs.runners.work_dir import WORKER, WorkDir
+from beam_jobs.runners.spans import Outcome, SpanJob, lost_ranges
+from beam_jobs.runners.watch import Watch
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
-from headway.sources.base import Range
+from headway.storage.objects import each
 
-_TRIES = 3
-"""How often ranges are run before giving up on a runner that loses them."""
+if TYPE_CHECKING:
+    from beam_jobs.runners.pipeline import BeamRunner
+
 _POLL_SECONDS = 0.1
+_ASK_SECONDS = 2.0
+"""How often a cluster is asked about a job."""
 _STOP_SECONDS = 30.0
 """How long a stop waits for ranges that are under way; they look for it after every batch."""
 _BEGIN_SECONDS = 600.0
-"""How long a cluster may take to begin with the first range; one without workers would take for ever."""
+"""How long a cluster may take to begin; one without workers would take for ever."""
 _SAY_SECONDS = 60.0
 
 
-def whole_ranges(
-    jobs: Sequence[RangeJob], ranges: Sequence[Sequence[Range]], monitor: Monitor, config: RunnerConfig
-) -> None:
-    """Run the unfinished ranges of each job until all outputs are whole.
+def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -> list[Outcome]:
+    """Run the jobs of spans, and return how each ended.
 
-    Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
-    afterwards is run once more before that becomes an error.
+    Raises:
+        HeadwayError: a span failed, by the user's mistake, or the runner did.
+        Cancelled: the monitor asked to stop.
     """
-    spans = [str(getattr(job.request, "span", "")) for job in jobs]
-    progress = _Progress(ranges, [job.work_dir for job in jobs], monitor, spans)
-    for attempt in range(_TRIES):
-        todo = progress.missing()
-        if not todo:
-            return
-        if attempt:
-            monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
-        _run(jobs, todo, progress, config)
-        monitor.check()
-    if lost := progress.missing():
-        raise HeadwayError(
-            f"the {config.name} runner lost {len(lost)} of {progress.ranges} ranges in each of {_TRIES} tries",
-            where=f"span {jobs[lost[0][0]].request.span}, range {lost[0][1].index}",
-            fix="use runner: direct, without options",
-        )
-
-
-def _run(jobs: Sequence[RangeJob], todo: Sequence[Element], progress: _Progress, config: RunnerConfig) -> None:
-    """Run one job in a thread of its own: the caller's thread keeps the monitor and stays open to Ctrl-C."""
-    if config.local:
-        run: Callable[..., None] = functools.partial(run_ranges, config)
-        cancel = None
-    else:
-        from beam_jobs.runners.pipeline import BeamRunner  # imports Beam
-
-        runner = BeamRunner(config)
-        run, cancel = runner.run, runner.cancel
+    for job in jobs:
+        job.place.prepare()
     failures = list[BaseException]()
-    work_dirs = [job.work_dir for job in jobs]
-    waiting = _Waiting(work_dirs, config, progress.monitor)
-    patience, stopped = _STOP_SECONDS, None
+    with Watch() as watch:
+        _run(jobs, watch, monitor, config, failures)
+        failures = [*watch.failures, *failures]
+    outcomes = each(lambda job: Outcome.read(job.place), jobs)
+    for outcome in outcomes:
+        if outcome is not None and outcome.failure is not None:
+            raise outcome.failure.exception()
+    monitor.check()
+    if failures:
+        raise failures[0]
+    ended = []
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if outcome is None:
+            raise lost_ranges(job, 0, None, 0)
+        ended.append(outcome)
+        for facts in outcome.ranges:
+            name = f"range {facts['index']}" + (f" of {job.span}" if job.span else "")
+            monitor.part(name, **{key: value for key, value in facts.items() if key != "index"})
+    return ended
+
+
+def _run(
+    jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: RunnerConfig, failures: list[BaseException]
+) -> None:
+    """Run one job in a thread of its own: the caller's thread keeps the monitor and stays open to Ctrl-C."""
+    from beam_jobs.runners.pipeline import BeamRunner  # imports Beam
+
+    runner, here = BeamRunner(config), config.name == "direct"
+    cluster = None if here else _Cluster(jobs, runner, config, monitor)
+    patience, stopped, reported = _STOP_SECONDS, None, 0
 
     def work() -> None:
         try:
-            run(jobs, todo)
+            runner.run(jobs, watch)
         except BaseException as error:  # it is raised again in the caller's thread
             failures.append(error)
 
     def stop() -> None:
-        for work_dir in work_dirs:
-            work_dir.stop()
-        if cancel is not None:
-            cancel()
+        watch.stop()
+        runner.cancel()
+
+    def report() -> None:
+        nonlocal reported
+        rows = max(watch.rows(), cluster.rows if cluster else 0)
+        if rows > reported:
+            reported = rows
+            monitor.progress(rows, watch.total(len(jobs)), "rows")
 
     thread = threading.Thread(target=work, name="runner", daemon=True)
     thread.start()
     try:
         while thread.is_alive():
-            thread.join(max(_POLL_SECONDS, 20 * progress.report()))
-            if progress.monitor.cancelled() or any(work_dir.stopped() for work_dir in work_dirs):
+            thread.join(_POLL_SECONDS)
+            report()
+            if monitor.cancelled() or watch.stopped():
                 stop()
                 stopped = stopped or time.monotonic()
-                if time.monotonic() - stopped > _STOP_SECONDS:  # a cluster has had its time
+                if time.monotonic() - stopped > _STOP_SECONDS:  # it has had its time
                     patience = 0.0
                     break
-            else:
-                waiting.check()
-        progress.report()
-        for work_dir in work_dirs:
-            if (error := work_dir.error()) is not None:
-                raise error
-        if failures and not progress.monitor.cancelled():
-            raise failures[0]
-    except BaseException:  # the job's, or a KeyboardInterrupt
+            elif cluster is not None:
+                cluster.check()
+    except BaseException:  # a KeyboardInterrupt, or a cluster that does not begin
         stop()
         raise
     finally:
         thread.join(patience)
 
 
-class _Waiting:
-    """Waits for a runner's first worker, and gives up after a while."""
+class _Cluster:
+    """Looks after a job that runs elsewhere: waits for its first worker, and gives up after a while."""
 
-    def __init__(self, work_dirs: Sequence[WorkDir], runner: RunnerConfig, monitor: Monitor):
-        self._work_dirs, self._runner, self._monitor = work_dirs, runner, monitor
-        self._before = [work_dir.attempts() for work_dir in work_dirs]
-        self._since, self._warned, self._begun = time.monotonic(), False, False
+    def __init__(self, jobs: Sequence[SpanJob], runner: BeamRunner, config: RunnerConfig, monitor: Monitor):
+        self.rows = 0
+        self._place, self._runner, self._name, self._monitor = jobs[0].place, runner, config.name, monitor
+        self._since = self._asked = time.monotonic()
+        self._warned = self._begun = False
 
     def check(self) -> None:
-        """Log when no worker has begun for a while, and raise at last.
+        """Ask for the rows read; log when no worker has begun for a while, and raise at last.
 
         Raises:
-            HeadwayError: no range was begun in _BEGIN_SECONDS.
+            HeadwayError: no worker has begun in _BEGIN_SECONDS.
         """
-        if self._begun:
+        now = time.monotonic()
+        if now < self._asked + _ASK_SECONDS:
             return
-        attempts = zip(self._work_dirs, self._before, strict=True)
-        self._begun = any(work_dir.attempts() - before for work_dir, before in attempts)
-        waited = time.monotonic() - self._since
+        self._asked, self.rows = now, self._runner.rows()
+        self._begun = self._begun or self.rows > 0 or self._place.begun()
+        waited = now - self._since
         if not self._begun and waited > _BEGIN_SECONDS:
-            problem = f"no worker of the {self._runner.name} runner started a range within {_BEGIN_SECONDS:.0f} s"
-            fix = "see that workers start, reach the job's machines and see this folder: docs/runners.md"
-            raise HeadwayError(problem, where=str(self._work_dirs[0].folder.parent), fix=fix)
+            problem = f"no worker of the {self._name} runner started within {_BEGIN_SECONDS:.0f} s"
+            fix = "see that workers start, and reach the job's machines and this place: docs/runners.md"
+            raise HeadwayError(problem, where=self._place.url, fix=fix)
         if not self._begun and waited > _SAY_SECONDS and not self._warned:
             self._warned = True
-            self._monitor.log(
-                f"no worker of the {self._runner.name} runner has started a range within {_SAY_SECONDS:.0f} s"
-            )
-
-
-class _Progress:
-    """The finished ranges, and the number of rows read."""
-
-    def __init__(
-        self, ranges: Sequence[Sequence[Range]], work_dirs: Sequence[WorkDir], monitor: Monitor, spans: Sequence[str]
-    ):
-        self.monitor, self._spans = monitor, spans
-        self.ranges = sum(map(len, ranges))
-        self._all, self._work_dirs = ranges, work_dirs
-        rows = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
-        self._total = None if None in rows else sum(rows)  # type: ignore[arg-type]
-        self._reported = 0
-        self._whole: list[dict[int, int]] = [{} for _ in work_dirs]
-
-    def missing(self) -> list[tuple[int, Range]]:
-        """(span, range) of each range whose output is not whole, in order."""
-        missing = []
-        for span, (pieces, work_dir) in enumerate(zip(self._all, self._work_dirs, strict=True)):
-            finished = work_dir.finished()
-            missing += [(span, piece) for piece in pieces if piece.index not in finished]
-        return missing
-
-    def report(self) -> float:
-        """Tell the monitor how many rows have been read; return the seconds it took to look."""
-        begun = time.monotonic()
-        rows = 0
-        for span, work_dir, whole in zip(self._spans, self._work_dirs, self._whole, strict=True):
-            before = set(whole)
-            rows += work_dir.rows(whole)
-            for index in whole.keys() - before:
-                self._ended(span, work_dir, index)
-        if rows > self._reported:
-            self._reported = rows
-            self.monitor.progress(rows, self._total, "rows")
-        return time.monotonic() - begun
-
-    def _ended(self, span: str, work_dir: WorkDir, index: int) -> None:
-        """Tell the monitor of a range that is whole."""
-        with contextlib.suppress(OSError):  # the folder went: a stop, which the driver sees
-            facts = work_dir.facts(index)
-            name = f"range {index}" + (f" of {span}" if span else "")
-            self.monitor.part(name, rows=facts["rows"], **facts.get(WORKER, {}))
+            self._monitor.log(f"no worker of the {self._name} runner has started within {_SAY_SECONDS:.0f} s")

@@ -1,16 +1,20 @@
-"""The Beam pipeline of ingest and predict: Create(ranges), reshuffle, one ParDo for each; yields the finished ranges.
+"""The Beam pipeline of ingest and predict, the same for every runner.
 
-    BeamRunner(RunnerConfig(name="flink", options=...)).run(jobs, [(0, piece), (1, other)])
+    BeamRunner(RunnerConfig(name="flink", options=...)).run(jobs, watch)
 
-It is the same for every runner that Beam knows. This is the module that imports Beam when it is imported.
+    Create(spans) -> ranges of a span -> spread -> process a range -> GroupByKey(span) -> finish the span
+
+Users' mistakes are a tagged output; rows and ranges are Beam metrics. This is the module that imports Beam when it is
+imported.
 """
 
 from __future__ import annotations
 
 import contextlib
+import platform
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,45 +22,183 @@ import pyarrow as pa
 from beam_jobs.runners import flink_rest, job_server
 from beam_jobs.runners.beam_import import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
-from beam_jobs.runners.range_job import Element, RangeJob
-from headway.errors import HeadwayError
+from beam_jobs.runners.place import writable
+from beam_jobs.runners.spans import Failure, RangeResult, SpanJob, Stopped, finish, run_range
+from beam_jobs.runners.watch import Watch, worker_threads
+from headway.errors import ConfigError, HeadwayError
 from headway.process import own
+from headway.sources.base import Range
+from headway.storage.manifest import version
 
 load_beam()
 import apache_beam as beam  # noqa: E402 - quietly, above
+from apache_beam.metrics import Metrics, MetricsFilter  # noqa: E402
 
 _PROCESS = uuid.uuid4().hex
 """Tells this process from those that a runner starts."""
+_NAMESPACE, _ROWS = "headway", "rows"
+_FAILED = "failed"
+Element = tuple[int, Range, int]
+"""(which span, a range of it, how many ranges it has)"""
+Done = tuple[int, "RangeResult | Failure | int"]
+"""(which span, a range's end or the number of ranges)"""
 
 
-class WorkOnRange(beam.DoFn):
-    """Runs a range and yields (span, range), or nothing for a range that stopped."""
+def _versions() -> str:
+    return f"Headway {version()} on Python {'.'.join(platform.python_version_tuple()[:2])}"
 
-    def __init__(self, jobs: Sequence[RangeJob]):
-        self._jobs, self._driver = tuple(jobs), _PROCESS
 
-    def process(self, element: Element) -> Iterator[tuple[int, int]]:
-        if self._driver != _PROCESS:  # a process that a runner started for its jobs: no GPU, one thread a range
+class _SpanFn(beam.DoFn):
+    """Has the spans; errors are remembered where the driver is in this process."""
+
+    def __init__(self, jobs: Sequence[SpanJob], name: str):
+        self._jobs, self._name = tuple(jobs), name
+        self._process, self._versions = _PROCESS, _versions()
+
+    @property
+    def watch(self) -> Watch | None:
+        """The driver's watch over the job; None in another process."""
+        return Watch.of(self._name)
+
+    def setup(self) -> None:
+        if self._process != _PROCESS:  # a process that a runner started for its jobs: no GPU, one thread a range
             own()
-        span, piece = element
-        if self._jobs[span].run(piece):
-            yield span, piece.index
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Hand an error on to the driver as it is, and stop the job, if the driver is here."""
+        try:
+            yield
+        except BaseException as error:
+            if (watch := self.watch) is not None:
+                watch.fail(error)
+            raise
+
+    def _stopped(self) -> bool:
+        watch = self.watch
+        return watch is not None and watch.stopped()
+
+    def _failed(self, span: int, failure: Failure) -> Any:
+        if (watch := self.watch) is not None:
+            watch.stop()
+        return beam.pvalue.TaggedOutput(_FAILED, (span, failure))
+
+
+class CutSpan(_SpanFn):
+    """Yields the ranges of a span, the longest first, and how many they are."""
+
+    COUNTS = "counts"
+
+    def process(self, span: int) -> Iterable[Any]:
+        if self._stopped():
+            return
+        job = self._jobs[span]
+        with self._noted():
+            try:
+                if self._versions != _versions():
+                    problem = f"a worker runs {_versions()}, and the driver {self._versions}"
+                    raise ConfigError(problem, where="runner", fix="install the driver's versions on every worker")
+                if self.watch is None:
+                    with writable(job.where):
+                        job.place.begin()
+                pieces = job.cut()
+            except HeadwayError as error:
+                yield self._failed(span, Failure(-1, error.facts))
+                return
+            if (watch := self.watch) is not None:
+                watch.cut(span, pieces)
+        yield beam.pvalue.TaggedOutput(self.COUNTS, (span, len(pieces)))
+        # they are dealt in this order
+        for piece in sorted(pieces, key=lambda piece: piece.facts.get("rows", piece.end - piece.start), reverse=True):
+            yield span, piece, len(pieces)
+
+
+class ProcessRange(_SpanFn):
+    """Makes the files of a range, and yields what came of it."""
+
+    def __init__(self, jobs: Sequence[SpanJob], name: str):
+        super().__init__(jobs, name)
+        self._rows = Metrics.counter(_NAMESPACE, _ROWS)
+        self._over = set[int]()
+        """Spans that have failed here."""
+
+    def process(self, element: Element) -> Iterable[Any]:
+        span, piece, total = element
+        if self._stopped() or span in self._over:
+            return
+        watch, read = self.watch, 0
+
+        def tick(rows: int) -> None:
+            nonlocal read
+            self._rows.inc(rows - read)
+            read = rows
+            if watch is not None:
+                watch.read(span, piece.index, rows)
+                if watch.stopped():
+                    raise Stopped
+
+        with self._noted():
+            try:
+                done = run_range(self._jobs[span], piece, total, tick)
+            except Stopped:
+                return
+        if isinstance(done, Failure):
+            self._over.add(span)
+            yield self._failed(span, done)
+            return
+        if done.kept and watch is not None:
+            watch.read(span, piece.index, done.facts["rows"])
+        yield span, done
 
     def finish_bundle(self) -> None:
         # Arrow's allocator keeps a heap for each thread, and the runner's threads are new ones for every pipeline.
         pa.default_memory_pool().release_unused()
 
 
+class FinishSpan(_SpanFn):
+    """Merges the ranges of a span, and puts its outcome."""
+
+    def process(self, element: tuple[int, Iterable[Any]]) -> None:
+        span, done = element
+        counts = [each for each in done if isinstance(each, int)]
+        ends = [each for each in done if not isinstance(each, int)]
+        if self._stopped() and not any(isinstance(each, Failure) for each in ends):
+            return
+        with self._noted():
+            finish(self._jobs[span], counts[0] if counts else 0, ends)
+
+
+class Spans(beam.PTransform):
+    """Processes spans: the whole pipeline."""
+
+    def __init__(self, jobs: Sequence[SpanJob], name: str):
+        super().__init__()
+        self._jobs, self._name = jobs, name
+
+    def expand(self, pipeline: Any) -> Any:
+        spans = pipeline | "spans" >> beam.Create(range(len(self._jobs)), reshuffle=len(self._jobs) > 1)
+        cut = spans | "cut" >> beam.ParDo(CutSpan(self._jobs, self._name)).with_outputs(
+            CutSpan.COUNTS, _FAILED, main="ranges"
+        )
+        # a Reshuffle, but for what it does to keep windows and times, which takes longer than a small span
+        keyed = cut.ranges | "key" >> beam.Map(lambda element: ((element[0], element[1].index), element))
+        spread = keyed | "spread" >> beam.GroupByKey() | "ranges" >> beam.FlatMap(lambda grouped: grouped[1])
+        done = spread | "process" >> beam.ParDo(ProcessRange(self._jobs, self._name)).with_outputs(_FAILED, main="done")
+        ends = (cut[CutSpan.COUNTS], cut[_FAILED], done.done, done[_FAILED]) | "ends" >> beam.Flatten()
+        return ends | "span" >> beam.GroupByKey() | "finish" >> beam.ParDo(FinishSpan(self._jobs, self._name))
+
+
 class BeamRunner:
-    """Runs ranges on a Beam runner; see the module. One object runs one job."""
+    """Runs spans on a Beam runner; see the module. One object runs one job."""
 
     def __init__(self, config: RunnerConfig):
         self._config = config
         self._lock, self._cancelled = threading.Lock(), False
         self._cancel: Callable[[], object] | None = None
+        self._result: Any = None
 
-    def run(self, jobs: Sequence[RangeJob], elements: Sequence[Element]) -> None:
-        """Run the ranges and block until the job has ended; users' mistakes are kept in the work folders.
+    def run(self, jobs: Sequence[SpanJob], watch: Watch) -> None:
+        """Run the spans and block until the job has ended; their outcomes are in their places.
 
         Raises:
             ConfigError: the runner cannot be used as configured.
@@ -65,21 +207,28 @@ class BeamRunner:
         """
         with silenced(), job_server.reach(self._config) as (reached, log):
             reached = _named(reached)
-            pipeline = make_pipeline(reached, elements=len(elements))
-            # Create spreads what it makes
-            pipeline | "ranges" >> beam.Create(list(elements)) | "work" >> beam.ParDo(WorkOnRange(jobs))
+            pipeline = make_pipeline(reached)
+            pipeline | Spans(jobs, watch.name)
             if reached.name == "direct":
-                pipeline.run().wait_until_finish()
+                with worker_threads():
+                    pipeline.run().wait_until_finish()
                 return
             try:
                 with no_traceback_of_the_reader():
-                    result = pipeline.run()
+                    self._result = result = pipeline.run()
                     self.submitted(lambda: _cancel(reached, result))
                     result.wait_until_finish()
             except HeadwayError:
                 raise
             except Exception as error:  # gRPC's own kinds among them
                 raise _failed(reached, error, log()) from error
+
+    def rows(self) -> int:
+        """How many rows have been read, if the runner says so while the job runs."""
+        with contextlib.suppress(Exception):  # a runner without them, or a server that is gone
+            found = self._result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE).with_name(_ROWS))
+            return sum(counter.attempted or 0 for counter in found["counters"])
+        return 0
 
     def submitted(self, cancel: Callable[[], object]) -> None:
         """Note that the cluster has the job; if a stop came first, cancel it at once."""

@@ -33,6 +33,8 @@ from tfcore.runtime.tensorflow_process import Child
 
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
+WAVE_BYTES = 2 << 30
+"""Steps that run as one read no more from outside of the store, but for a single one."""
 
 
 class Engine:
@@ -82,7 +84,7 @@ class Engine:
         for output in filter(None, outputs):
             self._on_output(output)
         missing = [step for step, output in zip(steps, outputs, strict=True) if output is None]
-        together = [missing] if missing and missing[0].stage.runs_many else [[step] for step in missing]
+        together = _waves(missing) if missing and missing[0].stage.runs_many else [[step] for step in missing]
         ran = itertools.chain.from_iterable(self._mended(group) for group in together)
         return [output or next(ran) for output in outputs]
 
@@ -164,11 +166,14 @@ class Engine:
                 stack.enter_context(self.store.checkpointing(kept.folder.name, keep_best=kept.keep_best))
             # what lives in this process stays in it
             settings = self._runtime.get(stage.name, {}) if child in (None, self.child) else {}
+            if stage.delivers and self.store.objects.remote:
+                settings = settings | {"places": [staging.place for staging in stagings]}
             results = run_stage(steps, outs, monitor, self.store, child, **settings)
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
             manifests = [
                 staging.commit(
+                    files=result.pop("files", None),
                     result=result,
                     counts=Counts(**result["counts"]) if result.get("counts") else None,
                     seconds=seconds * n / sum(rows),
@@ -178,6 +183,19 @@ class Engine:
         if kept is not None:  # the output is in the store: nothing resumes from what was kept any more
             self.store.discard(kept.folder)
         return manifests
+
+
+def _waves(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps that are run as one, which are committed when all of them are done: a killed run repeats one wave at most."""
+    waves: list[list[Step]] = []
+    room = 0
+    for step in steps:
+        room -= step.stage.input_bytes
+        if not waves or room < 0:
+            waves.append([])
+            room = WAVE_BYTES - step.stage.input_bytes
+        waves[-1].append(step)
+    return waves
 
 
 class Planner:

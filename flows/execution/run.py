@@ -14,6 +14,7 @@ from contextlib import closing, nullcontext
 from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.runners.beam_import import begin_import
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
@@ -152,6 +153,8 @@ class _Run:
 
     def _begin(self, child: Child, replay: ReplayProcess) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
+        if not self.run_spec.store.children(self.run_spec.store.stages / IngestRequest.name):
+            begin_import()  # while the plan reads the raw files: whatever it finds, none of it is ingested yet
         plan = run_dag(self.run_spec, Planner(self.run_spec.store), freeze=False)
         if window := str(self.run_spec.chosen_window):
             self.report.note(f"window: {window}: {window_text(plan.spans)}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from beam_jobs.predict.bucket_output import into_bucket
+from beam_jobs.predict.model import model_digest
 from beam_jobs.predict.request import Passed, PredictRequest
 from beam_jobs.predict.stage import predict as run
 from flows.config.pipeline import LoadedPipeline
@@ -27,9 +27,6 @@ from headway.schema.pbtxt import from_text
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, files
-from headway.storage.filesystem import is_remote
-from headway.storage.fingerprint import fingerprint
-from headway.storage.manifest import checksum
 from tfcore.export.metadata import ModelMetadata, describe_model
 
 LOADER = "tfcore.export.predictor:load"
@@ -73,17 +70,14 @@ def predict(
             source=source,
             columns=described.columns,
             model=str(folder),
+            model_url=None if version is None else loaded.open_store().url(folder),
             digest=model_digest(folder),
             loader=LOADER,
             passthrough=tuple(_passed(loaded, described, source, columns)),
             write=write,
         )
         bound = pipeline.validation.max_quarantined if max_quarantined is None else max_quarantined
-
-        def into(out: Path) -> dict[str, Any]:
-            return run(request, out, monitor, runner=pipeline.runner, max_quarantined=bound)
-
-        result = into_bucket(str(output), into) if is_remote(str(output)) else into(Path(output))
+        result = run(request, output, monitor, runner=pipeline.runner, max_quarantined=bound)
         about = {"saved_model": str(folder), "version": version, "task": described.task}
         return result | about | {"output": str(output)}
 
@@ -123,12 +117,6 @@ def find_model(
 def is_version(registry: Registry, name: str) -> bool:
     """Whether a name is a version's rather than a folder's."""
     return name.isdecimal() or name in (CHAMPION, PREVIOUS) or registry.alias(name) is not None
-
-
-def model_digest(folder: Path) -> str:
-    """Digest of every byte of a SavedModel."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return fingerprint({path.relative_to(folder).as_posix(): checksum(path) for path in paths})
 
 
 def _passed(

@@ -63,6 +63,9 @@ class Stage(Frozen, Generic[Answer]):
     """"module:function"."""
     runs_many: ClassVar[str | None] = None
     """"module:function" that runs several as one: function(requests, outs, monitor) -> answers."""
+    delivers: ClassVar[bool] = False
+    """Its workers write to a store in a bucket themselves: the function takes `places`, the folders there, and each answer
+    has the entries of the files under "files"."""
     tensorflow: ClassVar[bool] = False
     """Runs in the TensorFlow process."""
     streams: ClassVar[bool] = False
@@ -105,6 +108,11 @@ class Stage(Frozen, Generic[Answer]):
     def paths(self) -> list[Path]:
         """What it reads of other outputs."""
         return [path for ref in self.inputs() for path in ref.paths()]
+
+    @property
+    def input_bytes(self) -> int:
+        """The bytes that it reads from outside of the store, by which stages are run as one or in turn."""
+        return 0
 
     def kept(self) -> Kept | None:
         """What it keeps while it runs; None: it begins anew."""

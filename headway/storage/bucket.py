@@ -308,6 +308,16 @@ class Bucket:
         path.unlink(missing_ok=True)
         return False
 
+    def duplicate(self, key: str, other: str) -> None:
+        """Copy an object within the bucket, without its bytes coming here.
+
+        Raises:
+            StoreError: it is gone, or the bucket does not take the copy.
+        """
+        action = functools.partial(self._files.copy_file, self._path(key), self._path(other))
+        if self._ask(key, lambda: action() or True) is None:
+            raise StoreError("is gone", where=self.name(key), fix="run again")
+
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
         return each(lambda key: self._ask(key, lambda: self._stream(key, lambda block: None)) or "is gone", keys)
 
@@ -346,9 +356,17 @@ class Bucket:
         if made is None:
             self.publish_plain(folder, key)
             return
-        attempt = uuid.uuid4().hex[:12]
+        attempt = new_attempt()
+        self.put_all((f"{key}/{attempt}/{e.path}", folder / e.path, e.crc32c) for e in made.files)
+        self.commit(key, attempt, made, good)
+
+    def commit(self, key: str, attempt: str, made: manifest.Manifest, good: Callable[[str], bool]) -> None:
+        """Make the files of an attempt the output `key`, by the put of their manifest.
+
+        Args:
+            good: whether a key is a whole output; then another process was faster with the same, and its one stays.
+        """
         base, commit = f"{key}/{attempt}", f"{key}/{manifest.NAME}"
-        self.put_all((f"{base}/{e.path}", folder / e.path, e.crc32c) for e in made.files)
         listing = self.listing(base)
         for entry in made.files:
             stored = listing.get(f"{base}/{entry.path}")
@@ -428,6 +446,11 @@ def _unclosed(problem: str) -> Iterator[None]:
         yield
     except ValueError:
         raise OSError(problem) from None
+
+
+def new_attempt() -> str:
+    """A name for the files of an output in a bucket that no other attempt has."""
+    return uuid.uuid4().hex[:12]
 
 
 def _area(key: str) -> str:

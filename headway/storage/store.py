@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,11 @@ from headway.messages import now
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, writing
-from headway.storage.bucket import Bucket
+from headway.storage.bucket import Bucket, new_attempt
 from headway.storage.filesystem import is_remote
 from headway.storage.fingerprint import Key, shared
 from headway.storage.locks import Lock
-from headway.storage.manifest import Counts, Manifest
+from headway.storage.manifest import Counts, FileEntry, Manifest
 from headway.storage.objects import Folder, Found, each
 from headway.storage.process_identity import abandoned, mark
 from headway.storage.working_copy import WorkingCopy
@@ -188,6 +188,14 @@ class Store:
             self._copy.fetch({folder: None})
         return folder
 
+    def url(self, path: Path) -> str | None:
+        """Where other machines find a file or a folder of an output or a version; None when the store is a folder."""
+        if not self.objects.remote:
+            return None
+        folder = self.root.joinpath(*path.relative_to(self.root).parts[:3])
+        inside = "" if path == folder else f"/{path.relative_to(folder).as_posix()}"
+        return self.objects.name(self._files(folder) + inside)
+
     def localize(self, paths: Iterable[Path], *, later: bool = False) -> RemoteFiles | None:
         """Fetch files of outputs and versions to this machine's disk.
 
@@ -318,18 +326,30 @@ class Store:
         path = self.staging / mark(f"{stage}-{fingerprint}")
         with writing(self.root):
             path.mkdir(parents=True)
+            staging = Staging(self, stage, fingerprint, key, path)
             try:
-                yield Staging(self, stage, fingerprint, key, path)
+                yield staging
             finally:
                 remove(path)
+                staging.leave()
 
-    def _commit(self, staging: Path, stage: str, fingerprint: str) -> None:
-        """Make a whole folder visible as that output, unless somebody else has made the same meanwhile."""
-        self._publish(
-            staging,
-            self.output(stage, fingerprint),
-            lambda key: self._judge(self.root / key, stage, fingerprint)[0] is not None,
-        )
+    def _commit(self, staging: Staging, manifest: Manifest, attempt: str | None) -> None:
+        """Make what was written visible as that output, unless somebody else has made the same meanwhile.
+
+        Args:
+            attempt: under which its files are in the bucket already; None: they are in the staging folder.
+        """
+        stage, fingerprint = manifest.stage, manifest.fingerprint
+        target = self.output(stage, fingerprint)
+
+        def good(key: str) -> bool:
+            return self._judge(self.root / key, stage, fingerprint)[0] is not None
+
+        if attempt is not None and isinstance(self.objects, Bucket):
+            self.objects.commit(self._key(target), attempt, manifest, good)
+        else:
+            manifests.write(staging.path, manifest)
+            self._publish(staging.path, target, good)
 
     def manifests(self, stage: str) -> list[Manifest]:
         """Every valid manifest of a stage, newest first."""
@@ -425,26 +445,57 @@ class Staging:
     def __init__(self, store: Store, stage: str, fingerprint: str, key: Key, path: Path):
         self._store, self._stage, self._fingerprint, self._key = store, stage, fingerprint, key
         self.path = path
+        self._attempt: str | None = None
 
-    def commit(self, *, result: dict[str, Any], counts: Counts | None = None, seconds: float = 0.0) -> Manifest:
+    @property
+    def place(self) -> str | None:
+        """The folder of the bucket for what workers on any machine write, without a way through `path`; None: the store is
+        a folder."""
+        if isinstance(self._store.objects, Bucket):
+            self._attempt = self._attempt or new_attempt()
+            return self._store.objects.name(self._folder)
+        return None
+
+    @property
+    def _folder(self) -> str:
+        return f"stages/{self._stage}/{self._fingerprint}/{self._attempt}"
+
+    def leave(self) -> None:
+        """Remove what was written to `place` and not committed; what cannot be removed now goes with a sweep."""
+        if self._attempt is not None and isinstance(self._store.objects, Bucket):
+            with contextlib.suppress(StoreError):
+                self._store.objects.delete_folder(self._folder)
+
+    def commit(
+        self,
+        *,
+        result: dict[str, Any],
+        counts: Counts | None = None,
+        seconds: float = 0.0,
+        files: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Manifest:
         """Write the manifest, and make the output visible, at once and whole.
+
+        Args:
+            files: entries of what was written to `place`; None: the files are in `path`.
 
         Returns:
             The manifest as it stands in the store: JSON, as every later reader gets it.
         """
+        entries = manifests.entries(self.path) if files is None else [FileEntry(**entry) for entry in files]
         manifest = Manifest(
             stage=self._stage,
             fingerprint=self._fingerprint,
             key=self._key,
-            files=manifests.entries(self.path),
+            files=tuple(entries),
             created=now(),
             seconds=round(seconds, 3),
             tools=manifests.tools(),
             counts=counts,
             result=result,
         )
-        manifests.write(self.path, manifest)
-        self._store._commit(self.path, self._stage, self._fingerprint)
+        self._store._commit(self, manifest, None if files is None else self._attempt)
+        self._attempt = None
         stored = self._store.find(self._stage, self._fingerprint)
         if stored is None:
             where = str(self._store.output(self._stage, self._fingerprint))

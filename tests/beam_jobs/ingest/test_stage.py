@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,16 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.ingest import range_worker, stage
-from beam_jobs.ingest.stage import ingest, ingest_many
-from beam_jobs.runners import driver, local, pipeline
+from beam_jobs.ingest.stage import IngestJob, ingest, ingest_many
+from beam_jobs.runners import pipeline
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.pipeline import WorkOnRange
-from beam_jobs.runners.range_job import RangeJob
-from beam_jobs.runners.work_dir import WorkDir
+from beam_jobs.runners.pipeline import CutSpan, FinishSpan, ProcessRange
+from beam_jobs.runners.place import FolderPlace
+from beam_jobs.runners.worker_pool import Pool
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import owned
-from headway.sources.base import Range
 from headway.sources.discovery.formats_table import open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
@@ -220,39 +220,33 @@ def test_a_full_disk_is_a_store_error_with_a_fix(request_for, write_csv, out, mo
 
 def test_a_file_that_goes_away_is_a_data_error(request_for, write_csv, out, monkeypatch):
     path = write_csv(5)
-    request, original = request_for(path), local.run_ranges
+    request, original = request_for(path), stage.run_spans
 
     def run(*args):
         path.unlink()
-        original(*args)
+        return original(*args)
 
-    monkeypatch.setattr(driver, "run_ranges", run)
+    monkeypatch.setattr(stage, "run_spans", run)
     with pytest.raises(DataError, match=r"raw\.csv: there is no such file"):
         ingest(request, out, Monitor(), runner=ONE)
 
 
-def test_errors_come_back_from_other_processes(request_for, write_csv, out):
-    other = RunnerConfig(workers=2, options={"direct_running_mode": "multi_processing"})
-    with pytest.raises(DataError, match="expression 's > 1'"):
-        ingest(request_for(write_csv(300), range_bytes=1024, where="s > 1"), out, Monitor(), runner=other)
-    assert list(out.iterdir()) == []
-
-
-def test_only_a_process_that_a_runner_started_is_headways_own(tmp_path, monkeypatch):
+def test_only_a_process_that_a_runner_started_is_headways_own(monkeypatch):
     monkeypatch.setattr("headway.process._OWN", [])
-    away = RangeJob(None, WorkDir(tmp_path / "gone"), "no:function")  # the driver has left: nothing to do
-    work, element = WorkOnRange([away]), (0, Range(0, "a.csv", 0, 0, 1))
-    assert list(work.process(element)) == [] and not owned()
+    work = ProcessRange([], "a job")
+    work.setup()
+    assert not owned()
     monkeypatch.setattr(pipeline, "_PROCESS", "another process")
-    assert list(work.process(element)) == [] and owned()
+    work.setup()
+    assert owned()
 
 
-def test_a_disk_that_takes_no_error_file_either_is_reported(request_for, write_csv, out, monkeypatch):
+def test_a_disk_that_takes_no_error_either_is_reported(request_for, write_csv, out, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr(range_worker, "ingest_range", full)
-    monkeypatch.setattr(WorkDir, "fail", full)
+    monkeypatch.setattr(FolderPlace, "write", full)
     with pytest.raises(StoreError, match="make room"):
         ingest(request_for(write_csv(300), range_bytes=1024), out, Monitor(), runner=TWO)
 
@@ -336,58 +330,34 @@ except KeyboardInterrupt:
 # --- what a runner may do to us
 
 
-def lossy(times):
-    """run_ranges that loses every other element, so many times."""
-    original, left = local.run_ranges, [times]
-
-    def run(config, jobs, elements):
-        left[0] -= 1
-        original(config, jobs, elements[:: 2 if left[0] >= 0 else 1])
-
-    return run
+def test_a_lost_range_is_an_error_and_never_a_short_output(request_for, write_csv, out, monkeypatch):
+    process = ProcessRange.process
+    monkeypatch.setattr(ProcessRange, "process", lambda self, each: [] if each[1].index == 1 else process(self, each))
+    with pytest.raises(HeadwayError, match=r"lost 1 of \d+ ranges: it ended without an error") as error:
+        ingest(request_for(write_csv(300), range_bytes=1024), out, Monitor(), runner=TWO)
+    assert error.value.where == "span all, range 1" and list(out.iterdir()) == []
 
 
-def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch, digests):
-    request = request_for(write_csv(400), range_bytes=1024)
-    want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    monkeypatch.setattr(driver, "run_ranges", lossy(1))
-    monitor = Recorder()
-    assert ingest(request, tmp_path / "lost", monitor, runner=ONE) == want
-    assert digests(tmp_path / "lost") == digests(tmp_path / "whole")
-    assert "running them again" in monitor.lines[0]
-
-
-def test_a_runner_that_keeps_losing_ranges_is_an_error(request_for, write_csv, out, monkeypatch):
-    monkeypatch.setattr(driver, "run_ranges", lambda config, jobs, elements: None)
-    with pytest.raises(HeadwayError, match="lost 1 of 1 ranges"):
+@pytest.mark.parametrize("step", [CutSpan, FinishSpan])
+def test_a_lost_span_is_an_error(step, request_for, write_csv, out, monkeypatch):
+    monkeypatch.setattr(step, "process", lambda self, element: iter(()))
+    with pytest.raises(HeadwayError, match="lost all of its ranges"):
         ingest(request_for(write_csv(4)), out, Monitor(), runner=ONE)
 
 
-def test_attempts_that_fail_and_attempts_too_many_change_nothing(
-    request_for, write_csv, tmp_path, monkeypatch, digests
-):
+def test_attempts_too_many_change_nothing(request_for, write_csv, tmp_path, monkeypatch, digests):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    work, attempt = range_worker.ingest_range, RangeJob.run
-    tries: dict[int, int] = {}
+    process, tries = ProcessRange.process, []
 
-    def torn_at_first(request, piece, folder, tick):
-        facts = work(request, piece, folder, tick)
-        tries[piece.index] = tries.get(piece.index, 0) + 1
-        if tries[piece.index] == 1:
-            raise RuntimeError("torn")
-        return facts
+    def three_times(self, element):
+        for _ in range(3):
+            tries.append(element[1].index)
+            yield from process(self, element)
 
-    def three_times(self, piece):
-        with pytest.raises(RuntimeError, match="torn"):
-            attempt(self, piece)
-        assert attempt(self, piece)
-        return attempt(self, piece)
-
-    monkeypatch.setattr(range_worker, "ingest_range", torn_at_first)
-    monkeypatch.setattr(RangeJob, "run", three_times)
+    monkeypatch.setattr(ProcessRange, "process", three_times)
     assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
-    assert set(tries.values()) == {3}
+    assert len(tries) == 3 * len({*tries})
     assert digests(tmp_path / "retried") == digests(tmp_path / "whole")
 
 
@@ -397,7 +367,7 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
 
     def first_fails(request, piece, folder, tick):
         begun.append(piece.index)
-        if piece.index == 0:
+        if len(begun) == 1:
             failed.set()
             raise RuntimeError("a bug")
         assert failed.wait(60)
@@ -411,51 +381,29 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
 
 
 def test_what_goes_wrong_in_putting_a_span_together_is_reported_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
-    def collect(request, ranges, work_dir, out):
-        work_dir.remove()
-        raise StoreError("the disk is full", where=str(out))
+    def collect(request, done, merging):
+        raise StoreError("the disk is full", where=str(merging.out))
 
     monkeypatch.setattr(stage, "collect", collect)
     with pytest.raises(StoreError, match="the disk is full"):
         ingest(request_for(write_csv(40)), tmp_path / "out", Monitor(), runner=TWO)
 
 
-def test_a_slow_range_leaves_the_other_worker_all_the_rest(request_for, write_csv, tmp_path, monkeypatch):
-    request = request_for(write_csv(400), range_bytes=1024)
-    work, others, lock = range_worker.ingest_range, threading.Event(), threading.Lock()
-    ranges = len(open_source(request.source).ranges(request.files))
-    assert ranges > 3
-    done = 0
+def test_ranges_are_dealt_evenly(request_for, write_csv, tmp_path, monkeypatch):
+    request = request_for(write_csv(2000), range_bytes=1024)
+    work, threads, both = range_worker.ingest_range, {}, threading.Barrier(2)
 
-    def first_waits(request, piece, folder, tick):
-        nonlocal done
-        if piece.index == 0:
-            assert others.wait(60)
-        facts = work(request, piece, folder, tick)
-        with lock:
-            done += 1
-            if done == ranges - 1:
-                others.set()
-        return facts
+    def counted(request, piece, folder, tick):
+        mine = threads.setdefault(threading.current_thread(), [])
+        if not mine:
+            both.wait(60)  # or the first worker could be done before the second begins
+        mine.append(piece.end - piece.start)
+        return work(request, piece, folder, tick)
 
-    monkeypatch.setattr(range_worker, "ingest_range", first_waits)
+    monkeypatch.setattr(range_worker, "ingest_range", counted)
     ingest(request, tmp_path / "out", Monitor(), runner=TWO)
-    assert done == ranges
-
-
-def test_the_local_runner_needs_no_beam(write_csv, tmp_path):
-    code = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from pathlib import Path
-import conftest
-from beam_jobs.ingest.stage import ingest
-from headway.monitor import Monitor
-request = conftest.make_request(Path({str(write_csv(50))!r}))
-assert ingest(request, Path({str(tmp_path / "out")!r}), Monitor())["counts"]["read"] == 50
-assert not {{"apache_beam", "grpc"}} & set(sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+    first, second = (sum(sizes) for sizes in threads.values())
+    assert abs(first - second) <= 1024 * 1.5
 
 
 @pytest.mark.parametrize("mode", ["in_memory", "multi_threading"])
@@ -467,14 +415,35 @@ def test_the_pipeline_on_beams_own_local_runner_writes_the_same(mode, request_fo
     assert digests(tmp_path / "beam") == digests(tmp_path / "threads")
 
 
-def test_workers_in_other_processes_write_the_same(request_for, write_csv, tmp_path, digests):
+@pytest.fixture(scope="module")
+def apart():
+    """A runner whose workers are processes of their own: Beam's own job service, and a pool."""
+    with Pool() as pool:
+        options = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": pool.address}
+        yield RunnerConfig(name="portable", options=options)
+
+
+def test_workers_in_other_processes_write_the_same(apart, request_for, write_csv, tmp_path, digests):
     request = request_for(write_csv(300), range_bytes=4096)
     want = ingest(request, tmp_path / "threads", Monitor(), runner=TWO)
-    other = RunnerConfig(workers=2, options={"direct_running_mode": "multi_processing"})
-    monitor = Recorder()
-    assert ingest(request, tmp_path / "processes", monitor, runner=other) == want
+    assert ingest(request, tmp_path / "processes", Monitor(), runner=apart) == want
     assert digests(tmp_path / "processes") == digests(tmp_path / "threads")
-    assert monitor.said[-1][0] == 300
+
+
+def test_errors_come_back_from_other_processes(apart, request_for, write_csv, out, monkeypatch):
+    with pytest.raises(DataError, match="expression 's > 1'"):
+        ingest(request_for(write_csv(300), range_bytes=1024, where="s > 1"), out, Monitor(), runner=apart)
+    assert list(out.iterdir()) == []
+    monkeypatch.setattr(pipeline, "_versions", lambda: "Headway 0.0.1 on Python 3.1")
+    with pytest.raises(ConfigError, match=r"a worker runs Headway .*, and the driver Headway 0.0.1 on Python 3.1"):
+        ingest(request_for(write_csv(30)), out, Monitor(), runner=apart)
+
+
+def test_what_crosses_to_a_worker_is_small(request_for, write_csv, tmp_path):
+    job = IngestJob(request_for(write_csv(30)), str(tmp_path))
+    assert len(pickle.dumps(ProcessRange([job], "a job"))) < 8192
+    same = [IngestJob(job.request, f"{tmp_path}/{i}") for i in range(100)]
+    assert len(pickle.dumps(ProcessRange(same, "a job"))) < 32768
 
 
 def test_nothing_stays_behind(request_for, write_csv, out, tmp_path, monkeypatch):

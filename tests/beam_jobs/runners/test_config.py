@@ -9,6 +9,7 @@ import pytest
 
 from beam_jobs.runners import config
 from beam_jobs.runners.config import RunnerConfig, make_pipeline, usable_cores
+from beam_jobs.runners.watch import worker_threads
 from headway.config import load
 from headway.errors import ConfigError
 
@@ -38,7 +39,8 @@ def test_runners_go_by_short_names_and_by_beams_own(said, meant):
         ({"name": "flink", "workers": 3}, "workers are threads of the direct runner"),
         ({"workers": 0}, "greater than or equal to 1"),
         ({"options": {"direct_num_workers": 1}}, "set runner.workers"),
-        ({"options": {"direct_running_mode": "fast"}}, "there is: in_memory, multi_threading, multi_processing"),
+        ({"options": {"direct_running_mode": "fast"}}, "there is: in_memory, multi_threading"),
+        ({"options": {"direct_running_mode": "multi_processing"}}, "loses elements"),
     ],
 )
 def test_a_wrong_runner_says_what_would_be_right(value, message):
@@ -46,19 +48,16 @@ def test_a_wrong_runner_says_what_would_be_right(value, message):
         load(RunnerConfig, value, where="runner")
 
 
-def test_direct_is_beams_local_runner_with_options_and_ignores_the_command_line(monkeypatch):
+def test_direct_is_beams_in_process_runner_and_ignores_the_command_line(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["headway", "--runner=DataflowRunner", "--direct_num_workers=9"])
     pipeline = make_pipeline(RunnerConfig(workers=3))
     options = pipeline.options.get_all_options()
     assert type(pipeline.runner).__name__ == "FnApiRunner"
-    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("multi_threading", 3)
+    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("in_memory", 3)
 
 
-def test_no_more_workers_than_elements():
-    apart = RunnerConfig(workers=8, options={"direct_running_mode": "multi_processing"})
-    options = make_pipeline(apart, elements=2).options.get_all_options()
-    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("multi_processing", 2)
-    assert (RunnerConfig().threads(), RunnerConfig(workers=8).threads(2)) == (usable_cores(), 2)
+def test_there_are_as_many_workers_as_cores():
+    assert (RunnerConfig().threads(), RunnerConfig(workers=8).threads()) == (usable_cores(), 8)
 
 
 def test_options_reach_beam_and_unknown_ones_are_refused():
@@ -72,12 +71,6 @@ def test_a_runner_that_is_not_installed_is_a_config_error(monkeypatch):
     monkeypatch.setitem(config._BEAM_NAMES, "dataflow", "absent.package.DataflowRunner")
     with pytest.raises(ConfigError, match="dataflow runner cannot be used"):
         make_pipeline(RunnerConfig(name="dataflow"))
-
-
-def test_direct_without_options_is_local():
-    assert RunnerConfig().local and RunnerConfig(workers=3).local
-    assert not RunnerConfig(options={"direct_running_mode": "in_memory"}).local
-    assert not RunnerConfig(name="flink").local
 
 
 def test_importing_what_a_plan_needs_imports_no_beam():
@@ -103,12 +96,10 @@ assert logging.root.manager.disable == 0
 
 
 def test_pipelines_that_overlap_leave_the_process_as_it_was():
-    from beam_jobs.runners.local import _sharing
-
     before = pa.cpu_count(), sys.getswitchinterval()
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
-        first.enter_context(_sharing())
-        second.enter_context(_sharing())
+        first.enter_context(worker_threads())
+        second.enter_context(worker_threads())
         first.close()
         assert pa.cpu_count() == 1
     assert (pa.cpu_count(), sys.getswitchinterval()) == before

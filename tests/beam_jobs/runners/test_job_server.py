@@ -14,7 +14,7 @@ from beam_jobs.runners import driver as module
 from beam_jobs.runners import job_server
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.pipeline import BeamRunner
-from beam_jobs.runners.work_dir import WorkDir
+from beam_jobs.runners.spans import SpanJob
 from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 
@@ -129,17 +129,22 @@ def test_a_cluster_that_never_begins_is_reported_and_given_up(tmp_path, monkeypa
         def log(self, line):
             lines.append(line)
 
-    work_dir = WorkDir.of(tmp_path)
-    work_dir.begin()
-    waiting = module._Waiting([work_dir], RunnerConfig(name="flink"), Loud())
-    waiting.check()
+    class Silent:
+        def rows(self):
+            return 0
+
+    job = SpanJob(None, str(tmp_path / "out"))
+    job.place.prepare()
+    monkeypatch.setattr(module, "_ASK_SECONDS", 0.0)
+    cluster = module._Cluster([job], Silent(), RunnerConfig(name="flink"), Loud())
+    cluster.check()
     assert not lines
     monkeypatch.setattr(module, "_SAY_SECONDS", 0.0)
-    waiting.check(), waiting.check()
-    assert lines == ["no worker of the flink runner has started a range within 0 s"]
+    cluster.check(), cluster.check()
+    assert lines == ["no worker of the flink runner has started within 0 s"]
     monkeypatch.setattr(module, "_BEGIN_SECONDS", 0.0)
-    with pytest.raises(HeadwayError, match="no worker of the flink runner started a range within 0 s"):
-        waiting.check()
-    with work_dir.attempt(3):
-        waiting.check()
-    waiting.check()
+    with pytest.raises(HeadwayError, match="no worker of the flink runner started within 0 s") as error:
+        cluster.check()
+    assert error.value.where == str(tmp_path / "out")
+    job.place.begin()
+    cluster.check()

@@ -1,0 +1,55 @@
+"""The model of a prediction on the machine of a worker, which gets it from its bucket if need be.
+
+digest = model_digest(folder)
+local_model(folder, "s3://team/store/models/flights/3/…/saved_model", digest)      # a folder with these bytes
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from headway.errors import StoreError
+from headway.storage.atomic_io import remove
+from headway.storage.bucket import Bucket
+from headway.storage.fingerprint import fingerprint
+from headway.storage.manifest import checksum
+from headway.storage.objects import each
+from headway.storage.process_identity import mark
+from headway.storage.store import default_cache
+
+_FETCHING = threading.Lock()
+
+
+def model_digest(folder: Path) -> str:
+    """Digest of every byte of a SavedModel."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return fingerprint({path.relative_to(folder).as_posix(): checksum(path) for path in paths})
+
+
+def local_model(folder: str, url: str | None, digest: str) -> str:
+    """The folder of a model on this machine: that of the driver, or one in the cache, fetched once.
+
+    Args:
+        url: where its files are in a bucket; None: on the driver's disk only, which workers share.
+
+    Raises:
+        StoreError: the bucket does not have these bytes.
+    """
+    if url is None or Path(folder).is_dir():
+        return folder
+    target = default_cache(f"predict-models/{digest}")
+    with _FETCHING:
+        if not target.is_dir():
+            bucket, aside = Bucket(url), target.with_name(mark(f".{digest}"))
+            each(lambda key: bucket.copy(key, aside / key), bucket.listing())
+            try:
+                if not aside.is_dir() or model_digest(aside) != digest:
+                    raise StoreError("is not the model that was asked for", where=url, fix="run again")
+                aside.rename(target)
+            except OSError:
+                if not target.is_dir():  # else another process was first
+                    raise
+            finally:
+                remove(aside)
+    return str(target)

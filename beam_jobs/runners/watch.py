@@ -1,0 +1,104 @@
+"""What the driver and the workers share that are threads of its process: rows read, a stop, an error; free of Beam.
+
+    with Watch() as watch:                 # Watch.of(watch.name) finds it in this process, and None in another one
+        watch.stop()                       # ranges end after their batch
+
+On a cluster the workers find none: rows are Beam's metrics there, and a stop is the cancelling of the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from headway.sources.base import Range
+
+_WATCHES: dict[str, Watch] = {}
+_LOCK, _RUNNING, _RESTORE = threading.Lock(), list[object](), contextlib.ExitStack()
+"""The jobs of this process at the moment, and what sets back the settings that the first of them made."""
+_NEW_OBJECTS = 200_000
+"""So many more objects than before make Python look for cycles."""
+
+
+class Watch(contextlib.AbstractContextManager["Watch"]):
+    """Over one job."""
+
+    def __init__(self) -> None:
+        self.name = uuid.uuid4().hex
+        self.failures = list[BaseException]()
+        self._stop = threading.Event()
+        self._rows = dict[tuple[int, int], int]()
+        self._totals = dict[int, int | None]()
+
+    def __enter__(self) -> Watch:
+        _WATCHES[self.name] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del _WATCHES[self.name]
+
+    @staticmethod
+    def of(name: str) -> Watch | None:
+        return _WATCHES.get(name)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def fail(self, error: BaseException) -> None:
+        """Keep an error, which the driver raises, and stop the job."""
+        self.failures.append(error)
+        self.stop()
+
+    def cut(self, span: int, pieces: Sequence[Range]) -> None:
+        """Note the ranges of a span."""
+        rows = [piece.facts.get("rows") for piece in pieces]
+        self._totals[span] = None if None in rows else sum(rows)  # type: ignore[arg-type]
+
+    def read(self, span: int, index: int, rows: int) -> None:
+        """Note how many rows of a range have been read."""
+        self._rows[span, index] = rows
+
+    def rows(self) -> int:
+        return sum([*self._rows.values()])
+
+    def total(self, spans: int) -> int | None:
+        """The rows of so many spans; None unless all are cut and their files tell."""
+        totals = [*self._totals.values()]
+        return None if len(totals) < spans or None in totals else sum(totals)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def worker_threads() -> Iterator[None]:
+    """Set process-wide settings that suit several worker threads.
+
+    The workers are the parallelism: Arrow's own pool on top of them only costs memory. They leave the interpreter's
+    lock for some hundred microseconds at a time, and the usual 5 ms to get it back made two workers a fifth slower.
+    A batch of a wide table is thousands of objects and no cycles: looking for those after every 700 of them took a tenth
+    of the time.
+    """
+    run = object()
+    with _LOCK:
+        if not _RUNNING:
+            _RESTORE.callback(gc.set_threshold, *gc.get_threshold())
+            _RESTORE.callback(pa.set_cpu_count, pa.cpu_count())
+            _RESTORE.callback(sys.setswitchinterval, sys.getswitchinterval())
+            gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+            pa.set_cpu_count(1)
+            sys.setswitchinterval(min(sys.getswitchinterval(), 0.0005))
+        _RUNNING.append(run)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _RUNNING.remove(run)
+            if not _RUNNING:
+                _RESTORE.close()

@@ -1,0 +1,117 @@
+"""Predictions into a folder of a bucket: one at a time, whole or not there, and never over what others put."""
+
+import threading
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.predict import stage
+from beam_jobs.predict.model import local_model, model_digest
+from beam_jobs.predict.stage import MANIFEST, predict
+from beam_jobs.runners.config import RunnerConfig
+from headway.errors import Locked, StoreError
+from headway.monitor import Monitor
+from headway.storage.bucket import Bucket
+from headway.storage.manifest import checksum
+from tests.beam_jobs.predict.test_stage import _bytes, _request, _rows
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "model").mkdir()
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "data").mkdir()
+    pq.write_table(_rows(450, (7,)), tmp_path / "data" / "a.parquet", row_group_size=100)
+    pacsv.write_csv(_rows(450), tmp_path / "data" / "a.csv")
+    return tmp_path / "data"
+
+
+def _there(url):
+    bucket = Bucket(url)
+    return {name: bucket.read(name) for name in bucket.listing()}
+
+
+@pytest.mark.parametrize(("format", "write"), [("parquet", "parquet"), ("csv", "jsonl")])
+def test_the_bytes_are_those_of_a_folder_and_nothing_else_is_left(data, model, bucket_url, tmp_path, format, write):
+    request = _request(data / f"a.{format}", model, format=format, write=write)
+    here = predict(request, tmp_path / "out", Monitor())
+    there = predict(request, f"{bucket_url}/scored", Monitor(), runner=RunnerConfig(workers=1))
+    assert here == there and len(there["parts"]) > 2
+    assert _there(f"{bucket_url}/scored") == _bytes(tmp_path / "out")
+    written = Bucket(f"{bucket_url}/scored").listing()
+    assert predict(request, f"{bucket_url}/scored", Monitor())["cached"]
+    assert Bucket(f"{bucket_url}/scored").listing() == written
+
+
+def test_ranges_of_a_prediction_that_failed_are_kept_and_others_are_made_anew(data, model, bucket_url, monkeypatch):
+    url, request = f"{bucket_url}/scored", _request(data / "a.parquet", model)
+    old = predict(_request(data / "a.csv", model, format="csv"), url, Monitor())
+    finish = stage.PredictJob.finish
+
+    def fail(self, done, merging):
+        raise StoreError("the bucket is full")
+
+    monkeypatch.setattr(stage.PredictJob, "finish", fail)
+    with pytest.raises(StoreError, match="the bucket is full"):
+        predict(request, url, Monitor())
+    assert {*_there(url)} > {MANIFEST, *(part["file"] for part in old["parts"])}, "the old output is whole"
+    monkeypatch.setattr(stage.PredictJob, "finish", finish)
+    result = predict(request, url, Monitor())
+    assert result["kept"] == 5 and {*_there(url)} == {
+        MANIFEST,
+        "quarantine.parquet",
+        *(part["file"] for part in result["parts"]),
+    }
+
+
+def test_a_second_prediction_into_a_folder_fails_and_changes_nothing(data, model, bucket_url, monkeypatch):
+    url, request = f"{bucket_url}/scored", _request(data / "a.parquet", model)
+    inside, go, cut = threading.Event(), threading.Event(), stage.run_spans
+
+    def wait(*arguments):
+        inside.set()
+        assert go.wait(60)
+        return cut(*arguments)
+
+    monkeypatch.setattr(stage, "run_spans", wait)
+    first = threading.Thread(target=predict, args=(request, url, Monitor()))
+    first.start()
+    assert inside.wait(60)
+    with pytest.raises(Locked, match=r"another prediction into this folder is going on.* process") as error:
+        predict(request, url, Monitor())
+    assert error.value.where == url and "name another folder" in error.value.fix
+    go.set()
+    first.join()
+    assert predict(request, url, Monitor())["cached"]
+
+
+def test_a_folder_of_others_is_left_as_it_is(data, model, bucket_url):
+    bucket = Bucket(f"{bucket_url}/theirs")
+    bucket.write("notes.txt", b"x")
+    with pytest.raises(StoreError, match="no prediction wrote"):
+        predict(_request(data / "a.parquet", model), f"{bucket_url}/theirs", Monitor())
+    assert set(bucket.listing()) == {"notes.txt"}
+
+
+def test_a_worker_without_the_models_folder_fetches_it_once(data, bucket_url, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model, bucket = tmp_path / "model" / "saved", Bucket(f"{bucket_url}/model")
+    (model / "variables").mkdir(parents=True)
+    for name in ("saved_model.pb", "variables/data"):
+        (model / name).write_text(name)
+        bucket.put(name, model / name, checksum(model / name)[1])
+    digest = model_digest(model)
+    assert local_model(str(model), bucket.url, digest) == local_model(str(model), None, digest) == str(model)
+    there = Path(local_model("/not/here", bucket.url, digest))
+    assert _bytes(there) == _bytes(model) and there.is_relative_to(tmp_path / "cache")
+    bucket.delete(bucket.listing())
+    assert local_model("/not/here", bucket.url, digest) == str(there)
+    with pytest.raises(StoreError, match="is not the model that was asked for"):
+        local_model("/not/here", bucket.url, "another")
+    assert [path.name for path in there.parent.iterdir()] == [digest]

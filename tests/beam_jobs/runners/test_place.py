@@ -1,0 +1,96 @@
+"""Places, on a disk and in a bucket: a range is there whole or not at all, and its files get their names."""
+
+import pytest
+
+from beam_jobs.runners import place as module
+from beam_jobs.runners.place import FACTS, RANGES, open_place
+from headway.errors import StoreError
+from headway.storage.manifest import checksum
+
+
+@pytest.fixture(params=["folder", "s3", "gs"])
+def place(request, tmp_path, new_gs_bucket):
+    if request.param == "folder":
+        made = open_place(tmp_path / "out")
+    elif request.param == "s3":
+        made = open_place(f"s3://{request.getfixturevalue('bucket_name')}/out")
+    else:
+        made = open_place(f"gs://{new_gs_bucket(request.getfixturevalue('gs'))}/out")
+    made.prepare()
+    return made
+
+
+def _write(place, index, text, facts=b"{}", names=None):
+    with place.attempt() as folder:
+        (folder / "train").mkdir()
+        (folder / "train" / "shard").write_text(text)
+        (folder / "note").write_text("n")
+        place.deliver(folder, index, facts, names or {})
+    assert not folder.exists()
+
+
+def test_a_range_is_there_when_its_facts_are(place):
+    assert place.facts(3) is None
+    with pytest.raises(ValueError, match="half"), place.attempt() as folder:
+        (folder / "note").write_text("half")
+        raise ValueError("half")
+    assert place.facts(3) is None and not place.objects.listing()
+    _write(place, 3, "rows", b'{"rows": 7}')
+    assert place.facts(3) == b'{"rows": 7}'
+    with place.merging() as merging:
+        assert sorted(p.name for p in merging.folder(3).rglob("*")) == [FACTS, "note", "shard", "train"]
+        merging.take(3, "train/shard", "part-3")
+        (merging.out / "merged").mkdir()
+        (merging.out / "merged" / "a").write_text("m")
+        entries = merging.deliver()
+    assert [entry.path for entry in entries] == (["merged/a"] if place.objects.remote else [])
+    place.clear()
+    assert set(place.objects.listing()) == {"part-3", "merged/a"}
+    assert place.objects.read("part-3") == b"rows"
+
+
+def test_an_attempt_too_many_changes_nothing_and_another_request_replaces(place, tmp_path):
+    for facts, text in ((b"{}", "one"), (b"{}", "one"), (b'{"other": 1}', "two")):
+        _write(place, 0, text, facts)
+    with place.merging() as merging:
+        assert (merging.folder(0) / "train" / "shard").read_text() == "two"
+        entry = checksum(merging.folder(0) / "train" / "shard")
+    assert place.whole(0, {"train/shard": entry})
+    assert not place.whole(0, {"train/shard": (entry[0] + 1, entry[1])})
+    assert not place.whole(0, {"gone": entry}) and not place.whole(1, {"train/shard": entry})
+
+
+def test_files_of_a_new_output_go_under_their_names_in_a_bucket(bucket_url):
+    place = open_place(f"{bucket_url}/out")
+    _write(place, 1, "rows", names={"train/shard": "train-1"})
+    assert set(place.objects.listing()) == {"train-1", f"{RANGES}/00001/note", f"{RANGES}/00001/{FACTS}"}
+    with place.merging() as merging:
+        merging.take(1, "train/shard", "train-1", delivered=True)
+    assert place.objects.read("train-1") == b"rows"
+
+
+def test_a_job_forgets_how_an_earlier_one_ended_and_keeps_its_ranges(place):
+    _write(place, 2, "rows")
+    place.begin()
+    place.end(b"{}")
+    assert place.begun() and place.outcome() == b"{}"
+    place.prepare()
+    assert not place.begun() and place.outcome() is None and place.facts(2) == b"{}"
+
+
+def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(tmp_path):
+    place = open_place(tmp_path / "out")
+    place.prepare()
+    with pytest.raises(StoreError, match="cannot be written"), module.writable(place.url), place.attempt() as folder:
+        place.clear()
+        (folder / "note").write_text("late")
+    for late in (place.begin, lambda: place.end(b"{}")):
+        with pytest.raises(FileNotFoundError):
+            late()
+    assert not [*(tmp_path / "out").iterdir()]
+
+
+def test_a_place_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        open_place(tmp_path / "file" / "out").prepare()

@@ -1,0 +1,80 @@
+"""Spans are ingested in waves of bounded bytes, each of which is committed: a killed backfill repeats one at most."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from flows.dag.step import Step
+from flows.execution import engine as module
+from flows.execution.engine import Engine
+from headway.monitor import Monitor
+from headway.storage.store import Store
+from tests.beam_jobs.conftest import make_request
+from tests.waiting import until
+
+SPANS, WAVE = 60, 5
+
+
+def steps_of(folder):
+    """The ingests of sixty spans, of the same bytes each."""
+    requests = [make_request(path) for path in sorted(folder.glob("*.csv"))]
+    requests = [request.model_copy(update={"span": f"{i:02d}"}) for i, request in enumerate(requests)]
+    module.WAVE_BYTES = WAVE * requests[0].input_bytes
+    return [Step(request, f"ingest {request.span}") for request in requests]
+
+
+def ingest(root, folder):
+    """Ingest them; the titles of what ran."""
+    ran = []
+    store = Store(root)
+    store.create()
+    engine = Engine(store, child=None, monitor_for=lambda title: Monitor(), on_output=ran.append)
+    engine.call_many(steps_of(folder))
+    return [output.title for output in ran if not output.hit]
+
+
+def test_a_backfill_that_is_killed_repeats_one_wave_at_most(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "WAVE_BYTES", module.WAVE_BYTES)
+    (tmp_path / "raw").mkdir()
+    for i in range(SPANS):
+        lines = [f"{100 * i + row:06d},{row % 8},s{row % 5},{row % 3}" for row in range(100)]
+        (tmp_path / "raw" / f"{i:02d}.csv").write_text("\n".join(["id,x,s,y", *lines]) + "\n")
+    code = f"""
+        from pathlib import Path
+        from tests.flows.execution.test_waves import ingest
+        ingest(Path({str(tmp_path / "store")!r}), Path({str(tmp_path / "raw")!r}))
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=Path(__file__).parents[3])
+    outputs = tmp_path / "store" / "stages" / "ingest"
+
+    def done():
+        assert process.poll() is None
+        return len([*outputs.glob("*/manifest.json")])
+
+    until(lambda: done() >= 0.9 * SPANS, seconds=120)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = len([*outputs.glob("*/manifest.json")])
+    ran = ingest(tmp_path / "store", tmp_path / "raw")
+    assert len(ran) == SPANS - kept and len(ran) <= SPANS * 0.1, "what was committed is not made again"
+    assert len([*outputs.glob("*/manifest.json")]) == SPANS
+    code += """
+        import sys
+        assert not {"apache_beam", "grpc"} & set(sys.modules), "every span is there: nothing needs Beam"
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=Path(__file__).parents[3], check=True)
+
+
+def test_a_wave_holds_one_span_at_least_and_its_bytes_at_most(tmp_path, monkeypatch):
+    class Span:
+        def __init__(self, size):
+            self.stage = self
+            self.input_bytes = size
+
+    monkeypatch.setattr(module, "WAVE_BYTES", 10)
+    waves = module._waves([Span(size) for size in (4, 4, 4, 30, 1, 9, 0)])
+    assert [[span.input_bytes for span in wave] for wave in waves] == [[4, 4], [4], [30], [1, 9, 0]]
+    assert module._waves([]) == []
