@@ -33,8 +33,8 @@ from tfcore.runtime.tensorflow_process import Child
 
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
-WAVE_BYTES = 2 << 30
-"""Steps that run as one read no more from outside of the store, but for a single one."""
+WAVE_BYTES, WAVE_STEPS = 2 << 30, 400
+"""Steps that run as one read no more from outside of the store, but for a single one, and are no more."""
 
 
 class Engine:
@@ -191,7 +191,7 @@ def _waves(steps: Sequence[Step]) -> list[list[Step]]:
     room = 0
     for step in steps:
         room -= step.stage.input_bytes
-        if not waves or room < 0:
+        if not waves or room < 0 or len(waves[-1]) == WAVE_STEPS:
             waves.append([])
             room = WAVE_BYTES - step.stage.input_bytes
         waves[-1].append(step)

@@ -78,3 +78,5 @@ def test_a_wave_holds_one_span_at_least_and_its_bytes_at_most(tmp_path, monkeypa
     waves = module._waves([Span(size) for size in (4, 4, 4, 30, 1, 9, 0)])
     assert [[span.input_bytes for span in wave] for wave in waves] == [[4, 4], [4], [30], [1, 9, 0]]
     assert module._waves([]) == []
+    monkeypatch.setattr(module, "WAVE_STEPS", 2)
+    assert [len(wave) for wave in module._waves([Span(0)] * 5)] == [2, 2, 1]

@@ -17,6 +17,7 @@ import pytest
 from headway.errors import ConfigError, Locked, Overtaken, StoreError
 from headway.registry import gc, leases, lineage
 from headway.registry.registry import NOBODY, Registry
+from headway.storage.bucket import Bucket
 from headway.storage.locks import Lock
 from headway.storage.store import Store, default_cache, open_store
 
@@ -511,3 +512,32 @@ def test_a_request_fetches_the_outputs_and_versions_that_it_names(machine, saved
     assert not b.output("ingest", FP[::-1]).exists(), "nothing asked for it"
     with pytest.raises(StoreError, match=r"stages/ingest/none: is gone"):
         b.localize([b.output("ingest", "none")])
+
+
+def test_workers_write_an_output_to_its_place_and_the_commit_puts_the_manifest(store):
+    fingerprint = "a" * 32
+    with store.open("ingest", fingerprint, KEY) as staging:
+        place = Bucket(staging.place)
+        assert staging.place == place.url and place.url.startswith(f"{store.name}/stages/ingest/{fingerprint}/")
+        place.write("a.tfrecord", b"rows")
+        assert store.find("ingest", fingerprint) is None
+        entry = {"path": "a.tfrecord", "bytes": 4, "crc32c": place.checksums(["a.tfrecord"])[0][1]}
+        manifest = staging.commit(result={"rows": 1}, files=[entry])
+    assert [file.path for file in manifest.files] == ["a.tfrecord"]
+    folder = store.local(store.output("ingest", fingerprint))
+    assert (folder / "a.tfrecord").read_bytes() == b"rows"
+    assert store.url(folder / "a.tfrecord") == f"{place.url}/a.tfrecord" and store.url(folder) == place.url
+
+
+def test_what_was_written_to_a_place_and_not_committed_is_removed(store):
+    with pytest.raises(ValueError, match="half"), store.open("ingest", "b" * 32, KEY) as staging:
+        Bucket(staging.place).write("a.tfrecord", b"rows")
+        raise ValueError("half")
+    assert not store.objects.listing("stages/ingest")
+    entry = {"path": "gone", "bytes": 4, "crc32c": "00000000"}
+    with (
+        store.open("ingest", "b" * 32, KEY) as staging,
+        pytest.raises(StoreError, match="missing or has the wrong size"),
+    ):
+        assert staging.place
+        staging.commit(result={}, files=[entry])
