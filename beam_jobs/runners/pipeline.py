@@ -176,7 +176,7 @@ class Spans(beam.PTransform):
         self._jobs, self._name = jobs, name
 
     def expand(self, pipeline: Any) -> Any:
-        spans = pipeline | "spans" >> beam.Create(range(len(self._jobs)), reshuffle=len(self._jobs) > 1)
+        spans = pipeline | "spans" >> beam.Create(range(len(self._jobs)), reshuffle=False)
         cut = spans | "cut" >> beam.ParDo(CutSpan(self._jobs, self._name)).with_outputs(
             CutSpan.COUNTS, _FAILED, main="ranges"
         )

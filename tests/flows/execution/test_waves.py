@@ -10,7 +10,7 @@ from pathlib import Path
 from flows.dag.step import Step
 from flows.execution import engine as module
 from flows.execution.engine import Engine
-from headway.monitor import Monitor
+from flows.progress.reporter import Reporter
 from headway.storage.store import Store
 from tests.beam_jobs.conftest import make_request
 from tests.waiting import until
@@ -31,7 +31,7 @@ def ingest(root, folder):
     ran = []
     store = Store(root)
     store.create()
-    engine = Engine(store, child=None, monitor_for=lambda title: Monitor(), on_output=ran.append)
+    engine = Engine(store, child=None, report=Reporter(), on_output=ran.append)
     engine.call_many(steps_of(folder))
     return [output.title for output in ran if not output.hit]
 
