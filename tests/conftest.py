@@ -190,7 +190,7 @@ def headway():
 
     def run(*arguments, cwd=None, check=None, **kwargs):
         command = [sys.executable, "-P", "-m", "flows.cli", *map(str, arguments)]
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=250, **kwargs)
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **kwargs)
         if check is not None:
             assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr

@@ -150,9 +150,7 @@ class Shell:
                 script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
                 script.chmod(0o755)
         env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-        return subprocess.run(
-            ["bash", "-c", command], env=env, capture_output=True, text=True, timeout=250, check=False
-        )
+        return subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False)
 
     def _serve(self, arguments):
         place = self._home / "serve.log"

@@ -67,7 +67,7 @@ def run(page, tmp_path, fork_server):
     child = tmp_path / "child.py"
     child.write_text(CHILD, encoding="utf-8")
     spans = json.dumps([block[:2] for block in found])
-    code, said, errors = fork_server.run(child, copy, spans, cwd=tmp_path, timeout=250)
+    code, said, errors = fork_server.run(child, copy, spans, cwd=tmp_path)
     assert code == 0, f"{page.name}: {errors[-6000:]}"
     return found, json.loads(said.rpartition("\n@@")[2])
 

@@ -1,10 +1,10 @@
 """The whole DAG, typed as a user types it: what runs, what is cached, what is noticed, what is refused."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -112,9 +114,9 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     assert (project / "store" / "serving" / "flights" / "1" / "saved_model.pb").exists()
 
     # nothing changed, right after a promotion
-    began = time.monotonic()
+    before = sum(os.times()[2:4])
     again = _run(headway, project, "--until", "2013-03")
-    assert time.monotonic() - began < 10
+    assert sum(os.times()[2:4]) - before < 10, "of a processor, whatever else it does"
     assert again["state"] == "already champion" and _ran(again) == []
 
     # one span more: one span is ingested
@@ -188,11 +190,9 @@ def test_a_stop_keeps_what_was_done_and_the_next_run_resumes(typed, exported):
     command = [sys.executable, "-P", "-m", "flows.cli", "run", str(exported), *steps]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     checkpoints = exported / "store" / "checkpoints"
-    deadline = time.monotonic() + 120
-    while not any(checkpoints.glob("*/*")) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    until(lambda: any(checkpoints.glob("*/*")))
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert any(checkpoints.glob("*/*"))

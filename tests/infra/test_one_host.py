@@ -28,7 +28,7 @@ needs_postgres = pytest.mark.skipif(
 
 def _type(folder, *arguments):
     command = [sys.executable, "-P", str(SCRIPT), *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_without_postgresql_the_error_says_what_to_install(monkeypatch, tmp_path):

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -105,10 +104,9 @@ def test_a_process_that_does_not_heed_its_time_is_killed(child, tmp_path):
 
 
 def test_a_process_that_takes_too_much_memory_is_killed(child, tmp_path):
-    began = time.monotonic()
     pid, said = _call(child, "hungry", tmp_path, StageLimit(memory_gb=0.4))
     assert said.startswith("limits.train.memory_gb: train took 0.") and "the limit is 0.4" in said
-    assert not alive(pid) and time.monotonic() - began < 20
+    assert not alive(pid)
 
 
 def test_without_a_limit_or_below_it_nothing_happens(child, tmp_path):

@@ -177,7 +177,7 @@ def killed_at_every_write(registry, tmp_path):
 
     def kill(action, links="links", every=1):
         arguments = [sys.executable, "-c", CHILDREN, str(registry.store.root), action, links, str(every)]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=250)
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -18,6 +18,7 @@ from headway.storage.locks import Lock as AnyLock
 from headway.storage.locks import describe
 from headway.storage.objects import Folder
 from headway.storage.process_identity import place
+from tests.waiting import until
 
 
 def Lock(path, **options):
@@ -111,9 +112,8 @@ def test_a_killed_holders_lock_is_taken_over_at_once(path, holder):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert path.exists()
-    began = time.monotonic()
-    with Lock(path).held(wait_seconds=10):
-        assert time.monotonic() - began < 5
+    with Lock(path).held():  # without a wait
+        pass
 
 
 def test_a_holder_whose_pid_was_used_again_is_gone(path):
@@ -151,9 +151,7 @@ def test_a_holder_that_stood_still_is_taken_over_and_finds_out(path):
     old.acquire()
     old.check()
     owned_by(path, pid=1, host="elsewhere", run="new")
-    deadline = time.monotonic() + 10
-    while not old._lost.is_set() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    assert old._lost.wait(120)
     with pytest.raises(Locked, match="taken over by process 1 on elsewhere"):
         old.check()
     old.release()
@@ -197,10 +195,8 @@ def test_a_beat_that_fails_is_tried_again(path, monkeypatch):
     lock = Lock(path, lease_seconds=0.4)
     with lock.held():
         first = json.loads(path.read_text())["expires"]
-        deadline = time.monotonic() + 10
-        while json.loads(path.read_text())["expires"] == first and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert len(failed) == 2 and json.loads(path.read_text())["expires"] > first
+        until(lambda: json.loads(path.read_text())["expires"] > first)
+        assert len(failed) == 2
         lock.check()
 
 
@@ -230,7 +226,7 @@ def test_of_processes_that_race_for_a_dead_ones_lock_one_wins(path, holder):
     start = str(time.time() + 1.5)
     arguments = [sys.executable, "-c", RACER, str(path), start]
     racers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = sorted(racer.communicate(timeout=60)[0].strip() for racer in racers)
+    said = sorted(racer.communicate()[0].strip() for racer in racers)
     assert said == ["lost", "lost", "lost", "won"]
 
 
@@ -253,7 +249,7 @@ def test_no_two_processes_are_ever_inside(path, tmp_path):
     counter = tmp_path / "counter"
     counter.write_text("0")
     processes = [subprocess.Popen([sys.executable, "-c", COUNTER, str(path), str(counter)]) for _ in range(3)]
-    assert [process.wait(timeout=100) for process in processes] == [0, 0, 0]
+    assert [process.wait() for process in processes] == [0, 0, 0]
     assert counter.read_text() == "45"
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from headway.storage import process_identity
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -40,11 +41,8 @@ def test_a_killed_child_that_nobody_waited_for_is_dead():
     try:
         assert process_identity.alive(process.pid)
         process.kill()
-        deadline = time.monotonic() + 10
-        while process_identity.alive(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: not process_identity.alive(process.pid))
         os.kill(process.pid, 0)  # still there, as a zombie
-        assert not process_identity.alive(process.pid)
     finally:
         process.kill()
         process.wait()

@@ -11,9 +11,7 @@ def build(fork_server, monkeypatch):
 
     def run(compiler):
         monkeypatch.setenv("CXX", compiler)
-        code, _, errors = fork_server.run(
-            ops.FOLDER / "compile.py", "--force", cwd=ops.FOLDER.parent.parent, timeout=60
-        )
+        code, _, errors = fork_server.run(ops.FOLDER / "compile.py", "--force", cwd=ops.FOLDER.parent.parent)
         return code, errors
 
     return run

@@ -14,6 +14,7 @@ import pytest
 
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
 from headway.monitor import Monitor
+from tests.waiting import until
 from tfcore.runtime.tensorflow_process import Child, ChildError
 
 STAGES = """
@@ -214,20 +215,23 @@ def test_ctrl_c_does_not_touch_the_child(child, tmp_path):
 
 
 def test_close_ends_a_child_that_is_busy(child, tmp_path):
+    failed = []
+
     def call():
-        with pytest.raises(HeadwayError):
+        try:
             child.call("my_stages:stubborn", {"rows": 1}, tmp_path)
+        except HeadwayError as error:
+            failed.append(str(error))
 
     thread = threading.Thread(target=call)
     thread.start()
     while not (tmp_path / "pid").exists():
         time.sleep(0.02)
     pid = child.pid
-    started = time.monotonic()
     child.close()
-    assert gone(pid) and time.monotonic() - started < 3
-    thread.join(10)
-    assert not thread.is_alive()
+    assert gone(pid)
+    thread.join()
+    assert "exit code 0" in failed[0], "it was killed"
 
 
 def test_the_child_ends_when_its_parent_is_killed(stages, tmp_path):
@@ -238,10 +242,7 @@ def test_the_child_ends_when_its_parent_is_killed(stages, tmp_path):
     """)
     parent = subprocess.Popen([sys.executable, "-c", script])
     try:
-        for _ in range(500):
-            if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
-                break
-            time.sleep(0.02)
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         pid = int((tmp_path / "pid").read_text())
     finally:
         parent.kill()
@@ -272,7 +273,5 @@ def test_it_works_from_a_foreign_directory_with_packages_of_our_names(tmp_path):
                 assert "no function 'nothing'" in str(error), error
         assert not lines, lines  # TensorFlow's C++ log is silent unless it is asked for
     """)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=180
-    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import contextlib
+import copy
+import functools
 import json
 import math
 import threading
@@ -27,6 +29,7 @@ from tfcore.serving.champion_watch import ChampionWatch
 from tfcore.serving.refusals import RequestLimits
 from tfcore.serving.request_json import Rows
 from tfcore.serving.request_log import RequestLog
+from tfcore.serving.served_model import ServedModel
 
 DELAY = tensor_name("dep delay")
 ROW = {DELAY: 12.5, "hour": 7, "carrier": "UA", "taste": [1.0, 2.5, 3.0], "tags": ["war", "noir"]}
@@ -62,6 +65,19 @@ def asked(folder, *calls, **options):
             return answers
 
     return asyncio.run(ask())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded_once(served_once):
+    """A version of the store that no test changes is loaded once for all of them."""
+    load = functools.cache(ServedModel)
+
+    def loaded(path, *more):
+        return copy.copy(load(path, *more)) if path.is_relative_to(served_once) else ServedModel(path, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.serving.champion_watch.ServedModel", loaded)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -78,13 +78,10 @@ def test_an_unfinished_request_is_cut(impatient, sent):
 
 
 def test_one_that_trickles_is_cut_too(impatient):
-    with served() as address, asked(address, REQUEST.replace(b": 4", b": 9999")) as taken:
-        began = time.monotonic()
-        with contextlib.suppress(OSError):
-            while time.monotonic() - began < 20:
-                taken.sendall(b"0")
-                time.sleep(0.05)
-        assert time.monotonic() - began < 20
+    with served() as address, asked(address, REQUEST.replace(b": 4", b": 9999")) as taken, contextlib.suppress(OSError):
+        while True:
+            taken.sendall(b"0")
+            time.sleep(0.05)
 
 
 def test_a_client_that_does_not_take_its_answer_is_cut(impatient):

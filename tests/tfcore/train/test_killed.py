@@ -150,7 +150,6 @@ def child(request: TrainRequest, folder: Path, name: str, at: int = NEVER, where
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
         capture_output=True,
         text=True,
-        timeout=200,
         check=False,
     )
     if done.returncode == -signal.SIGKILL:
