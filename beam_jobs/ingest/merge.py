@@ -105,16 +105,19 @@ def quarantined_rows(files: Sequence[InputFile], done: Sequence[RangeResult], me
     names = file_names(files)
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
     for each, before in zip(done, befores, strict=True):
-        piece = each.piece
         if each.facts["quarantined"]:
-            table = quarantine.read(merging.folder(piece.index))
-            if piece.row_per_file:
-                files = pa.array([names[piece.file + row] for row in table.column("row").to_pylist()], pa.string())
-                rows = pa.array([1] * table.num_rows, pa.int64())
-            else:
-                rows = pc.add(table.column("row"), before + 1)
-                files = pa.array([names[piece.file]] * table.num_rows, pa.string())
-            yield table.set_column(0, "file", files).set_column(1, "row", rows)
+            yield rows_in_files(quarantine.read(merging.folder(each.piece.index)), each.piece, names, before)
+
+
+def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before: int) -> pa.Table:
+    """Rejected rows of a range, which are counted in it from 0, with their file's name and counted from 1 in it."""
+    if piece.row_per_file:
+        files = pa.array([names[piece.file + row] for row in rejected.column("row").to_pylist()], pa.string())
+        rows = pa.array([1] * rejected.num_rows, pa.int64())
+    else:
+        rows = pc.add(rejected.column("row"), before + 1)
+        files = pa.array([names[piece.file]] * rejected.num_rows, pa.string())
+    return rejected.set_column(0, "file", files).set_column(1, "row", rows)
 
 
 def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator[Any]:

@@ -108,10 +108,13 @@ class RangeRows:
             rows = pa.array(at[table.column("row").to_numpy()])
             self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
 
+    def rejected(self) -> pa.Table:
+        """The rejected rows, in their order."""
+        return pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
+
     def write_rejected(self, folder: Path) -> int:
-        """Write the quarantine in the order of the rows; return their number."""
-        rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
-        return quarantine.write(folder / quarantine.FILE_NAME, [rejected])
+        """Write the quarantine; return the number of its rows."""
+        return quarantine.write(folder / quarantine.FILE_NAME, [self.rejected()])
 
 
 class RangeWork(RangeRows):

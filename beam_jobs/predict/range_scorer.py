@@ -11,6 +11,7 @@ know: it counts from its own beginning then, says so in its facts ("first_row": 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -43,7 +44,7 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
         DataError: the range cannot be read, or a column that goes through cannot be written.
         StoreError: the model cannot be loaded, or `folder` written.
     """
-    work = _Work(request, piece)
+    work = RangeScorer(request, piece)
     types = raw_types(request.coerced())
     try:
         # JSON lines are not written before the rows' numbers are known: they could not be put right
@@ -65,29 +66,45 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
     }
 
 
-class _Work(RangeRows):
-    def __init__(self, request: PredictRequest, piece: Range):
-        super().__init__()
-        self.predicted = 0
-        first_row = 0 if piece.row_per_file or not piece.start else None
-        self.first_row: int | None = piece.facts.get("first_row", first_row)
-        self._request, self._piece = request, piece
-        self._columns = request.coerced()
-        self._names = request.names
-        # the loader keeps it: a process loads it once
+@dataclass(frozen=True)
+class Scored:
+    batch: pa.RecordBatch
+    """The columns that go through, and the predictions, of the rows that fit."""
+    fitting_rows: NDArray[np.int64] | None
+    """Their rows in the batch that was scored; None: all of them."""
+    rejected: pa.Table
+    """The others, as `headway.tabular.quarantine` has them, counted within the batch."""
+
+
+class Scorer:
+    """Scores batches of raw columns by the request's model, which a process loads once.
+
+    Raises:
+        StoreError: the model cannot be loaded.
+    """
+
+    def __init__(self, request: PredictRequest):
+        self._request, self._columns = request, request.coerced()
+        # the loader keeps it
         folder = local_model(request.model, request.model_url, request.digest)
         self._model: Model = resolve_name(request.loader)(folder, request.digest)
 
-    def table(self, chunk: Chunk) -> pa.RecordBatch:
-        """The chunk's rows that fit, with their predictions."""
-        batch, at = self.begin(chunk)
+    def score(self, batch: pa.RecordBatch, where: str) -> Scored:
+        """The rows of a batch that fit, with their predictions.
+
+        Args:
+            where: what errors name.
+
+        Raises:
+            DataError: a column is missing or can never have its type, or one that goes through cannot be written.
+            StoreError: the model does not answer row by row.
+        """
         try:
             coerced = coerce(batch, self._columns)
         except DataError as error:
-            raise DataError(error.problem, where=error.where or self._piece.path, fix=error.fix) from None
-        self.reject(coerced.rejected, at)
+            raise DataError(error.problem, where=error.where or where, fix=error.fix) from None
         if coerced.fitting_rows is not None:
-            batch, at = batch.take(pa.array(coerced.fitting_rows)), at[coerced.fitting_rows]
+            batch = batch.take(pa.array(coerced.fitting_rows))
         predictions = self._model(coerced.batch.select([column.name for column in self._request.columns]))
         if predictions.num_rows != batch.num_rows:
             raise StoreError(
@@ -95,12 +112,33 @@ class _Work(RangeRows):
                 where=self._request.model,
                 fix="a SavedModel must answer row by row",
             )
-        self.predicted += batch.num_rows
-        columns = dict(self._source(at))
+        columns = {}
         for passed in self._request.passthrough:
             source = coerced.batch if passed.column is not None else batch
-            columns[passed.name] = _readable(source.column(passed.name), passed.name, self._piece.path)
+            columns[passed.name] = _readable(source.column(passed.name), passed.name, where)
         columns |= dict(zip(predictions.schema.names, predictions.columns, strict=True))
+        whole = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return Scored(whole, coerced.fitting_rows, coerced.rejected)
+
+
+class RangeScorer(RangeRows):
+    """Scores the rows of one range, and adds where each comes from."""
+
+    def __init__(self, request: PredictRequest, piece: Range):
+        super().__init__()
+        self.predicted = 0
+        first_row = 0 if piece.row_per_file or not piece.start else None
+        self.first_row: int | None = piece.facts.get("first_row", first_row)
+        self._piece, self._names, self._scorer = piece, request.names, Scorer(request)
+
+    def table(self, chunk: Chunk) -> pa.RecordBatch:
+        """The chunk's rows that fit, with their predictions."""
+        batch, at = self.begin(chunk)
+        scored = self._scorer.score(batch, self._piece.path)
+        self.reject(scored.rejected, at)
+        at = at if scored.fitting_rows is None else at[scored.fitting_rows]
+        self.predicted += len(at)
+        columns = dict(self._source(at)) | dict(zip(scored.batch.schema.names, scored.batch.columns, strict=True))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _source(self, at: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:

@@ -64,7 +64,7 @@ class PredictJob(SpanJob):
     fresh = False
 
     def cut(self) -> list[Range]:
-        return _with_rows(open_source(self.request.source).ranges(self.request.files))
+        return with_rows(open_source(self.request.source).ranges(self.request.files))
 
     def key(self, piece: Range) -> str:
         return self.request.key(piece)
@@ -212,7 +212,7 @@ def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
         raise StoreError(problem, where=place.url, fix="name a folder that is empty or does not exist")
 
 
-def _with_rows(ranges: Sequence[Range]) -> list[Range]:
+def with_rows(ranges: Sequence[Range]) -> list[Range]:
     """Ranges with the number of their first row in the file, where the source tells."""
     first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
     return [

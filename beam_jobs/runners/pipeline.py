@@ -23,7 +23,7 @@ from beam_jobs.runners import flink_rest, job_server
 from beam_jobs.runners.beam_import import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
 from beam_jobs.runners.place import writable
-from beam_jobs.runners.spans import Failure, RangeResult, SpanJob, Stopped, finish, run_range
+from beam_jobs.runners.spans import Failure, Outcome, RangeResult, SpanJob, Stopped, finish, run_range
 from beam_jobs.runners.watch import Watch, worker_threads
 from headway.errors import ConfigError, HeadwayError
 from headway.process import own
@@ -156,20 +156,20 @@ class ProcessRange(_SpanFn):
 
 
 class FinishSpan(_SpanFn):
-    """Merges the ranges of a span, and puts its outcome."""
+    """Merges the ranges of a span, puts its outcome, and yields it."""
 
-    def process(self, element: tuple[int, Iterable[Any]]) -> None:
+    def process(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Outcome]]:
         span, done = element
         counts = [each for each in done if isinstance(each, int)]
         ends = [each for each in done if not isinstance(each, int)]
         if self._stopped() and not any(isinstance(each, Failure) for each in ends):
             return
         with self._noted():
-            finish(self._jobs[span], counts[0] if counts else 0, ends)
+            yield span, finish(self._jobs[span], counts[0] if counts else 0, ends)
 
 
 class Spans(beam.PTransform):
-    """Processes spans: the whole pipeline."""
+    """Processes spans, and yields (which span, its outcome): the whole pipeline."""
 
     def __init__(self, jobs: Sequence[SpanJob], name: str):
         super().__init__()

@@ -117,9 +117,10 @@ class Outcome:
     """How many ranges an earlier job had finished."""
     failure: Failure | None = None
 
-    def put(self, place: FolderPlace | BucketPlace) -> None:
+    def put(self, place: FolderPlace | BucketPlace) -> Outcome:
         with writable(place.url):
             place.end(json.dumps(asdict(self)).encode())
+        return self
 
     @classmethod
     def read(cls, place: FolderPlace | BucketPlace) -> Outcome | None:
@@ -168,8 +169,8 @@ def _kept(job: SpanJob, place: FolderPlace | BucketPlace, piece: Range, total: i
         return None
 
 
-def finish(job: SpanJob, total: int, done: Sequence[RangeResult | Failure]) -> None:
-    """Merge a span's ranges and put its outcome.
+def finish(job: SpanJob, total: int, done: Sequence[RangeResult | Failure]) -> Outcome:
+    """Merge a span's ranges, put its outcome and return it.
 
     Args:
         total: how many ranges the span was cut into.
@@ -179,8 +180,7 @@ def finish(job: SpanJob, total: int, done: Sequence[RangeResult | Failure]) -> N
     # a runner may process an element twice
     results = {each.piece.index: each for each in done if isinstance(each, RangeResult)}
     if failures:
-        Outcome(failure=min(failures, key=lambda failure: failure.index)).put(place)
-        return
+        return Outcome(failure=min(failures, key=lambda failure: failure.index)).put(place)
     try:
         if lost := [index for index in range(total) if index not in results]:
             raise lost_ranges(job, len(lost), total, lost[0])
@@ -188,11 +188,10 @@ def finish(job: SpanJob, total: int, done: Sequence[RangeResult | Failure]) -> N
         with writable(place.url), place.merging(lasting=not job.fresh) as merging:
             result, files = job.finish(whole, merging)
     except HeadwayError as error:
-        Outcome(failure=Failure(-1, error.facts)).put(place)
-        return
+        return Outcome(failure=Failure(-1, error.facts)).put(place)
     ranges = [{"index": r.piece.index, "rows": r.facts["rows"], **r.ran} for r in whole if not r.kept]
     entries = [entry.model_dump(mode="json") for entry in files]
-    Outcome(result, entries, ranges, kept=sum(r.kept for r in whole)).put(place)
+    return Outcome(result, entries, ranges, kept=sum(r.kept for r in whole)).put(place)
 
 
 def lost_ranges(job: SpanJob, lost: int, total: int | None, first: int) -> HeadwayError:

@@ -10,7 +10,9 @@ Importing this package imports Beam.
 """
 
 from beam_jobs.transforms.compute_statistics import ComputeStatistics
+from beam_jobs.transforms.ingest_spans import IngestSpans
 from beam_jobs.transforms.read_row_groups import ReadRowGroups
+from beam_jobs.transforms.score_batches import Predict
 from beam_jobs.transforms.write_row_groups import WriteRowGroups
 
-__all__ = ["ComputeStatistics", "ReadRowGroups", "WriteRowGroups"]
+__all__ = ["ComputeStatistics", "IngestSpans", "Predict", "ReadRowGroups", "WriteRowGroups"]

@@ -52,10 +52,8 @@ class RowGroups(Result):
         of_stage, alone = f"{where}/{manifests.NAME}", f"{where}/{SPEC}"
         try:
             if kind(of_stage) == "file":
-                manifest, attempt = manifests.parse(_read(of_stage), of_stage)
-                result = {} if manifest is None else manifest.result
-                # in a bucket the manifest names the folder of its files
-                return cls.model_validate(result | {"folder": f"{where}/{attempt}" if attempt else where})
+                manifest, folder = of_manifest(where)
+                return cls.model_validate(({} if manifest is None else manifest.result) | {"folder": folder})
             if kind(alone) == "file":
                 return cls.model_validate(json.loads(_read(alone)) | {"folder": where})
         except (ValueError, TypeError, ValidationError):  # damaged, or another stage's
@@ -75,9 +73,29 @@ class RowGroups(Result):
         return [f"{self.folder}/{shard['file']}" for found in chosen for shard in found.shards]
 
 
+def of_manifest(folder: str) -> tuple[manifests.Manifest | None, str]:
+    """The manifest of an output or a version, and the folder of its files: in a bucket that which the manifest names."""
+    name = f"{folder}/{manifests.NAME}"
+    manifest, attempt = manifests.parse(_read(name), name)
+    return manifest, f"{folder}/{attempt}" if attempt else folder
+
+
 def full_name(folder: str | Path) -> str:
     """A folder's name as workers take it: absolute, unless it lies in a bucket; without a slash at its end."""
     return str(folder).rstrip("/") if is_remote(str(folder)) else str(Path(folder).absolute())
+
+
+def free_folder(folder: str | Path) -> str:
+    """The full name of a folder to write row groups into.
+
+    Raises:
+        ConfigError: it has some.
+    """
+    name = full_name(folder)
+    if found := [file for file in (SPEC, manifests.NAME) if kind(f"{name}/{file}")]:
+        problem = f"row groups are there already: it has a {found[0]}"
+        raise ConfigError(problem, where=name, fix="name another folder, or delete that one")
+    return name
 
 
 def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_jobs.transforms.stored_batches import as_stored, full_name, stored, whole_errors
+from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, whole_errors
 from headway.errors import ConfigError, StoreError
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
@@ -26,7 +26,7 @@ from headway.records.interchange import SPEC
 from headway.records.spec import RecordsConfig, feature_spec, packed, total
 from headway.records.tfrecord import frame
 from headway.schema.columns import Column
-from headway.storage.filesystem import below, is_remote, kind, lists_no_folders, resolve
+from headway.storage.filesystem import below, is_remote, lists_no_folders, resolve
 
 Facts = dict[str, Any]
 """Of a shard: file, rows (of its records, packed), bytes, crc32c."""
@@ -69,15 +69,12 @@ class WriteRowGroups(beam.PTransform):
         shards: int | None = None,
     ):
         super().__init__()
-        self._folder, self._columns, self._split = full_name(folder), tuple(columns), split
+        self._folder, self._columns, self._split = free_folder(folder), tuple(columns), split
         as_stored(columns)
         for name, number in (("rows_per_record", rows_per_record), ("shards", shards)):
             if number is not None and number < 1:
                 raise ConfigError(f"{name} is {number}", where="WriteRowGroups", fix="at least 1")
         self._rows_per_record, self._shards = rows_per_record, shards
-        if kind(f"{self._folder}/{SPEC}"):
-            problem = f"row groups are there already: it has a {SPEC}"
-            raise ConfigError(problem, where=self._folder, fix="name another folder, or delete that one")
 
     def expand(self, batches: Any) -> Any:
         attempt = f"{self._folder}/.writing-{uuid.uuid4().hex[:12]}"

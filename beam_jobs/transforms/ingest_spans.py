@@ -1,0 +1,64 @@
+"""Ingests raw files within a pipeline of your own: `pipeline | IngestSpans({"s3://team/rows/2013-01": request})`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.ingest.stage import IngestJob
+from beam_jobs.runners.pipeline import Spans
+from beam_jobs.runners.spans import Outcome
+from beam_jobs.transforms.stored_batches import free_folder, whole_errors
+from headway.records.interchange import SPEC
+
+
+class IngestSpans(beam.PTransform):
+    """Ingests spans of raw files, by the pipeline of Headway's own ingest.
+
+        ingested = pipeline | IngestSpans({"s3://team/rows/2013-01": request})      # IngestRequest
+        ingested | beam.MapTuple(lambda folder, result: print(folder, result["counts"]))
+
+    Input: the pipeline. Output: a PCollection of (folder, result) for each span; the result is what
+    `beam_jobs.ingest.stage.ingest` returns, and stands in the folder's examples.json, so that ReadRowGroups reads the folder.
+
+    The bytes of the shards and statistics are those of an ingest. examples.json appears last; without it a folder holds
+    an ingest that was cut off, which the next one into it takes over.
+
+    Args:
+        requests: by folder a span's request; a local path, which every worker must see, or s3:// or gs://.
+
+    Raises:
+        ConfigError: a request does not fit, or row groups are in a folder already. As the pipeline is built.
+        StoreError: a folder cannot be made. As the pipeline is built.
+        DataError, StoreError: a file is damaged, or a folder cannot be written. As the pipeline runs.
+    """
+
+    def __init__(self, requests: Mapping[str | Path, IngestRequest]):
+        super().__init__()
+        for request in requests.values():
+            request.check()
+        self._jobs = [IngestJob(request, free_folder(folder)) for folder, request in requests.items()]
+
+    def expand(self, pipeline: Any) -> Any:
+        for job in self._jobs:
+            job.place.prepare()
+        ended = pipeline | "ingest" >> Spans(self._jobs, uuid.uuid4().hex)
+        return ended | "publish" >> beam.Map(_publish, self._jobs)
+
+
+@whole_errors()
+def _publish(ended: tuple[int, Outcome], jobs: Sequence[IngestJob]) -> tuple[str, dict[str, Any]]:
+    """Describe the folder of a span that has ended; may run again."""
+    span, outcome = ended
+    if outcome.failure is not None:
+        raise outcome.failure.exception()
+    job, result = jobs[span], outcome.result or {}
+    job.place.write(SPEC, (json.dumps(result, indent=1) + "\n").encode())
+    job.place.clear()
+    return job.where, result

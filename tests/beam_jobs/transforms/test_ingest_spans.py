@@ -1,0 +1,65 @@
+"""IngestSpans writes the files of an ingest, in a pipeline that goes on with them."""
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing import test_pipeline
+from apache_beam.testing.util import assert_that, equal_to
+
+from beam_jobs.ingest.stage import ingest
+from beam_jobs.transforms import IngestSpans, ReadRowGroups
+from headway.errors import ConfigError
+from headway.monitor import Monitor
+from headway.storage.filesystem import below, open_file
+
+
+def pipeline():
+    return test_pipeline.TestPipeline(runner="FnApiRunner", options=PipelineOptions(flags=[]))
+
+
+def bytes_of(folder):
+    """{file: its bytes}, without the description."""
+    found = {}
+    for name in below(folder):
+        with open_file(name) as file:
+            found[name[len(folder) + 1 :]] = file.read()
+    found.pop("examples.json", None)
+    return found
+
+
+@pytest.mark.parametrize("there", ["folder", "bucket"])
+def test_spans_are_ingested_with_the_bytes_of_an_ingest(there, request_for, write_csv, tmp_path, request):
+    root = str(tmp_path / "rows") if there == "folder" else f"s3://{request.getfixturevalue('bucket_name')}/rows"
+    requests = {f"{root}/{name}": request_for(write_csv(900, f"{name}.csv"), range_bytes=4096) for name in "ab"}
+    results = {}
+    for number, (folder, each) in enumerate(requests.items()):
+        results[folder] = ingest(each, tmp_path / str(number), Monitor())
+    with pipeline() as p:
+        ingested = p | IngestSpans(requests)
+        counts = ingested | beam.MapTuple(lambda folder, result: (folder, result["counts"]["written"]))
+        assert_that(counts, equal_to([(folder, result["counts"]["written"]) for folder, result in results.items()]))
+    for number, folder in enumerate(requests):
+        assert bytes_of(folder) == bytes_of(str(tmp_path / str(number)))
+    with pipeline() as p:
+        rows = p | ReadRowGroups([*requests]) | beam.Map(lambda batch: batch.num_rows) | beam.CombineGlobally(sum)
+        assert_that(rows, equal_to([sum(result["counts"]["written"] for result in results.values())]))
+    with pytest.raises(ConfigError, match=r"row groups are there already: it has a examples\.json"):
+        IngestSpans(requests)
+
+
+def test_a_damaged_file_fails_the_pipeline_and_the_next_one_goes_on(request_for, write_csv, tmp_path):
+    path = write_csv(600)
+    text = path.read_text()
+    asked = request_for(path, range_bytes=1024)
+    path.write_bytes(text.encode()[:2000] + b"\0" * 40)
+    with pytest.raises(Exception, match=r"raw\.csv"), pipeline() as p:
+        p | IngestSpans({tmp_path / "rows": asked})
+    assert not (tmp_path / "rows" / "examples.json").exists()
+    path.write_text(text)
+    with pipeline() as p:
+        assert_that(p | IngestSpans({tmp_path / "rows": asked}) | beam.Keys(), equal_to([str(tmp_path / "rows")]))
+
+
+def test_a_request_that_does_not_fit_is_refused(request_for, write_csv, tmp_path):
+    with pytest.raises(ConfigError, match="zzz"):
+        IngestSpans({tmp_path / "rows": request_for(write_csv(10), where="zzz > 1")})
