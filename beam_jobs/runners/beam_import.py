@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -47,9 +48,22 @@ def load_beam() -> Any:
         logging.disable(logging.ERROR)  # Beam warns through logging.warning while it is imported
         try:
             with _root_handler(), uncollected():
-                return importlib.import_module("apache_beam")
+                beam = importlib.import_module("apache_beam")
+                _label_in_notebooks(beam)
+                return beam
         finally:
             logging.disable(before)
+
+
+def _label_in_notebooks(beam: Any) -> None:
+    """Let pipelines be made in a notebook without the package that Beam 2.77 then labels transforms with, where it cannot be
+    imported: with pandas 3."""
+    if "IPython" not in sys.modules:
+        return
+    try:
+        importlib.import_module("apache_beam.runners.interactive.interactive_environment")
+    except Exception:
+        beam.pipeline.alter_label_if_ipython = lambda transform, pvalueish: None
 
 
 @contextlib.contextmanager
