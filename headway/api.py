@@ -11,8 +11,6 @@ Each call is a process of its own that begins like the `headway` command: the fo
 their names, are not in its way, and neither threads nor seeds of the caller change.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

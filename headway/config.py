@@ -6,8 +6,6 @@ class SplitConfig(Frozen):
 load(SplitConfig, {"eval": "x"}, where="pipeline.yaml")   # ConfigError: split.eval: 'x' is not a number
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

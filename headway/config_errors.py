@@ -6,8 +6,6 @@ A key that may hold several kinds of things (`auto`, or a mapping) gives an erro
 kind that was meant, or, where none comes near, all of them in one sentence.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Sequence

@@ -5,8 +5,6 @@
 The command line prints `str(error)` and exits with `error.exit_code`; a traceback means a bug in Headway.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -6,8 +6,6 @@
 Programs such as curl send neither Origin nor Sec-Fetch-Site, and are not refused.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Collection
 from typing import Protocol

@@ -19,8 +19,6 @@ when(now())           # '2026-11-22 11:24'
 now()                 # '2026-11-22T11:24:00.123Z'
 """
 
-from __future__ import annotations
-
 import datetime
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence

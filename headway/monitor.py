@@ -6,8 +6,6 @@ def stage(request, out, monitor):
         monitor.progress(done, total, "rows", loss=0.3)
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -13,8 +13,6 @@
 A process that merely imports Headway, such as a notebook, keeps its own settings.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import fcntl

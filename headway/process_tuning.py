@@ -11,8 +11,6 @@ Arrow's pool and the C library keep what was freed for the next allocation, each
 Parquet footer, or a range of a wide table, that is a hundred megabytes which no other thread will ever use.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ctypes

@@ -19,8 +19,6 @@ JSON, the members that have a secret's name are hidden alone too. Shorter values
 nothing. `protect` begins it, first thing in every process of Headway's.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import html

@@ -3,8 +3,6 @@
 Keras finds a layer of a saved model by its registered name, and a layer is registered when its module is imported.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.machinery

@@ -3,8 +3,6 @@
 Nothing else in Headway imports `tensorflow.python` or reads an attribute of TensorFlow's or Keras's that begins with "_".
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -9,8 +9,6 @@ both models, so what makes the rows easy or hard cancels. Scores are sorted once
 Draws come from Philox's raw bits through a table, so the same seed gives the same numbers on every machine and NumPy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ the paired loss differences are looked at: where those of one day, span or repea
 the rows had many to keep together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

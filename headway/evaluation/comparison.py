@@ -12,8 +12,6 @@ Looking at many slices finds a bad one by luck, so the slices' p values are corr
 simple sequentially rejective multiple test procedure", 1979), which costs nothing when there is one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -8,8 +8,6 @@ A predictions table holds `minutes/label`, null where a row has none, and `minut
 nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The gate's checks of predictions before a comparison: readable, of the same rows, finite."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 

@@ -7,8 +7,6 @@ over the constant baseline on the same rows: a rare class leaves a log loss so l
 forgive all of it (0.002 is 4% of what a model gains at 20% positives and 440% at 0.1%).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Shapes: labels and weights are [rows]; predictions are [rows] (probability of cl
 that has no value (AUC of one class, anything of zero weight, anything of a prediction that is not a finite number) is None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 uncompared(AUC, rows)          # "under 20 rows of one class", or None
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -7,8 +7,6 @@
 Where nobody names any, `choose` takes a handful of columns that slices can be made of.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -4,8 +4,6 @@ for choice in choose_columns(seen, statistics, label.columns(), facts):
     choice.column, choice.use, choice.why, choice.config
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

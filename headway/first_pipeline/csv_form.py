@@ -7,8 +7,6 @@ csv_form("5.1,setosa\\n4.9,setosa\\n")    # {"header": False, "names": ["column_
 null_words({"x", "?", "y"})             # ("?",)
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

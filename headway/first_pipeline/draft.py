@@ -5,8 +5,6 @@ draft = draft_of(look, label_of("quality", look.names))
 draft.split, draft.choices, draft.doubts
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import unicodedata

@@ -4,8 +4,6 @@ found_source("data")["path"]              # data/flights_{span}.csv
 found_source("wine.csv")                  # {"format": "csv", "path": "wine.csv", "csv": {"delimiter": ";"}}
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import re

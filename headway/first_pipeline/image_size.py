@@ -3,8 +3,6 @@
 image_size(pa.array([png, png]))              # (8, 8, 1)
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -5,8 +5,6 @@ label_of("arr delay", names)                     # LabelConfig(column="arr delay
 facts_of(seen.label, statistics, where="--label class")      # classes, task, what to write about it
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 files = module_files("model", "binary")           # {"model.py": ..., "test_model.py": ...}
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 Module = Literal["model", "loss"]

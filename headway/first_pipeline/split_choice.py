@@ -4,8 +4,6 @@ choice = choose_split(look, seen, label, facts, choices)
 choice.config, choice.text                   # {"eval": 0.3}, "30% of the rows, by a hash of each row"
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -4,8 +4,6 @@ list_config(pa.array([b"Comedy|Drama", ...]))     # {"shape": "list", "separator
 list_config(pa.array([b"a good film", ...]))      # the same with " ", where words come again
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

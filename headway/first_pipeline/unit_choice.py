@@ -4,8 +4,6 @@ key = choose_key(seen, facts, choices)
 key.columns, key.text                        # ("mrn",), "by mrn: 1,500 of them ..."; None: there is no unit
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 text = pipeline_text(draft, path="wine.csv")
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

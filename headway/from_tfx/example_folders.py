@@ -3,8 +3,6 @@
 examples_path("pipelines/taxi/CsvExampleGen/examples/7")       # ".../7/Split-{split}/*"
 """
 
-from __future__ import annotations
-
 import re
 
 from headway.errors import ConfigError

@@ -4,8 +4,6 @@ done = import_pipeline(examples="examples/7", schema="schema.pbtxt", transform="
 done.draft, done.files, done.remarks
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from pathlib import PurePath

@@ -3,8 +3,6 @@
 expression_of(Output(place, "tf.cast(columns['tips'] > 2, tf.int64)"), raws)       # "tips > 2"
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ translation.columns            # {"fare": "standardize"}
 translation.derived            # {"log_miles_xf": Derived("tf.math.log1p(columns['miles'])", "standardize")}
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ outputs = read_preprocessing_fn("taxi_transform.py", {"fare": Raw("fare", "float
 outputs.values["fare_xf"]                  # Output(("taxi_transform.py", 7), source="columns['fare']", op="standardize")
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ imported = read_schema("schema.pbtxt")
 imported.schema, imported.label, imported.validation, imported.remarks
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field

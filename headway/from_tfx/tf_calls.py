@@ -3,8 +3,6 @@
 translated("tft.bucketize", [Rows("columns['fare']"), 10], {})      # Analyzed(..., {"bucketize": {"buckets": 10}})
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

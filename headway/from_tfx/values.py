@@ -4,8 +4,6 @@ value = Rows("tf.math.log1p(columns['fare'])")
 Analyzed(value, "standardize")
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from typing import Any

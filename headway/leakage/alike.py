@@ -8,8 +8,6 @@ A hash of every column of every row would cost as much as the split itself. So r
 columns, and only those of least order are hashed whole: rows that are alike have one order, in whatever file and split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

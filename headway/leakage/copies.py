@@ -3,8 +3,6 @@
 for anomaly in copies([File("2013-01", "a.csv", 120, "9ae0daaf", "train"), ...]): ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ Two keys may share a 64-bit hash: of 5 million keys about one window in a millio
 one key is what it seems; one whose rows hold several is judged by each of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

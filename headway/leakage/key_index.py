@@ -13,8 +13,6 @@ those of two splits do not overlap, no row that hashes alike is in both, and tha
 by a key or a column a sample of what rows hold beside it is kept, as rows may stand in two splits under two keys.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

@@ -8,8 +8,6 @@ are one. White space around a text, a plus sign before a whole number and zeros 
 zeros, case and everything else do. Floats are compared by their float32, with -0.0 as 0.0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from decimal import Decimal

@@ -9,8 +9,6 @@ Hashes alone decide that splits are apart: equal keys have equal hashes. That tw
 second look at the rows themselves, where `look` finds them: two different keys may share a hash.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

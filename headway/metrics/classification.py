@@ -3,8 +3,6 @@
 Labels are class indices; a binary prediction is [rows], the probability of class 1, others are [rows, classes].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -13,8 +13,6 @@ group in which no label is above 0 has none of the three; one row a group says n
 weight of its rows; rows of weight 0 are not there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

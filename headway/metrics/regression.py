@@ -1,7 +1,5 @@
 """Metrics of labels that are numbers; a prediction is [rows], for quantiles [rows, levels]."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

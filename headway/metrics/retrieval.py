@@ -8,8 +8,6 @@ index; `retrieval_best`, the places of the best k items as text; `retrieval_item
 weight. Predictions of other models have no such columns: models are not compared by these metrics, but thresholds can be set.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

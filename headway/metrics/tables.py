@@ -7,8 +7,6 @@ empty. A number that is undefined (the recall of a class that no row has) is Non
 metrics (`headway.tasks.base.Task.tables`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

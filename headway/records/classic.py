@@ -3,8 +3,6 @@
 encode_classic(batch, columns)            # bytes of an Example for each row
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 decode(record, columns, rows_per_record)  # the batch that was encoded
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

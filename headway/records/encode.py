@@ -12,8 +12,6 @@ present = 0; a null vector is as many of those as it is long, a null list is a l
 a dictionary column is null has an empty dictionary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any

@@ -5,8 +5,6 @@
 The bytes are those that each column alone would have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any

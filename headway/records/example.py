@@ -6,8 +6,6 @@
 Here a feature's name may be any bytes, as files have it, and a map is a list of entries: of equal ones the last one counts.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -11,8 +11,6 @@ or before the row at which it would end without groups; a group that is larger t
 group is null is a group by itself, and a group that the end of a range cuts is two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 

@@ -6,8 +6,6 @@
 A shard of Headway's is understood by the manifest beside it; any other TFRecord of tf.Examples by what it holds.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math

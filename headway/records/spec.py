@@ -15,8 +15,6 @@ The rows of a shard's records stand in its manifest, equal ones in a row as one 
     unpacked([[4096, 3], [17, 1]])            # [4096, 4096, 4096, 17]
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any

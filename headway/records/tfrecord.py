@@ -7,8 +7,6 @@
 The framing is TensorFlow's (tensorflow/core/lib/io/record_writer.h).
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import struct

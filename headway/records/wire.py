@@ -5,8 +5,6 @@ float_list = 2, int64_list = 3, each `repeated value = 1`, packed for numbers
 (tensorflow/core/example/{example,feature}.proto).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple

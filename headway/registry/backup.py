@@ -8,8 +8,6 @@ and written after: what a pointer that was read names was there by then, and a c
 Nothing is ever deleted in the copy, which is a store like any other: `headway verify` reads it, `store:` may name it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

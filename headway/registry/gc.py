@@ -14,8 +14,6 @@ What is relied on is held. A run holds a lease on what it works with, and `alone
 begins later waits. Versions and serving copies are removed under their model's lock, after another look at the pointers.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

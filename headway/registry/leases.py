@@ -12,8 +12,6 @@ leases. So of the two at least one sees the other, on a disk and in a bucket: th
 a reader that came second waits until the remover says that it was passed over, or is done.
 """
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ It is written once, into the version's folder (lineage.json), and so outlives th
 from before it was kept, what the run's record and the manifests still tell is put together, with `recorded: false`.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -9,8 +9,6 @@ The champion is a pointer, and so is every alias (`stable`, `shadow`, ...): mode
 holds the model's lock.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

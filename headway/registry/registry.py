@@ -20,8 +20,6 @@ Who decides over a pointer says what it pointed at when he looked (`against`): o
 the second is refused (`Overtaken`), since it rests on what is no longer so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

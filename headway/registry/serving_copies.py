@@ -9,8 +9,6 @@
 TensorFlow Serving always loads the highest number, so each promotion and each rollback has a new, higher one.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -10,8 +10,6 @@ begins anew where a candidate was not compared, and wherever a person decided (a
 number), since what a person chose is not to be held against what it replaced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ version = versions.publish(saved_model, facts={"run": "...", "train": fingerprin
 versions.version(3).saved_model           # a folder that TensorFlow loads
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

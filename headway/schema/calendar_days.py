@@ -7,8 +7,6 @@ days_of(year, month, day)                      # int64; valid(year, month, day) 
 moment(15_706, "date")                         # '2013-01-01'
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any, Literal, get_args

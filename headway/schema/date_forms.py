@@ -7,8 +7,6 @@
 Besides Python's codes there is %q, the number of a quarter.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -6,8 +6,6 @@ sign_of(pa.array(["a", "1", "2"]))            # None: nothing is separated
 sign_of_table(columns)                        # the sign that the columns of one table agree on
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

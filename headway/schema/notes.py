@@ -4,8 +4,6 @@ note = Note(column="zip", text="read as text: 3 of 100 sampled values begin with
 str(note)                                # column 'zip': read as text: ...
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer

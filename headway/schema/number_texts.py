@@ -8,8 +8,6 @@
 What does not fit stays as it is.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ The columns that decide the split are tags of it: `headway.split=FLOAT age`, `he
 `headway.split_by_place`, where a row's place in its span decides too.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

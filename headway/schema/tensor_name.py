@@ -9,8 +9,6 @@ and underscores that begin with a letter stay as they are. Of any other the read
 six digits of its hash keep it apart from all that look alike.
 """
 
-from __future__ import annotations
-
 import hashlib
 import keyword
 import re

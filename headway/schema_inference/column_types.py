@@ -7,8 +7,6 @@ What a sample shows is not a promise: a column without nulls there may hold null
 storage unless the pipeline says otherwise. Domains and presence come from every row of the first window.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -7,8 +7,6 @@
 What the files hold is stored as it is, and requests send the same; only calendar parts are computed from it.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -9,8 +9,6 @@ The verdict is made once, from the sample that the schema is inferred from, and 
 split of a row. A category is learned by a vocabulary, or by a hash where it has too many values.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from itertools import pairwise

@@ -6,8 +6,6 @@ measure_of(pa.array(["1:02:03", "0:45:10"]), counts)           # duration
 measure_of(pa.array(["12 kg", "30 lb"]), counts).differ        # ("12 kg", "30 lb"): it stays text
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

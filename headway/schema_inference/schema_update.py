@@ -8,8 +8,6 @@ nulls; a domain whose column holds long texts is dropped, and a column that is n
 narrowed, and whatever else the file says of a feature stays; its comments do not.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from typing import Any

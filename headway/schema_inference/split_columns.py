@@ -9,8 +9,6 @@ unequal labels would then be apart, and few distinct rows would be split by thei
 stands twice under two ids is one row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 

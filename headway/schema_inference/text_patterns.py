@@ -8,8 +8,6 @@ One rule reads a whole column, and the same rule reads every later file. Of numb
 must all be of one form, and a form that the values leave open (03/04/2013) is told rather than guessed.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

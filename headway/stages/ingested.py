@@ -5,8 +5,6 @@ found.splits["train"].rows, found.splits["train"].statistics
 found.examples("spans/2013-01", "train")       # as the request of another stage takes them
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -12,8 +12,6 @@
 The function is called as function(request, out, monitor) and returns its answer as JSON; it is imported only to run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from pkgutil import resolve_name

@@ -7,8 +7,6 @@ A merge holds one block of every run. All rows up to the least of the blocks' la
 they are folded with Arrow and NumPy and handed on; no row is touched by Python.
 """
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ Transforms read train only; validation sees each split. statistics.pb is a Datas
 tensorflow_metadata.
 """
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ found = WindowStatistics.model_validate(result)
 found.rows["train"], found.of("train")["carrier"].distinct
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from headway.config import Result

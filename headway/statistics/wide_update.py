@@ -9,8 +9,6 @@ The figures are those that each column alone would have, but for the last digits
 sampled values a digest of few values sees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ Nothing is done row by row unless a row is bad: a cast either holds for the whol
 value by value through masks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 raise misfit("s > 1 and t", failing_node, batch.schema, error)   # in 's > 1': column 's' holds text, and 1 is a number
 """
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -11,8 +11,6 @@ null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval. Arit
 does not fit int64 is an error that names the row.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

@@ -6,8 +6,6 @@ splitmix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom num
     mix64(np.arange(3, dtype=np.uint64), seed=7)
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -7,8 +7,6 @@ A row knows nothing of itself, of rows of the same time, or of later ones: rows 
 the histories of all rows up to it stay as they are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

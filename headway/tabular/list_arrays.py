@@ -5,8 +5,6 @@ flat.values, flat.lengths, flat.present  # of a null row the length is 0
 join(flat.values, flat.lengths, flat.present, column)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

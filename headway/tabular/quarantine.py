@@ -4,8 +4,6 @@ table = rejected([3], "fare", ["12,5"], "is not a number")
 write(Path("quarantine.parquet"), [table])
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -9,8 +9,6 @@ at all, is coerced once more for the hash alone: a value that does not fit costs
 every value of a column that a later file lacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np

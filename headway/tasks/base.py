@@ -6,8 +6,6 @@ task.metric("auc")                           # headway.metrics.base.Metric
 task.constant(LabelFacts(counts=(880, 120)), 1000)     # what a model that ignores every column predicts
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The built-in tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -4,8 +4,6 @@ task_of("binary"), task_of("quantiles(0.1, 0.5, 0.9)")
 task_of("binary") is task_of(task_of("binary"))
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Annotated
 

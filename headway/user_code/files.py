@@ -7,8 +7,6 @@ Found in the source, without running it: `import` statements wherever they stand
 lead to Python files and packages in the folder of the first one. Other modules are the environment's.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 from collections.abc import Iterator

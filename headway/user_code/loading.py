@@ -7,8 +7,6 @@ process, and nothing is added to sys.path. Two pipelines in one process have eac
 anew by each call, from their source.
 """
 
-from __future__ import annotations
-
 import builtins
 import hashlib
 import importlib

@@ -5,8 +5,6 @@ found.stopping                            # the anomalies that stop a run
 found.anomalies[0].column, found.anomalies[0].value, found.anomalies[0].expected
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer

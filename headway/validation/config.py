@@ -8,8 +8,6 @@ validation:
     carrier: {drift: {l_infinity: 0.3}, max_unseen: 0.2, severity: {drift: warning}}
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -10,8 +10,6 @@ quantiles of both sides together, so that a bin holds about a twentieth of one s
 its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal

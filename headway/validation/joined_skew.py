@@ -9,8 +9,6 @@ named by its pattern: lost (null in the request alone), gained (null in the data
 shifted, or different. Logged predictions are held against those of the same model on the rows of the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ A class of train that eval lacks, or one of eval that train lacks, is an error: 
 found = list(labels("eval", eval_label, train_label, "binary", config))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from headway.messages import agree, counted

@@ -7,8 +7,6 @@ A line is a JSON object with "instances" and, beside them, "predictions", "versi
 several key columns a list each. Keys may stand among the instances' columns instead.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

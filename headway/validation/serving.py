@@ -7,8 +7,6 @@ The file holds a request a line as JSON ({"carrier": "AA", "distance": 733}, or 
 is a TFRecord of tf.Examples, read as ingest reads them. Features that no request names count as missing in all of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

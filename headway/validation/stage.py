@@ -7,8 +7,6 @@ Each anomaly is a severity, a sentence a person understands, with its numbers, a
 in `headway.validation`; this is the stage that calls them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

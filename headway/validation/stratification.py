@@ -18,8 +18,6 @@ Cochran 1954 (chi-square; classes of fewer than 5 expected rows count as one); W
 Analysis for the Behavioral Sciences", 2nd ed. 1988 (h, w, d, which are the same for small differences).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

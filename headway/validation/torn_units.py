@@ -7,8 +7,6 @@ What the unit is `headway.validation.units` finds in the rows themselves. They a
 for all splits, so that rows of one unit, which are often neighbours, are seen on both sides.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 found = list(columns("train", statistics, schema, stored, config))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa

@@ -11,8 +11,6 @@ splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generato
 a sequence of its own, and draw d is its d-th number. `headway.tabular.hashing.mix64` is the same in NumPy.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from headway.tabular.hashing import GOLDEN

@@ -7,8 +7,6 @@ contrast a factor about the mean of all its values, brightness an offset; what l
 elementwise or in integers, so that a row's pixels do not depend on the batch it is in.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

@@ -11,8 +11,6 @@ by its share and its weight; a class index becomes a probability for each class.
 columns shown as missing: what a null would have given the model.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -8,8 +8,6 @@ A logarithm or a cosine computed in the graph has another last bit in a vector's
 make a row's pixels depend on where in a batch it stands. A table is the same everywhere.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from statistics import NormalDist
 

@@ -4,8 +4,6 @@ columns = Decoder(shards.columns, shards.rows_per_record, ["carrier", "label"])(
 label, weight = Labeler(parameters.label)(columns)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -7,8 +7,6 @@ The same rows in the same records come in the same order and through the same gr
 the same bits. A record is encoded once, and costs about its bytes in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ an epoch's end carries over into the next. Within an epoch shards come in an ord
 record by record; the rows are cut into windows, and each window is permuted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -8,8 +8,6 @@ Where a row stands in the shuffled sequence is a function of the manifests alone
 worker's rows: it lets as many zeros pass, which costs neither reading, parsing nor a transform.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

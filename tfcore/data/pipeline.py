@@ -7,8 +7,6 @@
 Rows never pass one by one: a record is parsed, transformed and permuted as a whole. The order is `tfcore.data.order`'s.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ A piece is cheap: serialized records and where they are stored. Records in memor
 in which those of files would.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

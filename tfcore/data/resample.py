@@ -8,8 +8,6 @@ An epoch's number of rows depends on its labels, and where a training resumes on
 at the start and kept, two bytes a row. A row of rate 2.3 comes twice in every epoch, and a third time in 0.3 of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ There is no epoch and no shuffle: what has not come yet cannot be drawn from. Ro
 generator's at a time and varied a stack at a time, so that a row's partner in mixup does not hang on how the generator cuts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import tensorflow as tf

@@ -6,8 +6,6 @@ seen["layers"], seen["variables"], seen["loss"], seen["applied"]
 It is the learner's own step, so what is seen is what is trained with; its variables are put back afterwards.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 problems(eager, compiled)      # [{"kind": "not finite", "where": "layer 'ratio'", "problem": "...", "fix": "..."}]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ once eagerly, then compiled together with those after it. `out` gets report.json
 TensorBoard's profile below profile/; nothing else is written.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

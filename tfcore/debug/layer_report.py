@@ -8,8 +8,6 @@ Calls are in the order in which they end, so an inner layer stands before the on
 something is where it comes from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ told = profiled(lambda: learner.run(...), steps=5, folder=Path("out/profile"))
 told["files"], told["top"]      # tensorboard --logdir out/profile; the ops that took longest
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 DebugRequest(train=TrainRequest(...), steps=5, profile=True)
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import Field

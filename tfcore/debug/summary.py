@@ -4,8 +4,6 @@ summarize(tf.constant([0.0, 2.0, float("nan")]))
 # {"dtype": "float32", "shape": [3], "min": 0.0, "max": 2.0, "mean": 1.0, "zeros": 1 / 3, "nan": 1, "inf": 0}
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

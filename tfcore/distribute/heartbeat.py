@@ -9,8 +9,6 @@ A process is silent that was stopped by a signal or a debugger, that waits in th
 native code has taken Python's lock and never comes back. TensorFlow's own health check sees some of these.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

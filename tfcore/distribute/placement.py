@@ -8,8 +8,6 @@ Devices must be set before TensorFlow first computes something, so logical CPU d
 own: `tfcore.train.launch`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass

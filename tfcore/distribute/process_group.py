@@ -7,8 +7,6 @@ Progress and log lines are those of the first, which is the chief; a stop is tol
 others when. One of which nothing is heard any more is frozen, which ends all as a death does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools

@@ -8,8 +8,6 @@ worker's own shards are now more, now fewer: room is left for the most that a ba
 only a few shapes are ever compiled, and filled with a row that is there, at weight 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import tensorflow as tf

@@ -8,8 +8,6 @@ are wrong, but many are useful", 2019), and made missing where it may be null; t
 again. The model is not trained anew: a column whose content another one repeats looks unimportant, and so does the other.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 kept_column(values, present)        # Arrow [rows]
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Evaluated.model_validate(result).of("auc").value
 Importance.model_validate(result).columns[0].permuted
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from headway.config import Result

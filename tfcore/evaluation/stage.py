@@ -14,8 +14,6 @@ these files (`headway.evaluation.results.stage`), so that another metric needs n
 the end label, weight and prediction.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 ExportConfig(formats="tflite").formats          # ("tflite",)
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Any
 

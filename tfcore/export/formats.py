@@ -6,8 +6,6 @@ They hold the model behind the transform, since neither format has tables of str
 signature `transform`. The replay compares them with the SavedModel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@
 It lies beside the model in `assets.extra/columns.json`, so that whoever has the folder can turn raw rows into its inputs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, get_args
 

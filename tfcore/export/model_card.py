@@ -4,8 +4,6 @@ text = model_card(described, signatures, CardFacts(model="flights", spans=("2013
 (saved_model / FILE).write_text(text)
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -10,8 +10,6 @@ afterwards, as entries of the SavedModel's protobufs: they are concatenated and 
 is TensorFlow's public one, and it is all that this module knows of TensorFlow besides `write_fingerprint`.
 """
 
-from __future__ import annotations
-
 import functools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence

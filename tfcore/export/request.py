@@ -3,8 +3,6 @@
 ExportRequest(trained="/...", transform={...}, model={"name": "mlp"}, card=CardFacts(model="flights"))
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 Columns of a kind are taken together, so that the graph of a wide table is small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf

@@ -7,8 +7,6 @@ nothing that lives in a Python process: a PyFunc node would load elsewhere and c
 there, so it is refused here, by name.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import shutil

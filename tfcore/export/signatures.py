@@ -30,8 +30,6 @@ A column name that TensorFlow cannot use for a tensor gets one it can, with a pa
 "arr_delay_min_" and six digits (`headway.schema.tensor_name`). The names stand in the export's `assets.extra/columns.json`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from typing import Literal
 

@@ -9,8 +9,6 @@ values are made up (zeros, empty texts, a black image), so that no row of the tr
 does not load a model that refuses such a request, so only those that it answers are written.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -19,8 +19,6 @@ without AutoGraph unless asked for: loops are tf.while_loop. Threads may make th
 wait. A body that raises while it is traced raises that, and the next call traces it again.
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 import time

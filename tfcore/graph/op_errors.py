@@ -9,8 +9,6 @@ A graph tells "Graph execution error:" and then, far below frames of its own, wh
 op that runs eagerly inside a Keras layer tells which layer was called before it tells that.
 """
 
-from __future__ import annotations
-
 import linecache
 import re
 import sysconfig

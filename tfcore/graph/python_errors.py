@@ -10,8 +10,6 @@ and op it came. So a failing op keeps the exception here under a number, and onl
 `GraphFunction` and Headway's own input pipelines look it up already; `python_errors()` does for any other code.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

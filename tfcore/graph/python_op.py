@@ -31,8 +31,6 @@ microseconds whatever it is given (bench/graph_functions.py), so batch before, n
 process can run one, and an export refuses it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import threading

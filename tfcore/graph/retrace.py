@@ -15,8 +15,6 @@ have made it; what is left for the guard is a program that is compiled anew, for
 Training and evaluation warn of one, an export fails with it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

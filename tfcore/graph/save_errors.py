@@ -5,8 +5,6 @@ with saving(folder, "the checkpoint of step 5"):
 # StoreError: <folder>: the checkpoint of step 5 cannot be written: no space left on device
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -15,8 +15,6 @@ A dataset can be held: each function goes through it from its start. So can `ite
 each element going to whoever asks first, and its place is part of the checkpoint. Neither can be exported.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import uuid

@@ -9,8 +9,6 @@ What is bound is a tensor, a variable, or a NumPy array or scalar, of just the d
 cast some of what else there is in silence, and describe the rest by what failed within it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -9,8 +9,6 @@ Nothing is cast: TensorFlow would make int64 of an int32 in silence, or inf of a
 no dtype, takes the declared one where that keeps it, but for a float's rounding; str becomes UTF-8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn

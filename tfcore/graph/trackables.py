@@ -4,8 +4,6 @@ parts_of(module)             # (path within it, variable, mutable lookup table o
 instead(0.5)                 # "each graph would keep its own copy: hold a tf.Variable, and assign to it"
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

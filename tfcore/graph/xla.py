@@ -5,8 +5,6 @@ if compiling():
 with intended(): trace()     # within: compiling() is true
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """The heads of the built-in tasks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

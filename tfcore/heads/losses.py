@@ -4,8 +4,6 @@ head = with_loss(head, "huber")
 head = with_loss(head, "my_losses:focal", Path("my_losses.py"))      # def focal(batch, outputs): float32 [rows]
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The head of a task."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

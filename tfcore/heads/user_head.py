@@ -1,7 +1,5 @@
 """The head of a task of the user's own; its protocol stands in `headway.tasks.user_task`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ Statistics of a span are made before anybody asks for weights, and stay as they 
 A number takes 8 bytes a row here (an int64 label 12), a text no more than its distinct values.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence

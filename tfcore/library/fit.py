@@ -9,8 +9,6 @@ is fitted on the train rows, and a `TrainingSession` with the callbacks of the t
 pipeline, and the same bits. Nothing in the process is changed: see `tfcore.deterministic_process`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

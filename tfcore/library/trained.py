@@ -7,8 +7,6 @@ trained.export("exported")             # a SavedModel that takes raw columns and
 trained.model, trained.transform       # to go on with in Keras and TensorFlow
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ class_weights("balanced", ["0", "1"], {"0": 75, "1": 25})      # [0.667, 2.0]
 class_weights({"1": 3.0}, ["0", "1"], None)                    # [1.0, 3.0]
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from headway.errors import ConfigError

@@ -7,8 +7,6 @@ frequent ones would be pushed down for being frequent: the logarithm of an item'
 logit (Yi et al., "Sampling-bias-corrected neural modeling for large corpus item recommendations", 2019, section 4).
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from tfcore.data.groups.group_ids import NO_GROUP

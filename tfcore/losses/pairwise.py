@@ -10,8 +10,6 @@ the DCG@k of the best order. Ranks follow from the scores and are constants to t
 row ranks higher.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import tensorflow as tf

@@ -9,8 +9,6 @@ in the label's own units, for regression. The initial weights are a pure functio
 TransformParameters: which numeric and categorical inputs there are, and what the label is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

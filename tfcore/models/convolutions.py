@@ -7,8 +7,6 @@ image is halved and the filters are doubled, for as long as its smaller side has
 of the last block is what they give.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import keras

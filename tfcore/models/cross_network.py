@@ -5,8 +5,6 @@
 R. Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale Learning to Rank Systems", 2021.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A built-in model's inputs, and the features that its hidden layers see of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

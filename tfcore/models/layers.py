@@ -6,8 +6,6 @@ x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
 Importing this module registers them with Keras: a model with them is saved, and `keras.models.load_model` loads it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

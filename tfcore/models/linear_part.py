@@ -1,7 +1,5 @@
 """The linear part of a built-in model: of `wide_deep`, and of others with `linear: true`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

@@ -10,8 +10,6 @@ Y. Gorishniy et al., "TabM: Advancing Tabular Deep Learning with Parameter-Effic
 Y. Wen et al., "BatchEnsemble: An Alternative Approach to Efficient Ensemble and Lifelong Learning", 2020.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

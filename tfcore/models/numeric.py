@@ -5,8 +5,6 @@
 Y. Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", 2022.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import pairwise

@@ -10,8 +10,6 @@ infinite: that step is skipped and the scale halved; after a long run of good st
 two, so that it rounds nothing away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

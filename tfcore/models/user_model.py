@@ -9,8 +9,6 @@ a weight: Keras counts what `add_weight` makes, and layers; a tf.Variable that a
 model's variables, so that no optimizer trains it, and no checkpoint and no export has it.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

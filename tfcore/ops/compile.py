@@ -6,8 +6,6 @@
 Needs g++ (or what CXX names) and TensorFlow, whose package brings its headers. Takes about half a minute.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -8,8 +8,6 @@ values). An absent feature or an empty one is null; a nullable list says so itse
 parsers take an empty list for an absent one: lists that others wrote are not nullable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ The file's name carries TensorFlow's version and a digest of the sources, so tha
 older sources. HEADWAY_OPS=off leaves a library alone that is there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import warnings

@@ -1,7 +1,5 @@
 """The request of the stage that analyses a preprocess function; TensorFlow-free."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

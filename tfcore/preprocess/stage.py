@@ -6,8 +6,6 @@ One pass over the train split, whole row groups at a time. `out/train` holds the
 the raw columns, so that transforms are fitted on both alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ own()                         # headway.process: in the process's entry point
 threads = prepare(2)          # 2, or what this process was already running with
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ it ten seconds later is killed, with all that it started. At the limit of memory
 never runs in the flow's own process, so what hangs in native code ends too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

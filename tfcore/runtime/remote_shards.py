@@ -5,8 +5,6 @@ with staged(remote, monitor, open_files=64) as stager:      # None when all file
     records = tf.data.TFRecordDataset(here(path, stager))     # in a dataset's function
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

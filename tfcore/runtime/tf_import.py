@@ -4,8 +4,6 @@ with startup():
     import tensorflow as tf
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import os

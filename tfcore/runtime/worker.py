@@ -15,8 +15,6 @@ The process lives exactly as long as its stdin: when the parent closes it, or di
 thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C and SIGTERM are the parent's business.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import importlib

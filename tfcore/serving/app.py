@@ -8,8 +8,6 @@
 The requests and answers are described at https://www.tensorflow.org/tfx/serving/api_rest. Every error is {"error": reason}.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -9,8 +9,6 @@ The new champion is loaded and warmed up beside the old one, then takes its plac
 one serving, and is tried again while it is the champion.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import threading

@@ -6,8 +6,6 @@ may be, those make room that never sent a whole request, the oldest first; then 
 answered stays.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource

@@ -7,8 +7,6 @@ foreign where it was resolved to this machine (421); Origin and Sec-Fetch-Site s
 neither, and reach the server by localhost, by any IP address, by this machine's own name and by the names that are given.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Awaitable, Callable, Collection, MutableMapping

@@ -8,8 +8,6 @@ grow with the load and a lone request waits for nobody. `max_wait_seconds` lets 
 call that fails is made again for each of its requests alone: one bad row costs its own request.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence

@@ -7,8 +7,6 @@ limits = RequestLimits(rows=16_384, cells=1_000_000)
 limits.check_rows(20_000, "instances")         # TooLarge: instances: has 20,000 rows, more than 16,384; send fewer ...
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from headway.errors import HeadwayError

@@ -7,8 +7,6 @@ What is refused: more values than the limit, a key that stands twice in an objec
 times its bytes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -9,8 +9,6 @@ Files lie in <store>/requests/<model>/<day>/. A line is a request, in the form t
 "signature_name" and "time", and the client's "keys", by which rows can be found again.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

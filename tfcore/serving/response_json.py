@@ -3,8 +3,6 @@
 answer("row", {"probability": array, "logit": array})       # b'{"predictions": [{"probability": 0.3, ...}]}'
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ rows = model.reader("serving_default").of_instances([{"dep_delay": 12.0, "carrie
 model.call(rows.signature, rows.arrays | rows.arguments)       # {"probability": array, "logit": array}
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

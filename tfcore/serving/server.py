@@ -5,8 +5,6 @@ with bound("127.0.0.1", 8501) as listener:      # fails before a model is loaded
     run(app, listener)                          # returns after Ctrl-C or SIGTERM, once requests under way are answered
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

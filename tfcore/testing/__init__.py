@@ -14,8 +14,6 @@ Each raises AssertionError that says where, what was expected and what was found
     examples.statistics["train"]              # fitted transforms come from these
 """
 
-from __future__ import annotations
-
 from tfcore.testing.bytes import assert_same_bytes
 from tfcore.testing.example_shards import Written, write_examples
 from tfcore.testing.gradient import assert_gradient

@@ -1,7 +1,5 @@
 """Asserts that two values are equal bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 examples = write_examples(folder, {"train": table, "eval": other}, columns)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Asserts a gradient against finite differences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NoReturn
 

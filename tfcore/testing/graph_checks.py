@@ -1,7 +1,5 @@
 """Asserts on graph functions: the number of traces, and their inputs and outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

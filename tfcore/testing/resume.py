@@ -1,7 +1,5 @@
 """Asserts that a stopped and restored training equals an uninterrupted one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Asserts that a SavedModel predicts in another process exactly what the training process predicted."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -17,8 +17,6 @@ With `keep_best`, those with the lowest `loss` stay as well, however old they ar
     [(found.step, found.loss) for found in checkpoints.best()]
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -9,8 +9,6 @@ would never meet. One that has rows in several shards (of several spans, files o
 counted. A row whose group is null is a group by itself.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

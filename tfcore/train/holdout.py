@@ -8,8 +8,6 @@ else single rows by a hash of their place. What is drawn depends on the shards a
 a kill draws it again. Only the one column is read for it; a row takes at most 16 bytes in memory meanwhile, and then a bit.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -7,8 +7,6 @@ has a TF_CONFIG, each machine calls this for its own worker. The first worker is
 summaries and `out`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """One process of a training that runs in several: what `tfcore.train.launch` starts."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

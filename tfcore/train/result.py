@@ -6,8 +6,6 @@ write(session, out)          # the same; weights, model.json, history.json, best
                              # of two towers items.npz, the items of the train rows
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

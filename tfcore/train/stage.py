@@ -7,8 +7,6 @@ for checkpoints, a killed or stopped training continues where the last checkpoin
 one that was never interrupted: same order of rows, same masks, same compiled mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ stacks = data.stacks(32)            # from a step to the stacks that begin with 
 data.holdout()                        # batches of the rows that are never trained on
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

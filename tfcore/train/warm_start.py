@@ -8,8 +8,6 @@ value wherever that stands in the vocabulary, a new value begins as the unknown 
 what changed in how numbers and the label are standardized is taken into the weights (exactly, but behind `soft_clip` and bins).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -5,8 +5,6 @@
 So that weights can follow what they are of into a model of other vocabularies, columns or classes: `tfcore.train.warm_start`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

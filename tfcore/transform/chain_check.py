@@ -3,8 +3,6 @@
 check(Column(name="origin", type="bytes", nullable=True), (Standardize(),), where="columns.origin")   # ConfigError
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from headway.errors import ConfigError

@@ -8,8 +8,6 @@ and stops beyond a bound; it says which rows those are, so that they can be give
 in one loop, and again row by row where one of them fails.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import threading

@@ -9,8 +9,6 @@ Dictionary columns are looked up by their distinct values and then gathered by r
 since float32 cannot tell large ones apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf

@@ -10,8 +10,6 @@ exact, also behind other operations (each distinct value goes through them); els
 and what stands behind an operation is read off 1,001 quantiles.
 """
 
-from __future__ import annotations
-
 import math
 import types
 from collections import Counter

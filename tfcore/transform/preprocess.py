@@ -7,8 +7,6 @@ vector, a RaggedTensor for a list; 0 or "" for null) and, where a column may be 
 returns a dict of new columns in the same form. AutoGraph converts it. It never sees the label.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

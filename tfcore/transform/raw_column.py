@@ -1,7 +1,5 @@
 """A raw column in the graph: its values, which rows have one, codes of a dictionary, lengths of lists."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -9,8 +9,6 @@ bits as on their own; only a logarithm may differ in its last bit, which depends
 Vectors, lists and very long lists of boundaries are groups of one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

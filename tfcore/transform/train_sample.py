@@ -8,8 +8,6 @@ Where every distinct value was counted the points are those, else 1,001 quantile
 of a wide table are standardized by their moments and need none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

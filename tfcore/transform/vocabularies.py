@@ -5,8 +5,6 @@ together need none: their ids stand in one array. Where the others are many, the
 with the column's number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ the champion is not worse for it. Rows of one day are alike, which does not canc
 are drawn together (`headway.evaluation.clusters`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ together, twenty of each; quantiles are judged by the level nearest the median; 
 compared. Two models may agree in every metric and still send other rows beyond a threshold: that is what it shows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ compared = AgainstChampion(models, findings, tolerances, primary)
 compared.judge(champion)                          # adds its checks and reasons to the findings
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

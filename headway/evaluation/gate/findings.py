@@ -4,8 +4,6 @@ findings.block("reject", "auc is 0.61, below the required minimum of 0.7", check
 findings.conclude(kept=None, force=False)        # ("reject", False, (Reason(...),))
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from headway.evaluation.verdict import Check, Note, Reason

@@ -5,8 +5,6 @@ models.measured(models.candidate)                # {"loss": 0.31, "auc": 0.89, .
 models.of(request.champion)                      # its predictions of the same rows
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

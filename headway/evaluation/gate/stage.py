@@ -28,8 +28,6 @@ Only promote, first model and forced promote (and the two of a champion that can
 thresholds`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

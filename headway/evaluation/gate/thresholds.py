@@ -4,8 +4,6 @@ check_thresholds(config, models, values, findings)
 # adds checks, and reasons such as "auc on carrier=UA (812 rows) is 0.61, below the required minimum of 0.7"
 """
 
-from __future__ import annotations
-
 from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate.findings import Findings
 from headway.evaluation.gate.scored_models import ScoredModels

@@ -3,8 +3,6 @@
 EvaluationConfig(slices=["carrier"], threshold={"recall": 0.9}).columns          # ("carrier",)
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

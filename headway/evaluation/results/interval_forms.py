@@ -6,8 +6,6 @@
 `moved` is how much each unit moves the estimate.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from statistics import NormalDist

@@ -21,8 +21,6 @@ change, such as a threshold, is made on twenty random thirds of them (Shao and W
 estimation", 1989).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 The stage stores metrics by name, and intervals beside them; a reader asks for one metric with all that is known of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

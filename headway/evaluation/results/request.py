@@ -1,7 +1,5 @@
 """The request of the measuring stage: predictions that evaluation kept, and what is wanted of them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field

@@ -6,8 +6,6 @@
 `out/metrics.json` is the result. Only the columns that are asked for are read.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ their quantiles, so a column of unique values predicts nothing. The rows are sam
 as a common one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 

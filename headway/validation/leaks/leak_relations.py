@@ -11,8 +11,6 @@
 At most `_NUMBERS` number columns are looked at, and pairs of at most `_PAIRED`, evenly spread over the table.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator
 from typing import Any

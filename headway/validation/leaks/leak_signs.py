@@ -19,8 +19,6 @@ tested for noise, against `_OTHERS` others; at most `_TIMES` times are compared 
 column once.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

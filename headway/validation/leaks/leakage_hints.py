@@ -4,8 +4,6 @@ A column of one value; two columns with the same content; a column that alone pr
 one that is only known after the answer. Other signs: `leak_signs` and `leak_relations` beside this module.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

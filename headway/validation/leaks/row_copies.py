@@ -9,8 +9,6 @@ rows have copies it comes out below that of a line, and is taken from the fifth 
 are coordinates; in the other columns a copy has to agree. At most `_COLUMNS` columns are looked at, evenly spread over the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 

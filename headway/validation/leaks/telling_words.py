@@ -3,8 +3,6 @@
 told = telling_word(texts, label)            # TellingWord(word="cancelled", share=0.85, others=0.0, label="1")
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

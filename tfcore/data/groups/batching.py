@@ -12,8 +12,6 @@ what is left of a batch begins the next one, and the rest stays empty. So an epo
 many there are depends on the order.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

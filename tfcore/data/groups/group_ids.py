@@ -6,8 +6,6 @@ group_splits([7, 7, 7, 2, 2])       # int64 [0, 3, 5, 5, 5, 5]
 row_groups(row_splits, rows)        # int64 [rows], the group of each row
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

@@ -7,8 +7,6 @@
 TensorFlow-free: the script is run by its path, isolated from the environment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import queue

@@ -9,8 +9,6 @@ The SavedModel is copied to a folder of its own first, so that nothing it might 
 process is `tfcore.export.replay.replay_process`'s; this side never imports TensorFlow.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

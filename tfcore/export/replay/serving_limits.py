@@ -3,8 +3,6 @@
 over(result, ServingLimits(p99_ms_1=5.0))      # ["p99_ms_1 is 7.2, the limit 5"]
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

@@ -11,8 +11,6 @@ embeddings over the square root of their number (Koren, "Factorization meets the
 more than a short one. `hidden` layers, where there are some, are added to the sum of a side's embeddings.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import keras

@@ -1,7 +1,5 @@
 """When a checkpoint is taken: every so many steps, at a request to stop, and where the holdout's loss is among the best."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tfcore.train.callbacks.early_stopping import EarlyStopping

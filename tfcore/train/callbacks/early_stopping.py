@@ -3,8 +3,6 @@
 The best weights are kept in variables of their own, which every checkpoint holds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

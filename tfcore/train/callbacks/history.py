@@ -6,8 +6,6 @@
 Losses are summed step by step in float64, so the history is the same however the steps were cut into calls.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Knobs that a person sets while a training runs, through its control file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headway.errors import ConfigError

@@ -1,7 +1,5 @@
 """TensorBoard summaries of a training: a scalar for each figure that a callback records, such as loss and learning_rate."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -6,8 +6,6 @@
 With early stopping the trial's loss is that of the weights that are kept, else that of the last step.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ A key that the pipeline gives stays as it is; each key left out is chosen by its
 have the defaults of their config. The values follow from measurements: bench/models.py and docs/pipeline.md.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """The control file: knobs of a running training, changed by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

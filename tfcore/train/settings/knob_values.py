@@ -8,8 +8,6 @@ What a knob was set to by hand goes into the checkpoint and the history: a resum
 takes a training for one that its config alone explains. TensorFlow-free.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Mapping

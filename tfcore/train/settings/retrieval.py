@@ -6,8 +6,6 @@ The objective is (1 - share) * what it is without + share * `tfcore.losses.in_ba
 is above 0, each by its label: a reward.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from headway.config import Frozen

@@ -6,8 +6,6 @@ The pipeline's run lock keeps other runs out, and of the two processes of a run 
 journal needs no lock of its own, which a killed process would leave behind.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ output, user, item = part.outputs(inputs, training=True)
 part.loss(batch, user, item, weights)          # float32 scalar
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import keras

@@ -12,8 +12,6 @@ a step: a knob that the learner was not given is not in the program at all, and 
 and an ending. With an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,8 +10,6 @@ were cut into calls, or on where a run was resumed. Stacks begin at multiples of
 calls are cut as they would have been.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

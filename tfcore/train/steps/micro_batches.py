@@ -10,8 +10,6 @@ model's own losses. What looks at a batch as a whole sees a micro-batch: batch n
 other masks.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

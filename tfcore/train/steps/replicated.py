@@ -12,8 +12,6 @@ compiled with XLA, for the same reason. Micro-batches are those of a replica's r
 scale is decided on after it, so that all replicas skip and scale together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ nothing ends before 50 steps were seen. Both are carried from call to call and t
 training ends does not depend on how its steps were cut into calls. The limits are arguments of the compiled program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -15,8 +15,6 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 `part` writes no variable but a layer's moving averages; `finish` writes all others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

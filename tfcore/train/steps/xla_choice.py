@@ -15,8 +15,6 @@ On a GPU deterministic XLA scatters one row after the other: a step that adds up
 as long compiled as plain. Headway's own embeddings do without (`tfcore.models.layers.looked_up`), others are found here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import keras
