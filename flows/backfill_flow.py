@@ -3,8 +3,6 @@
 prefect deployment run 'backfill/flights' -p first=2013-01 -p last=2013-06
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from prefect import flow

@@ -11,8 +11,6 @@ and drops lines that nobody reads (`flows.orchestration.processes`), and goes on
 slot. Its stderr is a stream of JSON lines where HEADWAY_LOG_FORMAT is json.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

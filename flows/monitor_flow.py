@@ -3,8 +3,6 @@
 prefect deployment run 'monitor/flights' -p retrain=true
 """
 
-from __future__ import annotations
-
 import functools
 
 from prefect import flow

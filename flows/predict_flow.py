@@ -3,8 +3,6 @@
 prefect deployment run 'predict/flights'
 """
 
-from __future__ import annotations
-
 from prefect import flow
 from prefect.states import State
 

@@ -7,8 +7,6 @@ prepares the window and starts a second one there, which trains on it (`flows.or
 and what it is called then, stands in `flows.orchestration.flow_body`.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Reads what earlier versions wrote: each function takes the JSON of any version and returns it as this one writes it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ The retrain is a run of the deployment retrain/<pipeline>. Its idempotency key n
 run of it, whoever asks for it and however often.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from prefect import flow

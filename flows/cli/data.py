@@ -1,7 +1,5 @@
 """The commands that show data: rows of a shard, rejected rows, and examples exported for other tools."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ A command is one function in the module of its subject: positional parameters co
 the `*`, and one of these dataclasses last. `flows.cli.app` registers it. Nothing heavy is imported here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`headway serve`: answers TensorFlow Serving's REST API for the champion of a pipeline."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Annotated

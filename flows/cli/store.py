@@ -1,7 +1,5 @@
 """The commands on a store: list runs, verify files, remove unused files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 print(page(application(), "run"))
 """
 
-from __future__ import annotations
-
 import difflib
 import shutil
 import textwrap

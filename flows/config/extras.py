@@ -3,8 +3,6 @@
 require("serve", where="headway serve")         # ConfigError: ...  fix: pip install 'headway[serve]'
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@
 Nothing of it is a part of what a stage computes, so changing it repeats no work.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, available_timezones

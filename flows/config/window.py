@@ -7,8 +7,6 @@
 Whoever starts a run asks here, so that the same pipeline trains on the same spans from a terminal, Python and a server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ It holds every column of the source, those that were left out and those of the l
 the run that infers the schema, `headway schema --columns` at any time.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ An `Executor` blocks: locally it runs a step, under Prefect it submits the same 
 looks for the output. Nothing in here knows which.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The requests of the data stages, from raw files to a fitted transform."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from beam_jobs.ingest.range_worker import NOTES

@@ -6,8 +6,6 @@
 In a plan an answer may not be known yet: what needs it raises `headway.stages.refs.Unknown`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

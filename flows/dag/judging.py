@@ -1,7 +1,5 @@
 """The versions that a candidate is compared with, and the gate's request."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 

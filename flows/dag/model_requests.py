@@ -1,7 +1,5 @@
 """The requests of the stages of models: training, evaluation, measuring, importance, export and replay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a run makes of its candidate: which seed is chosen, a candidate that is the champion, the facts of a version."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

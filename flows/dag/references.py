@@ -6,8 +6,6 @@ An early champion, the data behind a model, the facts of the labels.
     reference_version(run_spec, champion, ...)                       # the version to compare with besides the champion
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ run_spec = RunSpec(loaded, store, window=12, last="validate")
 result = run_dag(run_spec, executor)          # flows.dag.dag; an Executor runs steps, or only looks for what they left
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

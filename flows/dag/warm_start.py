@@ -4,8 +4,6 @@ parent, note = parent_of(run_spec, request, evaluation=parts, split=digest)
 parent.warm_start(run_spec)               # part of the request of the new one
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from flows.dag.references import trained_parts

@@ -7,8 +7,6 @@ The form holds what its reader saw: the champion that goes and the version that 
 champion that somebody changed meanwhile makes the registry refuse it (`Overtaken`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from flows.dashboard.layout import Form, Page, address, crumbs_of

@@ -3,8 +3,6 @@
 html = render(Page("Runs", parts=[Part("Runs", tables=[Table("Runs", rows)])]), stores)
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ stores = opened(["examples/flights"], ["s3://team/headway"])
 stores["flights"].store, stores["flights"].pipelines
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

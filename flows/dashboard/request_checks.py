@@ -7,8 +7,6 @@ rebinding), a request that another site caused is refused (Sec-Fetch-Site, Origi
 the token of the printed address opens. What changes something needs, besides, a token of its own in its form.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

@@ -5,8 +5,6 @@ index.runs()                  # newest first, a running one with its true state
 index.problems()              # what lies in runs/ and is not a run's record
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

@@ -3,8 +3,6 @@
 app = make_app(opened(["examples/flights"], []), Access(port=8765))
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any

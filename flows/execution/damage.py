@@ -11,8 +11,6 @@ failure, and by `headway verify`, whose `--repair` removes what the next run can
     remove_outputs(store, places)                # the steps' outputs among them; never anything of a model
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ A step that fails has the outputs that it reads checked against their checksums:
 the step is run again. Nothing here knows Prefect; a Prefect task calls the same engine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

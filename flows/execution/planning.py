@@ -3,8 +3,6 @@
 planned(run_spec).steps[0].reason      # "training.steps in the config: 100 -> 200", or "" of a step whose output is there
 """
 
-from __future__ import annotations
-
 from pydantic import computed_field
 
 from flows.dag.dag import run_dag

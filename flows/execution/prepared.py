@@ -8,8 +8,6 @@ Both halves are ordinary runs of the same DAG, and the second finds the outputs 
 mean the same: the same Headway, the same config, the same Python files of the user's.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -5,8 +5,6 @@ roll_back(loaded, registry, reason="asked for", note=print)                 # to
 execute(last_candidate(run_spec), report)                                   # the model that the last run did not promote
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

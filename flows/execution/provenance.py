@@ -6,8 +6,6 @@
 It stands by itself: it is read after the run's record and its outputs have gone (`headway.registry.lineage`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import socket

@@ -3,8 +3,6 @@
 tried(lambda: run(steps), pipeline.retries, lambda: monitor)
 """
 
-from __future__ import annotations
-
 import errno
 import random
 import re

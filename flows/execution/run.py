@@ -6,8 +6,6 @@ Used by the command line, which calls stages one after the other without a serve
 between the DAG and the engine.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext

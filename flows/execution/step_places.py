@@ -4,8 +4,6 @@ with naming_steps(store, {("ingest", "3f2a..."): "ingest 2024-01"}, running="tra
     ...            # ".../stages/ingest/3f2a.../a.tfrecord: cut off" -> "a.tfrecord of ingest 2024-01: cut off"
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

@@ -6,8 +6,6 @@
 On a Prefect server an event is about the resource `headway.pipeline.<name>`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from beam_jobs.ingest.request import IngestRequest

@@ -5,8 +5,6 @@
 docs/observability.md lists the events and their fields.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import time

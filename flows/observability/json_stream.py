@@ -8,8 +8,6 @@ Descriptor 2 becomes a pipe that a thread reads, so that libraries, native code 
 format.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

@@ -7,8 +7,6 @@
 The flows have the same listeners beside Prefect's log (`flows.orchestration.run_log`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

@@ -6,8 +6,6 @@ The run's span continues the trace of the process, else that of TRACEPARENT. Whi
 so that the TensorFlow process and the user's code go on in the same trace. docs/observability.md has names and attributes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import os

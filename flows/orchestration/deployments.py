@@ -4,8 +4,6 @@ create_pool("headway"); workers_online("headway")
 start_run("retrain/flights", "a key", {"until": "2013-12"})
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -16,8 +16,6 @@ How a flow run ends:
 The flow run is named after the pipeline, what it is about, and how it ended: "flights 2013-01 to 2013-06: promoted 3".
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

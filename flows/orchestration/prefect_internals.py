@@ -8,8 +8,6 @@
 Prefect's own process worker kills its flow runs when it is stopped: https://github.com/PrefectHQ/prefect/issues/16746 and 22528.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

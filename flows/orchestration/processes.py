@@ -10,8 +10,6 @@ HEADWAY_FLOW_RUNS names the folder. A flow run is found by its file whichever wo
 a file that a killed process left says that the run is over.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

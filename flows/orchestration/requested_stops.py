@@ -8,8 +8,6 @@ A worker passes on a cancellation to the flow runs that it started, while it liv
 through the API, which no worker hears of, and a flow run may have outlived its worker.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -7,8 +7,6 @@ Progress is a line every ten seconds at most, and an artifact that shows a bar. 
 through `note` as well.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

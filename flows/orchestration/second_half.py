@@ -8,8 +8,6 @@ Of a deployment one run goes on at a time, and a second one is cancelled, so the
 the first as Completed. It is scheduled for some time later, in case the first half's process dies at its very end.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 from pathlib import Path

@@ -5,8 +5,6 @@
 The store's fingerprints decide what has to run, so Prefect's own caching and result storage are off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from prefect import Task

@@ -13,8 +13,6 @@ Time is counted only while the server answers, and anew after each outage: heart
 the meantime arrive late.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -7,8 +7,6 @@ one, on SIGTERM, SIGINT or SIGHUP, takes no new flow runs, sends SIGTERM to thos
 reported how they ended, then stops. A second signal stops it at once.
 """
 
-from __future__ import annotations
-
 import abc
 import argparse
 import asyncio

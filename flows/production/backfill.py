@@ -10,8 +10,6 @@ champion was trained on its evaluation rows, the verdict is "not comparable", an
 Outputs lie in the store as those of any run, so a backfill that was cut off goes on where it was when it is called again.
 """
 
-from __future__ import annotations
-
 import contextvars
 import threading
 import time

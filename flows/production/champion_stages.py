@@ -4,8 +4,6 @@ window = Window.of(replace(run_spec, window=1, until="2013-05", last="ingest"))
 scored = score(window, engine, champion, transform)     # None where no row has a label yet
 """
 
-from __future__ import annotations
-
 from flows.dag.data_requests import ingest_requests
 from flows.dag.resolved_window import Window, examples_of
 from flows.dag.run_spec import Executor

@@ -9,8 +9,6 @@ with labels, the champion predicts it and is held against what it was worth at i
 (`headway.evaluation.checks.champion_decay`). Requests that `headway serve` logged are held against the rows of the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -14,8 +14,6 @@ A watcher waits for a retrain only while it lives: its flow run does, by the ser
 lock that it holds in the store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -8,8 +8,6 @@ renamed; in a bucket predictions.json is put last. A span that has a folder is d
 to predict it anew, remove the folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal

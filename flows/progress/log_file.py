@@ -8,8 +8,6 @@ file when the run ends; until then, and after a kill, it lies in the working cop
 lies beside it (`flows.progress.step_progress`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -8,8 +8,6 @@ A run keeps its progress in runs/<run>.progress while it goes on, written once a
 file is on the run's machine only, as is the log of a run that goes on.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

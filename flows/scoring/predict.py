@@ -6,8 +6,6 @@ The columns a model takes travel with it (`tfcore.export.metadata`), so that a v
 become of the pipeline since.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence

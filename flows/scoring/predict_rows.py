@@ -3,8 +3,6 @@
 table = predict_rows(loaded, {"dep_delay": [5.0], "carrier": ["UA"]}, model="champion", monitor=Monitor())
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

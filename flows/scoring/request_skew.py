@@ -6,8 +6,6 @@
 The rows of the data go through the model as `headway predict` sends them: raw files, coercion, the SavedModel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ ending = ending_of(record)
 ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it rose from 0.887 (version 1) to 0.8944.", "green"
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Literal
 

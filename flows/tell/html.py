@@ -3,8 +3,6 @@
 html = document(title=..., pipeline=..., about=..., ending=ending, parts=parts)     # one file: no script, nothing from elsewhere
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ material.measured.of("auc").interval                 # the same of steps that se
 material.file("train", "history.json")               # its path on this machine, or None
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from pathlib import Path

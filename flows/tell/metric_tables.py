@@ -1,7 +1,5 @@
 """Tables of metrics: with their intervals, beside other models, at the threshold; and how much columns matter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from flows.tell.figures.drawing import FIRST, short

@@ -4,8 +4,6 @@ html = page(Material(store, record))
 place = write(store, record)               # <store>/runs/<run>.html, whole or not at all
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

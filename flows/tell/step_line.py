@@ -3,8 +3,6 @@
 print(line_of(output))        # "  ingest 2013-05            4.1 s  28,796 rows, 12 quarantined"
 """
 
-from __future__ import annotations
-
 from flows.dag.step import Output
 from headway.messages import counted, metrics_line, number
 

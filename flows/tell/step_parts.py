@@ -4,8 +4,6 @@ told = part_of(output)                # of statistics, validation, training, eva
 text(told), markdown(told)
 """
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 from flows.dag.step import Output

@@ -3,8 +3,6 @@
 summary(record, [("model", path)])
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import textwrap

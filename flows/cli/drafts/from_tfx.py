@@ -1,7 +1,5 @@
 """`headway import-tfx`: from what a TFX pipeline left to a pipeline.yaml with the same meaning."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`headway completion`: the Tab key completes commands, options and values."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from flows.cli.app import application

@@ -1,7 +1,5 @@
 """`headway compare A B`: two versions or runs side by side, as text and as a page with figures."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`headway lineage`: the origin of a version as a tree, and which parts of it are missing or changed today."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

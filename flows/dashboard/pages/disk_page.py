@@ -1,7 +1,5 @@
 """What a store takes on the disk, by kind, and what `headway clean` would free; counted aside, since that reads every name."""
 
-from __future__ import annotations
-
 import shutil
 import stat
 import threading

@@ -1,7 +1,5 @@
 """One model: its champion and those before, its versions, and how its champions fared on spans that came after."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """One run: how it ended and why, its steps, what it reports while it goes on."""
 
-from __future__ import annotations
-
 from markupsafe import Markup
 
 from flows.dashboard.layout import LIVE_SECONDS, Page, address, link

@@ -1,7 +1,5 @@
 """The list of a store's runs, newest first, a page at a time."""
 
-from __future__ import annotations
-
 from flows.dashboard.layout import Page, address, choices, link, looks_every, paged, state_cell
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link

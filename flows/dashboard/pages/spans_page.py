@@ -1,7 +1,5 @@
 """The spans of a store: which were ingested, how many rows became of them, which the champion was trained on."""
 
-from __future__ import annotations
-
 from markupsafe import Markup
 
 from flows.dashboard.layout import Page, address, choices, link, looks_every, paged

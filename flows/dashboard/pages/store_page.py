@@ -1,7 +1,5 @@
 """The first page of a store, and the page over several: what runs, the models, what is wrong, the latest runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

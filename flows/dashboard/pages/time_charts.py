@@ -3,8 +3,6 @@
 Drawn once for the same values, one at a time: matplotlib's settings belong to the process.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """One version of a model: what it is worth, what it was made from, and what points at it."""
 
-from __future__ import annotations
-
 from flows.dashboard.layout import Page, address, crumbs_of, link
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import champion_of, event_rows

@@ -7,8 +7,6 @@ Everything up to the transform is shared; each group costs a transform, a traini
 gate's: paired over the eval rows, with its intervals. They are of rows; what another seed alone changes is shown beside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -8,8 +8,6 @@ Champions stand in a registry of the backtest's own, which is removed afterwards
 lie in the store as those of any run: a second backtest, and runs over the same windows, find them there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ overrides = overrides_at(loaded, run_result, {"training.learning_rate.initial": 
 loaded.changed(overrides)                                                # the pipeline at that point
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -9,8 +9,6 @@ Outputs lie in the store as those of any run: variants share what they have in c
 study and with runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -8,8 +8,6 @@ the fitted transform, so each costs its training only. The study's journal is a 
 where the first ended, however it ended; a training that was killed goes on from its checkpoint.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -9,8 +9,6 @@ What is there is compared first, so a second call writes nothing. Schedules, aut
 alone: Headway's schedules have its slug, its automations its prefix, its deployments its entrypoints.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping, Sequence

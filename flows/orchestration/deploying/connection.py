@@ -4,8 +4,6 @@ with connected() as (client, url):
     client.read_work_pool("headway")
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

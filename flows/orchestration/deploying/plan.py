@@ -6,8 +6,6 @@
 `headway deploy` puts them there, and `prefect deploy --all` of a prefect.yaml with the same entries gives the same.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from datetime import timedelta

@@ -6,8 +6,6 @@ found.value                              # what `headway compare --json` prints
 found.path                               # where its page is kept: <store>/runs/compare-flights-4-5.html
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -6,8 +6,6 @@ one HTML file, drawn as the report of a run is.
     place = write(comparison)                # <store>/runs/compare-<pipeline>-<A>-<B>.html, whole or not at all
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 

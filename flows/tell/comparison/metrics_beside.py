@@ -1,7 +1,5 @@
 """Two models on the rows that both scored: metrics, curves over one another, and the slices on which they differ most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from flows.tell.comparison.compared import Compared

@@ -4,8 +4,6 @@ found = on_the_same_rows(registry.store, a, b)      # None: no rows that both sc
 found.rows                                          # both sides' `Rows`, in one order
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pyarrow as pa

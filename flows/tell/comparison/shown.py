@@ -1,7 +1,5 @@
 """A comparison as an object that shows itself; `flows.api` hands it out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import JsonValue

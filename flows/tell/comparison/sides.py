@@ -5,8 +5,6 @@ side.metrics["auc"].interval
 side.material.measured                           # what its steps answered, as far as the store still has it
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

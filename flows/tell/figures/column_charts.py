@@ -3,8 +3,6 @@
 pictures = histograms([(ours, theirs), ...])       # an <svg> for each pair of `ColumnStatistics`; theirs may be None
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

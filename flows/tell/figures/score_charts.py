@@ -3,8 +3,6 @@
 charts = list(charts_of(tables, champion_tables, Names("candidate", "version 3")))
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ strips.steps(1, [0.2, 1.0, 0.4], SECOND, fill=False)
 first, second, third = strips.svgs()
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup

@@ -4,8 +4,6 @@ cell(0.712345), cell([1, 2])                               # "0.7123", "1, 2"
 print(text_table([{"column": "carrier", "rows": 1200}]))
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence

@@ -3,8 +3,6 @@
 markdown(Part("Metrics", tables=[Table("metrics", rows)]))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from markupsafe import Markup

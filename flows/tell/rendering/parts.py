@@ -5,8 +5,6 @@ Chart("ROC curve", svg, keys=(("first", "candidate"), ("second", "version 3")))
 Part("Splits", ["No id is in two splits."], tables=[Table("splits", rows)])
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Jinja2 with the templates of the report, which other pages share: base.html, the macros of parts.html, the style sheet."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

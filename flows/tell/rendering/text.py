@@ -3,8 +3,6 @@
 print(text(Part("Columns", tables=[Table("Columns of the train split", rows)])))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from flows.tell.rendering.parts import Finding, Part

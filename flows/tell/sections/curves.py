@@ -1,7 +1,5 @@
 """The training: its settings in words, its curves, and what came out."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where a run's model comes from, down to the raw files, and how to make it again."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator, Sequence

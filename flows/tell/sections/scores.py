@@ -1,7 +1,5 @@
 """The evaluation: metrics with their intervals beside the champion's, figures, and what no one number says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

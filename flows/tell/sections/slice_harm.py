@@ -1,7 +1,5 @@
 """Slices, those first that do most harm: many rows on which the model is worse than elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

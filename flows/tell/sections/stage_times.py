@@ -1,7 +1,5 @@
 """What a run did, what it found done, and how long each took."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from flows.records import Ran, RunRecord

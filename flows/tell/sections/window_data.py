@@ -1,7 +1,5 @@
 """The data of a run: rows from files to splits, what validation found, the columns, the rejected rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
