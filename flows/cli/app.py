@@ -185,7 +185,7 @@ def _complain(tokens: Sequence[str], command: str, error: HeadwayError) -> int:
     streams = sys.modules.get("flows.observability.json_stream")
     told = None if streams is None else streams.stream()
     if told is not None:
-        facts = {"exit_code": error.exit_code, "command": command} | error.facts
+        facts = {"exit_code": error.exit_code, "command": command, **told.once(str(error), error.facts)}
         told.write("command.failed", said, level="error", fields=facts)
     if "--json" in tokens[1:]:  # before the command it is no option
         import json

@@ -67,13 +67,14 @@ class JsonLog(Reporter):
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         if record.report is not None:
             self._write("report.drawn", f"report: {record.report}", place=record.report)
-        fields = {"state", "version", "metrics", "spans", "seconds", "report", "error", "warnings"}
+        fields = {"state", "version", "metrics", "spans", "seconds", "report", "warnings"}
         facts = {name: value for name, value in record.as_json().items() if name in fields and value != []}
         ending = ending_of(record)
         facts |= ending.model_dump(mode="json", include=TOLD)
         if record.verdict is not None:
             facts["checks"] = [check.model_dump(mode="json", exclude_none=True) for check in ending.checks]
             facts |= {"verdict": record.verdict.verdict, "reasons": record.verdict.sentences}
+        facts |= self._stream.once(record.error, {"error": redact(record.error)}) if record.error else {}
         level = {State.FAILED: "error", State.CANCELLED: "warning"}.get(record.state, "info")
         self._write("run.ended", f"{record.pipeline}: {ending.line}", level=level, **facts)
 
@@ -90,9 +91,11 @@ class JsonLog(Reporter):
             seconds = round(time.perf_counter() - began, 3)
             problem = redact(str(error).splitlines()[0] if str(error) else type(error).__name__)
             title = titles[0] if len(titles) == 1 else f"{stage} ({len(steps)})"
-            parts = error.facts if isinstance(error, HeadwayError) else {"kind": type(error).__name__}
-            facts = {"error": str(error), "seconds": seconds} | parts
-            self._write("stage.failed", f"{title}: {problem}", level="error", step=title, **facts)
+            known = isinstance(error, HeadwayError)
+            text = str(error) if known else f"{type(error).__name__}: {error}"
+            facts = {"error": text} | (error.facts if known else {"kind": type(error).__name__})
+            told = self._stream.once(text, facts)
+            self._write("stage.failed", f"{title}: {problem}", level="error", step=title, seconds=seconds, **told)
             raise
 
     def progressed(self, progress: Progress) -> None:

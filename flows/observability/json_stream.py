@@ -38,6 +38,7 @@ class JsonStream:
 
     def __init__(self, put: Callable[[bytes], object]):
         self._put, self._lock = put, threading.Lock()
+        self._error = ""
         self.pipeline: str | None = None
         """What the process is about, once it has read a pipeline.yaml: of the records that name none themselves."""
 
@@ -69,6 +70,11 @@ class JsonStream:
         line = json.dumps(record, default=str, ensure_ascii=False, allow_nan=False) + "\n"
         with self._lock, contextlib.suppress(OSError, ValueError):
             self._put(line.encode("utf-8", "replace"))
+
+    def once(self, error: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a record has of an error: nothing where the record before that told of one has the same."""
+        before, self._error = self._error, redact(error)
+        return {} if before == self._error else facts
 
 
 def _finite(value: Any) -> Any:

@@ -31,7 +31,7 @@ def reporter(*, silent: bool = False, quiet: bool = False) -> Reporter:
         silent: nothing for people, as the answer is a JSON document; a JSON stream goes on.
         quiet: no progress; of a JSON stream warnings and errors only.
     """
-    return _together(listeners(quiet=quiet) if stream() else [terminal.reporter(quiet=silent or quiet), *listeners()])
+    return Reporter(listeners(quiet=quiet) if stream() else [terminal.reporter(quiet=silent or quiet), *listeners()])
 
 
 def listeners(*, quiet: bool = False) -> list[Reporter]:
@@ -48,14 +48,10 @@ def listeners(*, quiet: bool = False) -> list[Reporter]:
     return found
 
 
-def _together(reporters: list[Reporter]) -> Reporter:
-    return reporters[0] if len(reporters) == 1 else Reporter(reporters)
-
-
 @contextlib.contextmanager
 def reporting(progress: Progress) -> Iterator[Reporter]:
     """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
-    made = _together([_Calls(progress), *listeners()]) if callable(progress) else reporter(quiet=not progress)
+    made = Reporter([_Calls(progress), *listeners()]) if callable(progress) else reporter(quiet=not progress)
     with made as report, stop_on_signals(report.stop, signal.SIGINT):
         yield report
 

@@ -179,5 +179,6 @@ def test_what_the_tensorflow_process_prints_is_told_in_records(project, headway)
     assert done.returncode and {"module imported", "native line"} <= set(lines), records
     failed = next(record for record in records if record["event"] == "stage.failed")
     assert failed["stage"] == "train" and failed["fields"]["error"]
-    assert next(record for record in records if record["event"] == "run.ended")["fields"]["state"] == "failed"
-    assert records[-1]["event"] == "command.failed"
+    ended = next(record for record in records if record["event"] == "run.ended")
+    assert ended["fields"]["state"] == "failed" and "error" not in ended["fields"], "the failed stage has it"
+    assert records[-1]["event"] == "command.failed" and not {"problem", "error"} & records[-1]["fields"].keys()
