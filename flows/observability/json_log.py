@@ -48,9 +48,8 @@ class JsonLog(Reporter):
         """The stage of each step that runs, by its title."""
 
     def _write(self, event: str, message: str, *, level: str = "info", step: str | None = None, **fields: Any) -> None:
-        # a backfill that runs several windows at once puts the window before the step
         pipeline = fields.pop("pipeline", None) or self._pipeline  # an event of no run has its own
-        stage = fields.pop("stage", None) or self._stages.get((step or "").rpartition(": ")[2])
+        stage = fields.pop("stage", None) or self._stages.get(step or "")
         if not self._quiet or level in ("warning", "error"):
             told = {name: value for name, value in fields.items() if value is not None}
             about = {"pipeline": pipeline, "run": self._run, "stage": stage, "step": step}
@@ -91,10 +90,10 @@ class JsonLog(Reporter):
             seconds = round(time.perf_counter() - began, 3)
             problem = redact(str(error).splitlines()[0] if str(error) else type(error).__name__)
             title = titles[0] if len(titles) == 1 else f"{stage} ({len(steps)})"
-            known = isinstance(error, HeadwayError)
-            text = str(error) if known else f"{type(error).__name__}: {error}"
-            facts = {"error": text} | (error.facts if known else {"kind": type(error).__name__})
-            told = self._stream.once(text, facts)
+            text, facts = f"{type(error).__name__}: {error}", dict[str, Any](kind=type(error).__name__)
+            if isinstance(error, HeadwayError):
+                text, facts = str(error), error.facts
+            told = self._stream.once(text, {"error": text, **facts})
             self._write("stage.failed", f"{title}: {problem}", level="error", step=title, seconds=seconds, **told)
             raise
 

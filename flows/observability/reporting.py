@@ -18,7 +18,6 @@ from flows.observability.json_stream import stream
 from flows.observability.providers import providers
 from flows.progress import terminal
 from flows.progress.reporter import Reporter
-from headway.redaction import redact
 
 Progress = bool | Callable[[str], None]
 """True: bars on a terminal, else lines, on stderr; False: nothing; a function: it gets each line."""
@@ -64,7 +63,7 @@ class _Calls(terminal.Lines):
         self._take = take
 
     def note(self, line: str) -> None:
-        self._take(redact(line))
+        self._take(self.told(line))
 
 
 @contextlib.contextmanager

@@ -112,8 +112,7 @@ class Telemetry(Reporter):
         return self._tracer.start_span(title, under, attributes=attributes)
 
     def output(self, output: Output) -> None:
-        # a backfill that runs several windows at once puts the window before the title
-        running = None if output.hit else self._open.get(output.title.rpartition(": ")[2])
+        running = None if output.hit else self._open.get(output.title)
         span = running or self._start(output.title, output.stage, output.fingerprint, reused=output.hit)
         facts = {
             "headway.rows": rows_of(output),
@@ -140,9 +139,9 @@ class Telemetry(Reporter):
 
     def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
         """Make the span of a part of a stage that ran in whatever process."""
-        group, about = title.rpartition(": ")[2], name.rpartition(" of ")[2]
+        about = name.rpartition(" of ")[2]
         with self._lock:
-            under = next((span for step, span in self._open.items() if step.endswith(about)), self._open.get(group))
+            under = next((span for step, span in self._open.items() if step.endswith(about)), self._open.get(title))
         if under is None:
             return
         began, ended = facts.get("began", time.time()), facts.get("ended", time.time())

@@ -86,8 +86,6 @@ class PrefectLog(Lines):
         self._stops, self._pipeline = stops, pipeline
         self._flow = get_run_logger()
         self._verdict: tuple[UUID, Part] | None = None
-        self._progress: dict[str, UUID] = {}
-        """The artifact of each step that takes long enough to have progress, by its title."""
         self._later: deque[Callable[[], object]] = deque()
         self._publishing = threading.Lock()
 
@@ -96,7 +94,7 @@ class PrefectLog(Lines):
 
     def note(self, line: str) -> None:
         # `headway`: a JSON log has the event that this line is of
-        self.logger().info("%s", redact(line.strip()), extra={"headway": True})
+        self.logger().info("%s", self.told(line).strip(), extra={"headway": True})
 
     def progressed(self, progress: Progress) -> None:
         super().progressed(progress)
@@ -109,14 +107,14 @@ class PrefectLog(Lines):
         part = part_of(output)
 
         def publish() -> None:
-            if output.title in self._progress:
+            if output.title in self.steps:
                 self._show(output.title, 100.0, " ".join(line_of(output).split()))
             if part is not None:
                 artifact = self._publish(key_of(output), part)
                 if output.stage == GateRequest.name:
                     self._verdict = (artifact, part)
 
-        if part is not None or output.title in self._progress:
+        if part is not None or output.title in self.steps:
             self._when_up(publish)
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
@@ -162,11 +160,13 @@ class PrefectLog(Lines):
     def _show(self, title: str, share: float, words: str) -> None:
         """Show a step's progress as an artifact."""
         share, about = min(max(share, 0.0), 100.0), redact(f"{title}: {words}")
-        if title in self._progress:
-            update_progress_artifact(self._progress[title], share, about)
+        if title in self.steps:
+            update_progress_artifact(self.steps[title], share, about)
         else:
-            made: Any = create_progress_artifact(share, _key(self._pipeline, f"progress-{title}"), about)
-            self._progress[title] = made
+            made: Any = create_progress_artifact(
+                share, _key(self._pipeline, f"progress-{self.until or ''}-{title}"), about
+            )
+            self.steps[title] = made
 
     def _publish(self, key: str, part: Part) -> Any:
         """Publish a part as an artifact; its id."""

@@ -22,14 +22,12 @@ from typing import Literal
 from pydantic import computed_field
 
 from flows.dag.run_spec import Executor, RunSpec
-from flows.dag.step import Output
 from flows.execution.run import execute
 from flows.progress.reporter import Event, Reporter
 from flows.records import Metrics, RunRecord, State
 from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some
-from headway.monitor import Monitor
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.tabular.splits import window_splits
@@ -191,7 +189,7 @@ class _Backfill:
             return
         with ThreadPoolExecutor(parallel, thread_name_prefix="backfill") as pool:
             jobs = [
-                pool.submit(contextvars.copy_context().run, self._window, until, _Prefixed(self._report, until))
+                pool.submit(contextvars.copy_context().run, self._window, until, self._report.window(until))
                 for until in whole[1:]
             ]
             try:
@@ -240,23 +238,3 @@ def _row(until: str, record: RunRecord) -> BackfilledWindow:
         reasons=tuple(verdict.sentences) if verdict else (),
         cached=not record.ran,
     )
-
-
-class _Prefixed(Reporter):
-    """Another's lines, each beginning with the window that it is of."""
-
-    def __init__(self, inner: Reporter, until: str):
-        super().__init__([inner])
-        self._until = until
-
-    def run(self, record: RunRecord) -> Reporter:
-        return _Prefixed(super().run(record), self._until)
-
-    def monitor(self, title: str) -> Monitor:
-        return super().monitor(f"{self._until}: {title}")
-
-    def output(self, output: Output) -> None:
-        super().output(replace(output, title=f"{self._until}: {output.title}"))
-
-    def note(self, line: str) -> None:
-        super().note(f"  {self._until}: {line.strip()}")

@@ -74,6 +74,10 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
         """
         return Reporter([each.run(record) for each in self._listeners]) if self._listeners else self
 
+    def window(self, until: str) -> Reporter:
+        """Return what reports one of several windows that run at the same time, named by its last span."""
+        return Reporter([each.window(until) for each in self._listeners]) if self._listeners else self
+
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         """The run has ended, whichever way: its `state` says so."""
         for each in self._listeners:

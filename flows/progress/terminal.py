@@ -8,8 +8,10 @@ Progress goes to stderr; what a command answers goes to stdout. `flows.progress.
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,12 +30,28 @@ class Lines(Reporter):
     """Plain lines on stderr."""
 
     seconds = 5.0
+    until: str | None = None
+    """The last span of the window that is reported, where several run at the same time."""
+
+    def __init__(self, *, stop: threading.Event | None = None):
+        super().__init__(stop=stop)
+        self.steps: dict[str, Any] = {}
+        """What is shown of each step that runs, by its title."""
+
+    def window(self, until: str) -> Lines:
+        bound = copy.copy(self)
+        bound.until, bound.steps = until, {}
+        return bound
+
+    def told(self, line: str) -> str:
+        """A line without secrets, which names its window."""
+        return redact(line if self.until is None else f"  {self.until}: {line.strip()}")
 
     def output(self, output: Output) -> None:
         self.note(line_of(output))
 
     def note(self, line: str) -> None:
-        print(redact(line), file=sys.stderr, flush=True)
+        print(self.told(line), file=sys.stderr, flush=True)
 
     def progressed(self, progress: Progress) -> None:
         self.note(f"  {progress.step}: {progress.words()}")
@@ -66,7 +84,6 @@ class Bars(Lines):
             console=console,
             transient=True,
         )
-        self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Bars:
         self.live.start()
@@ -76,19 +93,19 @@ class Bars(Lines):
         self.live.stop()
 
     def monitor(self, title: str) -> Monitor:
-        if (before := self._tasks.get(title)) is not None:  # a step that is tried again
+        if (before := self.steps.get(title)) is not None:  # a step that is tried again
             self.live.remove_task(before)
-        self._tasks[title] = self.live.add_task(title, total=None, status="")
+        self.steps[title] = self.live.add_task(self.told(title).strip(), total=None, status="")
         return super().monitor(title)
 
     def output(self, output: Output) -> None:
-        line = redact(line_of(output, self._title_width))
+        line = self.told(line_of(output, self._title_width))
         self.live.console.print(line, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
-        for title in ended_by(output, self._tasks):
-            self.live.remove_task(self._tasks.pop(title))
+        for title in ended_by(output, self.steps):
+            self.live.remove_task(self.steps.pop(title))
 
     def progressed(self, progress: Progress) -> None:
-        if (task := self._tasks.get(progress.step)) is not None:
+        if (task := self.steps.get(progress.step)) is not None:
             done, total = progress.done, progress.total
             amount = f"{done / total:.0%}" if total and self._narrow else progress.amount
             status = progress.words(amount, brief=self._narrow)
@@ -96,8 +113,8 @@ class Bars(Lines):
 
     def logged(self, title: str, line: str) -> None:
         """Show a step's line while the step runs: `headway logs` has it afterwards, and the summary has the warnings."""
-        if title in self._tasks:
-            self.live.update(self._tasks[title], status=self._fitting(redact(line)))
+        if title in self.steps:
+            self.live.update(self.steps[title], status=self._fitting(redact(line)))
 
     def _fitting(self, status: str) -> str:
         """Cut a status so that some columns stay free: the ^C that a terminal shows must not begin a line."""
@@ -105,7 +122,7 @@ class Bars(Lines):
         return status if len(status) <= room else status[: room - 1] + "…"
 
     def note(self, line: str) -> None:
-        self.live.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
+        self.live.console.print(self.told(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def ended_by(output: Output, titles: Iterable[str]) -> list[str]:

@@ -39,7 +39,7 @@ def test_a_log_says_how_a_run_ended_early_and_passes_everything_on(store, capsys
 
 
 def test_a_log_has_no_secret(store, monkeypatch):
-    remember("a token", "s3cr3t-value-1234")
+    remember("A_TOKEN", "s3cr3t-value-1234")
     with logged(store, "r", Reporter()) as both:
         both.note("connected with s3cr3t-value-1234")
         both.note("half a character in a file's name: \udcff")

@@ -11,6 +11,9 @@ import termios
 
 import pytest
 
+from flows.progress.reporter import Reporter
+from flows.progress.terminal import Lines
+
 RUN = """
 import time
 from pathlib import Path
@@ -79,3 +82,20 @@ def test_a_pipe_gets_plain_lines_and_no_control_codes():
         assert "\x1b" not in done.stderr and "\r" not in done.stderr and not done.stdout
         assert "  train: 500 of 1,000 steps, " in done.stderr and "  train: a line of the step [bold]" in done.stderr
         assert "a_column_with_a_long_name, a_column_with_a_long_name\n" in done.stderr  # nothing is cut
+
+
+def test_the_lines_of_a_window_that_runs_beside_others_name_it_and_its_titles_stay(capsys):
+    told = []
+
+    class Titles(Reporter):
+        def logged(self, title, line):
+            told.append(title)
+
+    report = Reporter([Lines(), Titles()])
+    of_window = report.window("2013-05")
+    of_window.monitor("train").log("resumed")
+    of_window.note("  removed a folder")
+    report.note("window up to 2013-06")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["  2013-05: train: resumed", "  2013-05: removed a folder", "window up to 2013-06"]
+    assert told == ["train"] and of_window.stop is report.stop
