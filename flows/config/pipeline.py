@@ -411,14 +411,13 @@ def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> 
         remember(name, os.environ.get(name, ""), secret=True)
     files = loaded.user_files | {f"evaluation.metrics: {spec.name!r}": spec.file for spec in loaded.own_metrics}
     for what, module in files.items():
-        if not module.is_file():
-            fix = "put the module with the function beside the pipeline"
-            if what == "model.name":
-                what, fix = (
-                    f"{what}: {pipeline.model.name!r}",
-                    f"{fix}, or name a built-in model: {', '.join(BUILT_IN)}",
-                )
-            raise ConfigError(f"{what} needs {module}, which does not exist", where=str(file), fix=fix)
+        if module.is_file():
+            continue
+        fix = "put the module with the function beside the pipeline"
+        if what == "model.name":
+            what = f"{what}: {pipeline.model.name!r}"
+            fix = f"put the module beside the pipeline, or name a built-in model: {', '.join(BUILT_IN)}"
+        raise ConfigError(f"{what} needs {module}, which does not exist", where=str(file), fix=fix)
     return loaded
 
 
