@@ -15,8 +15,6 @@ from headway.process import owned
 from headway.process_tuning import uncollected
 
 _OPTIONAL = ("IPython", "matplotlib", "pandas", "scipy", "sklearn")
-_KERAS = ("keras.", "tensorflow.python.keras.")
-"""Modules of Keras, and of the one that TensorFlow keeps for itself."""
 _IMPORTERS = ("importlib", "importlib._bootstrap", "importlib._bootstrap_external")
 
 
@@ -29,7 +27,8 @@ class _Hidden(MetaPathFinder):
         frame = inspect.currentframe()
         while frame is not None and frame.f_globals["__name__"] in (__name__, *_IMPORTERS):
             frame = frame.f_back
-        if frame is not None and frame.f_globals.get("__name__", "").startswith(_KERAS):
+        # a module of Keras, or of the one that TensorFlow keeps for itself
+        if frame is not None and "keras" in frame.f_globals.get("__name__", "").split("."):
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
