@@ -10,8 +10,8 @@ request, whatever the runner and the number of its workers. Beam is imported to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from beam_jobs.ingest import range_worker
@@ -45,15 +45,12 @@ class IngestJob(SpanJob):
 
     def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
         result = collect(self.request, done, merging)
-        return result, sorted((*shards(self, done), *merging.deliver()), key=lambda entry: entry.path)
-
-
-def shards(job: SpanJob, done: Sequence[RangeResult]) -> Iterator[FileEntry]:
-    """Entries of the files that ranges delivered under their names."""
-    for result in done:
-        names = job.names(result.piece, len(done), result.facts)
-        for name, (size, crc32c) in result.files.items():
-            yield FileEntry(path=names[name], bytes=size, crc32c=crc32c)
+        shards = [
+            FileEntry(path=self.names(each.piece, len(done), each.facts)[name], bytes=size, crc32c=crc32c)
+            for each in done
+            for name, (size, crc32c) in each.files.items()
+        ]
+        return result, sorted((*shards, *merging.deliver()), key=lambda entry: PurePosixPath(entry.path))
 
 
 def ingest(
@@ -73,7 +70,9 @@ def ingest(
         StoreError: `out` cannot be written.
         Cancelled: the monitor asked to stop.
     """
-    return ingest_many([request], [out], monitor, runner=runner)[0]
+    (result,) = ingest_many([request], [out], monitor, runner=runner)
+    del result["files"]
+    return result
 
 
 def ingest_many(
@@ -87,7 +86,10 @@ def ingest_many(
     """Ingest several spans in one pipeline; every `out` gets the same bytes as from `ingest`.
 
     Args:
-        places: folders of a bucket that get the files in place of `outs`; each answer then has their entries under "files".
+        places: folders of a bucket that get the files in place of `outs`.
+
+    Returns:
+        Of each span what `ingest` returns, and under "files" the path, bytes and crc32c of each file.
     """
     monitor.check()
     for request in requests:
@@ -95,6 +97,6 @@ def ingest_many(
     jobs = [IngestJob(request, str(where)) for request, where in zip(requests, places or outs, strict=True)]
     try:
         outcomes = run_spans(jobs, monitor, runner or RunnerConfig())
-        return [(end.result or {}) | ({"files": [*end.files]} if places else {}) for end in outcomes]
+        return [(end.result or {}) | {"files": [*end.files]} for end in outcomes]
     finally:
         each(lambda job: job.place.clear(), jobs)

@@ -477,7 +477,7 @@ class Staging:
         """Write the manifest, and make the output visible, at once and whole.
 
         Args:
-            files: entries of what was written to `place`; None: the files are in `path`.
+            files: entries of what was written to `place`, or to `path` if nobody asked for a place; None: look into `path`.
 
         Returns:
             The manifest as it stands in the store: JSON, as every later reader gets it.
@@ -494,7 +494,7 @@ class Staging:
             counts=counts,
             result=result,
         )
-        self._store._commit(self, manifest, None if files is None else self._attempt)
+        self._store._commit(self, manifest, self._attempt)
         self._attempt = None
         stored = self._store.find(self._stage, self._fingerprint)
         if stored is None:
