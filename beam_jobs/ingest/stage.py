@@ -11,6 +11,7 @@ request, whatever the runner and the number of its workers. Beam is imported to 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,6 +22,7 @@ from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
+from headway.messages import counted
 from headway.monitor import Monitor
 from headway.sources.base import Range
 from headway.storage.manifest import FileEntry
@@ -29,13 +31,19 @@ from headway.storage.objects import each
 __all__ = ["VERSION", "IngestJob", "ingest", "ingest_many"]
 
 
+@dataclass(frozen=True)
 class IngestJob(SpanJob):
     """The ingest of one span."""
 
     request: IngestRequest
+    fingerprint: str | None = None
+    """The request's; None: ranges that a killed job left are made anew."""
 
     def cut(self) -> list[Range]:
         return self.request.ranges()
+
+    def key(self, piece: Range) -> str | None:
+        return self.fingerprint and f"{self.fingerprint} {piece.index} {piece.start} {piece.end}"
 
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
         return range_worker.ingest_range(self.request, piece, folder, tick)
@@ -94,9 +102,14 @@ def ingest_many(
     monitor.check()
     for request in requests:
         request.check()
-    jobs = [IngestJob(request, str(where)) for request, where in zip(requests, places or outs, strict=True)]
+    jobs = [
+        IngestJob(request, str(where), request.fingerprint)
+        for request, where in zip(requests, places or outs, strict=True)
+    ]
     try:
         outcomes = run_spans(jobs, monitor, runner or RunnerConfig())
+        if kept := sum(end.kept for end in outcomes):
+            monitor.log(f"{counted(kept, 'range')} had been finished by a run that was killed")
         return [(end.result or {}) | {"files": [*end.files]} for end in outcomes]
     finally:
         each(lambda job: job.place.clear(), jobs)

@@ -34,7 +34,7 @@ from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
-from beam_jobs.runners.place import RANGES, BucketPlace, FolderPlace, writable
+from beam_jobs.runners.place import BucketPlace, FolderPlace, writable
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
@@ -45,6 +45,7 @@ from headway.storage.filesystem import open_file
 from headway.storage.fingerprint import fingerprint
 from headway.storage.locks import Lock
 from headway.storage.manifest import FileEntry
+from headway.storage.store import RANGES
 from headway.tabular import quarantine
 
 __all__ = ["MANIFEST", "PredictJob", "predict"]

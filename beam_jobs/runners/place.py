@@ -26,10 +26,10 @@ from headway.process import Scratch
 from headway.storage.atomic_io import link_or_copy, sync_path, writing
 from headway.storage.bucket import Bucket
 from headway.storage.filesystem import is_remote
-from headway.storage.manifest import FileEntry, checksum, on_disk
+from headway.storage.manifest import NAME, FileEntry, checksum, on_disk
 from headway.storage.objects import Folder
+from headway.storage.store import RANGES
 
-RANGES = ".ranges"
 FACTS = "facts.json"
 _OUTCOME = f"{RANGES}/outcome.json"
 _BEGUN = f"{RANGES}/begun.json"
@@ -83,7 +83,7 @@ class FolderPlace(_Place):
         """Make the place, and forget how an earlier job in it ended; its whole ranges stay."""
         with writable(self.url):
             (self.root / RANGES).mkdir(parents=True, exist_ok=True)
-            for path in (self.root / RANGES).iterdir():
+            for path in (*self.root.glob(f"{RANGES}.*"), *(self.root / RANGES).iterdir()):
                 if not path.name.isdigit():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -241,9 +241,9 @@ class BucketMerging:
 
 
 def _files(folder: Path) -> list[str]:
-    """The files below a folder but those of ranges."""
+    """The files below a folder but those of ranges, and the manifest of a commit that was cut off."""
     paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    return [path.as_posix() for path in paths if path.parts[0] != RANGES]
+    return [path.as_posix() for path in paths if path.parts[0] not in (RANGES, NAME)]
 
 
 def _entry(folder: Path, name: str) -> FileEntry:
