@@ -15,7 +15,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo digits own-step predict-and-monitor quick test servers chaos soak browser gpu flink check format bench docs dist versions ops up down golden clean
+.PHONY: help setup demo digits own-step predict-and-monitor quick test servers chaos soak browser gpu flink spark check format bench docs dist versions ops up down golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -49,7 +49,7 @@ quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: und
 	$(PYTEST) -n 3 --dist loadfile --quick
 
 test: $(STAMP) ## the tests; those with a server, faults, a browser or Java have targets of their own
-	$(PYTEST) -n 3 --dist loadfile -m "not server and not chaos and not soak and not flink and not browser"
+	$(PYTEST) -n 3 --dist loadfile -m "not server and not chaos and not soak and not flink and not spark and not browser"
 
 servers: $(STAMP) ## what is typed on a real Prefect server with workers (needs PostgreSQL)
 	$(PYTEST) -n 2 --dist loadfile --no-skips -m "server and not chaos and not soak" $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))")
@@ -71,8 +71,11 @@ gpu: $(STAMP) ## what needs a GPU, and whole pipelines on one
 	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTEST) -n 3 --dist loadfile --gpu tests/tfcore/test_gpu.py tests/flows/test_end_to_end.py \
 	  tests/flows/test_ranking.py tests/flows/test_training_options.py
 
-flink: $(STAMP) ## Beam jobs on a local Flink (needs Java 17 and Maven)
-	$(PYTEST) --no-skips -m flink tests/infra
+flink: $(STAMP) ## Beam jobs on a local Flink, and on machines of namespaces (needs Java 17, Maven and root)
+	$(PYTEST) --no-skips -m flink $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") tests/infra
+
+spark: $(STAMP) ## Beam jobs on a Spark inside its job server (needs Java 17 and Maven)
+	$(PYTEST) --no-skips -m spark tests/infra
 
 check: $(STAMP) ## lint, format, types, import rules
 	$(PYTHON) -m ruff check .

@@ -2,9 +2,10 @@
 
     python infra/flink.py                          # until Ctrl-C; prints the `runner:` to write into pipeline.yaml
     python infra/flink.py --jars                   # only fetch the job server's jars, and print their folder
+    python infra/flink.py --jars spark             # those of a job server with Spark in it
 
 Maven puts Flink and Beam's job server together from flink-job-server/pom.xml. It checks the files' checksums, and they are
-kept in the user's cache folder (150 MB). Needs Java 17 and Maven.
+kept in the user's cache folder (150 MB; of Spark 300 MB). Needs Java 17 and Maven.
 Exit 3: Java, Maven or jars are missing.
 """
 
@@ -32,9 +33,8 @@ from beam_jobs.runners.job_server import free_port, start, tail
 sys.path.insert(0, str(Path(__file__).parent))  # a test loads this by its path
 from flink_session import jobs, session
 
-__all__ = ["Unavailable", "cluster", "jars", "jobs", "pool", "session", "start"]
+__all__ = ["Unavailable", "cluster", "jars", "jobs", "pool", "served", "session", "start"]
 ROOT = Path(__file__).parents[1]
-POM = ROOT / "infra" / "flink-job-server" / "pom.xml"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 SLOTS = 2
 
@@ -43,23 +43,24 @@ class Unavailable(Exception):
     """Java, Maven or the job server's parts cannot be had here."""
 
 
-def jars() -> Path:
-    """The folder of the job server's jars, fetched if need be.
+def jars(name: str = "flink") -> Path:
+    """The folder of the jars of the flink or spark job server, fetched if need be.
 
     Raises:
         Unavailable: there is no Java or no Maven, or Maven cannot get the jars.
     """
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
-            raise Unavailable(f"there is no {tool} on the PATH; Flink needs Java 17 and Maven")
+            raise Unavailable(f"there is no {tool} on the PATH; {name.title()} needs Java 17 and Maven")
+    pom = ROOT / "infra" / f"{name}-job-server" / "pom.xml"
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway"
-    folder = root / f"flink-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    folder = root / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root) as scratch:
         part = Path(scratch) / "jars"
-        command = ["mvn", "-B", "-ntp", "-C", "-f", str(POM), _COPY, "-DincludeScope=runtime"]
+        command = ["mvn", "-B", "-ntp", "-C", "-f", str(pom), _COPY, "-DincludeScope=runtime"]
         done = subprocess.run([*command, f"-DoutputDirectory={part}"], capture_output=True, text=True)
         if done.returncode:
             said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
@@ -101,16 +102,22 @@ def cluster(workers: str = "pool", *, master: str = "[local]") -> Iterator[Runne
         workers: pool (processes of their own) or loopback (threads of the driver).
         master: the REST address of a Flink that runs, instead of a mini cluster.
     """
-    options: dict[str, Any] = {"flink_master": master, "parallelism": SLOTS}
-    own = RunnerConfig(name="flink", options=options | {"flink_job_server_jar": str(jars())})
+    with served("flink", {"flink_master": master, "parallelism": SLOTS}, workers) as runner:
+        yield runner
+
+
+@contextlib.contextmanager
+def served(name: str, options: dict[str, Any], workers: str = "pool") -> Iterator[RunnerConfig]:
+    """A job server of flink or spark while the block runs; yields the runner that leads there. `workers`: as of `cluster`."""
+    own = RunnerConfig(name=name, options=options | {f"{name}_job_server_jar": str(jars(name))})
     with contextlib.ExitStack() as stack:
         address, log = stack.enter_context(start(own))
-        options["job_endpoint"] = address
+        options = options | {"job_endpoint": address}
         if workers == "pool":
             where, _ = stack.enter_context(pool())
             options |= {"environment_type": "EXTERNAL", "environment_config": where}
         try:
-            yield RunnerConfig(name="flink", options=options)
+            yield RunnerConfig(name=name, options=options)
         except Exception as error:
             error.add_note(f"the job server's log ends with:\n{log()}")
             raise
@@ -118,11 +125,17 @@ def cluster(workers: str = "pool", *, master: str = "[local]") -> Iterator[Runne
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jars", action="store_true", help="fetch the job server's jars, and print their folder")
+    parser.add_argument(
+        "--jars",
+        nargs="?",
+        const="flink",
+        choices=("flink", "spark"),
+        help="fetch the job server's jars, and print their folder",
+    )
     args = parser.parse_args()
     try:
         if args.jars:
-            print(jars())
+            print(jars(args.jars))
             return 0
         # SIGTERM ends it as Ctrl-C does, so that no Java is left behind
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -29,8 +29,11 @@ from headway.process import Scratch
 _REACH_SECONDS = 30.0
 _START_SECONDS = 90.0
 OPENS = [
-    f"--add-opens=java.base/java.{package}=ALL-UNNAMED"
-    for package in ("lang", "lang.invoke", "util", "util.concurrent", "nio", "time", "net", "io")
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in (
+        *(f"java.{name}" for name in ("lang", "lang.invoke", "util", "util.concurrent", "nio", "time", "net", "io")),
+        "sun.nio.ch",
+    )
 ]
 """What Flink and Spark reach into under Java 17."""
 

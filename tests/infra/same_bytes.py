@@ -1,8 +1,9 @@
-"""Runs ingest and predict on a local Flink and compares every byte with what the local runner writes.
+"""Runs ingest and predict on a local Flink or Spark and compares every byte with what the local runner writes.
 
     python tests/infra/same_bytes.py                       # a month of flights, after examples/flights/prepare.py
     python tests/infra/same_bytes.py --workers loopback    # workers as threads of the driver instead of processes of their own
     python tests/infra/same_bytes.py --session             # a job manager and a task manager instead of a mini cluster
+    python tests/infra/same_bytes.py --spark               # Spark inside its job server, local[2]
 
 Exit 0: byte-identical; 1: different; 3: Java, Maven or jars are missing.
 """
@@ -25,9 +26,9 @@ import yaml
 from beam_jobs.runners.config import RunnerConfig
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "infra"))  # scripts, no package
-from flink import Unavailable, cluster, jars, jobs, pool, session, start
+from flink import Unavailable, cluster, jars, jobs, pool, served, session, start
 
-__all__ = ["Unavailable", "cluster", "compare", "jars", "jobs", "pool", "project", "session", "start"]
+__all__ = ["Unavailable", "cluster", "compare", "jars", "jobs", "pool", "project", "served", "session", "start"]
 PIPELINE = """
 name: flights
 source: {format: parquet, path: "data/{span}.parquet", parquet: {range_rows: 4096}}
@@ -75,7 +76,7 @@ def headway(*arguments: object) -> dict[str, Any]:
 
 
 def compare(folder: Path) -> dict[str, Any]:
-    """Ingest and predict of a project, here and on Flink: rows and files, seconds on Flink, whether they are the same."""
+    """Ingest and predict of a project, here and on the cluster: rows and files, seconds there, whether they are the same."""
     here, there = folder / "pipeline.yaml", folder / "flink.yaml"
     headway("export", here)  # ingest, and a small model of its own
     (model,) = (folder / "store" / "stages" / "export").glob("*/saved_model")
@@ -101,15 +102,20 @@ def main() -> int:
     default = Path(__file__).parents[2] / "examples/flights/data/2013-01.parquet"
     parser.add_argument("path", type=Path, nargs="?", default=default)
     parser.add_argument("--workers", choices=("pool", "loopback"), default="pool")
-    parser.add_argument("--session", action="store_true", help="a Flink of its own instead of a mini cluster")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", action="store_true", help="a Flink of its own instead of a mini cluster")
+    which.add_argument("--spark", action="store_true", help="Spark instead of Flink")
     args = parser.parse_args()
     try:
         if not args.path.exists():
             parser.error(f"{args.path} does not exist; run examples/flights/prepare.py first")
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(tempfile.TemporaryDirectory())
-            master = stack.enter_context(session(jars())) if args.session else "[local]"
-            runner = stack.enter_context(cluster(args.workers, master=master))
+            if args.spark:
+                runner = stack.enter_context(served("spark", {"spark_master_url": "local[2]"}, args.workers))
+            else:
+                master = stack.enter_context(session(jars())) if args.session else "[local]"
+                runner = stack.enter_context(cluster(args.workers, master=master))
             project(Path(scratch) / "flights", args.path, runner)
             found = compare(Path(scratch) / "flights")
     except Unavailable as error:
@@ -117,7 +123,7 @@ def main() -> int:
         return 3
     for job in ("ingest", "predict"):
         same = "byte-identical to" if found[job]["same"] else "DIFFERENT from"
-        took = f"{found[job]['files']} files on Flink in {found[job]['seconds']:.1f} s"
+        took = f"{found[job]['files']} files on {'Spark' if args.spark else 'Flink'} in {found[job]['seconds']:.1f} s"
         print(f"{job}: {found['rows']} rows, {took}: {same} the local runner's")
     return 0 if found["ingest"]["same"] and found["predict"]["same"] else 1
 
