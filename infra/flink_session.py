@@ -2,6 +2,8 @@
 
     with session(jars()) as rest:          # localhost:38081, for flink_master
         jobs(rest)                         # {"headway-0f3c...": "FINISHED"}
+    configure(folder, settings)            # or each process by itself, as on several machines
+    command(jars(), "taskmanager", folder)
 
 There is no Flink distribution in it: the jars that Maven fetched for the job server hold all that it takes.
 """
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from beam_jobs.runners.flink_rest import ask
@@ -54,34 +56,47 @@ def session(jars: Path, slots: int = 2) -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="headway-flink-", ignore_cleanup_errors=True) as folder:
         scratch, rest = Path(folder), free_port()
-        settings = _MEMORY | {
-            "jobmanager.rpc.address": "localhost",
-            "jobmanager.rpc.port": str(free_port()),
-            "rest.address": "localhost",
-            "rest.port": str(rest),
-            "taskmanager.numberOfTaskSlots": str(slots),
-            "io.tmp.dirs": folder,
-        }
-        (scratch / "flink-conf.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
+        settings = {"jobmanager.rpc.address": "localhost", "jobmanager.rpc.port": free_port()}
+        settings |= {"rest.address": "localhost", "rest.port": rest, "taskmanager.numberOfTaskSlots": slots}
+        configure(scratch, settings)
         started: list[subprocess.Popen[bytes]] = []
         try:
-            for name, entry in _ENTRY.items():
-                java = ["java", "-Xmx900m", f"-Djava.io.tmpdir={folder}", *OPENS, "-cp", f"{jars}/*", entry]
-                command = [sys.executable, "-m", "beam_jobs.runners.job_server", *java, "--configDir", folder]
+            for name in _ENTRY:
+                tied = [sys.executable, "-m", "beam_jobs.runners.job_server", *command(jars, name, scratch)]
                 with (scratch / f"{name}.log").open("wb") as log:
-                    started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log))
-            until = time.monotonic() + _START_SECONDS
-            while _slots(f"localhost:{rest}") < slots:
-                if time.monotonic() > until or any(process.poll() is not None for process in started):
-                    logs = "\n".join(tail(scratch / f"{name}.log") for name in _ENTRY)
-                    raise RuntimeError(f"Flink does not come up:\n{logs}")
-                time.sleep(0.2)
+                    started.append(subprocess.Popen(tied, stdin=subprocess.PIPE, stdout=log, stderr=log))
+            await_slots(f"localhost:{rest}", slots, started, [scratch / f"{name}.log" for name in _ENTRY])
             yield f"localhost:{rest}"
         finally:
             for process in reversed(started):
                 assert process.stdin is not None
                 process.stdin.close()
                 process.wait()
+
+
+def configure(folder: Path, settings: Mapping[str, object]) -> None:
+    """Write the settings of a Flink process into a folder, which it takes for temporary files unless they name another."""
+    settings = _MEMORY | {"io.tmp.dirs": str(folder)} | settings
+    (folder / "flink-conf.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
+
+
+def command(jars: Path, name: str, folder: Path, *, temporary: Path | None = None) -> list[str]:
+    """The command line of a jobmanager or a taskmanager whose settings are in the folder."""
+    java = ["java", "-Xmx900m", f"-Djava.io.tmpdir={temporary or folder}", *OPENS, "-cp", f"{jars}/*"]
+    return [*java, _ENTRY[name], "--configDir", str(folder)]
+
+
+def await_slots(rest: str, slots: int, started: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path]) -> None:
+    """Wait until the task managers have registered with so many slots.
+
+    Raises:
+        RuntimeError: they do not, or one of the processes ended.
+    """
+    until = time.monotonic() + _START_SECONDS
+    while _slots(rest) < slots:
+        if time.monotonic() > until or any(process.poll() is not None for process in started):
+            raise RuntimeError("Flink does not come up:\n" + "\n".join(map(tail, logs)))
+        time.sleep(0.2)
 
 
 def jobs(rest: str) -> dict[str, str]:

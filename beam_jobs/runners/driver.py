@@ -37,7 +37,8 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
         HeadwayError: a span failed, by the user's mistake, or the runner did.
         Cancelled: the monitor asked to stop.
     """
-    each(lambda job: job.place.prepare(), jobs)
+    for job in jobs:
+        job.place.prepare()
     failures = list[BaseException]()
     with Watch() as watch:
         _run(jobs, watch, monitor, config, failures)

@@ -6,6 +6,8 @@
 Progress goes to stderr; what a command answers goes to stdout. `flows.progress.log_file` keeps all of it.
 """
 
+from __future__ import annotations
+
 import copy
 import os
 import sys
@@ -36,7 +38,7 @@ class Lines(Reporter):
         self.steps: dict[str, Any] = {}
         """What is shown of each step that runs, by its title."""
 
-    def window(self, until: str) -> "Lines":
+    def window(self, until: str) -> Lines:
         bound = copy.copy(self)
         bound.until, bound.steps = until, {}
         return bound
@@ -83,7 +85,7 @@ class Bars(Lines):
             transient=True,
         )
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> Bars:
         self.live.start()
         return self
 

@@ -7,6 +7,8 @@ gate:
   hold: true                               # a person promotes
 """
 
+from __future__ import annotations
+
 import types
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
@@ -155,7 +157,7 @@ class GateConfig(Frozen):
         return value
 
     @model_validator(mode="after")
-    def _known_primary(self) -> Self:
+    def _known_primary(self) -> GateConfig:
         if self.primary is not None:
             if split_name(self.primary)[0] is not None:
                 raise ValueError(f"primary is a metric of the label, and {self.primary} is one of a further label")

@@ -7,12 +7,14 @@ times(window)              # first and last time of each split, for the report
 in_order(window)           # each split ends before the next begins, by spans and by the times of the rows
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
 from headway.leakage.time_range import TimeRange, time_text
@@ -30,7 +32,7 @@ class IndexedSpan:
     index: SpanIndex
 
     @classmethod
-    def load(cls, span: str, folder: Path) -> Self:
+    def load(cls, span: str, folder: Path) -> IndexedSpan:
         return cls(span, folder, read(folder))
 
 

@@ -8,9 +8,11 @@ Everything is accumulated in float64. Null, NaN, infinity and zero are four diff
 quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +49,7 @@ class Limits:
     """Sketches are small, and less exact."""
 
     @classmethod
-    def of(cls, columns: int) -> Self:
+    def of(cls, columns: int) -> Limits:
         """The limits for each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512
         columns."""
         return cls(min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1))), columns > _WIDE)
@@ -244,7 +246,7 @@ class ColumnStatistics:
             self.text = self.numbers = None
         return self.sketches
 
-    def _absorb(self, other: Self) -> None:
+    def _absorb(self, other: ColumnStatistics) -> None:
         """Add the counts of `other` to the sketches."""
         assert self.sketches is not None
         if other.text is not None:
@@ -277,7 +279,7 @@ class ColumnStatistics:
 
     # --- merging
 
-    def merge(self, other: Self) -> None:
+    def merge(self, other: ColumnStatistics) -> None:
         """Add the rows of another piece."""
         if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
@@ -431,7 +433,9 @@ class ColumnStatistics:
         return value
 
     @classmethod
-    def from_json(cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None) -> Self:
+    def from_json(
+        cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None
+    ) -> ColumnStatistics:
         column = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
         if column.shape:
             column.elements, column.empty = value["elements"], value["empty"]

@@ -9,8 +9,10 @@ Each class keeps its rows of least priority, so that the sample is the same howe
 of more than `MOST_CLASSES` values has no classes here: nothing is kept of it, and a uniform sample has to do.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +41,7 @@ class LabelSample:
         """By the hash of the label's value."""
 
     @classmethod
-    def create(cls, columns: int) -> Self:
+    def create(cls, columns: int) -> LabelSample:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
@@ -97,7 +99,7 @@ class LabelSample:
             self._classes |= {value: RowSample(share) for value in new}
         return True
 
-    def merge(self, other: Self) -> None:
+    def merge(self, other: LabelSample) -> None:
         """Add the rows of another piece's sample."""
         if self.off or not self._know(None if other.off else [*other._classes]):
             return
@@ -128,7 +130,7 @@ class LabelSample:
             writer.write_table(whole, max_chunksize=self.rows)
 
     @classmethod
-    def load(cls, path: Path, columns: int, *, rows: int) -> Self:
+    def load(cls, path: Path, columns: int, *, rows: int) -> LabelSample:
         """Read the sample that `save` wrote; off if a split of `rows` rows has none."""
         by_label = cls.create(columns)
         if not path.is_file():

@@ -5,7 +5,9 @@ AugmentConfig(feature_dropout=0.1, noise=0.05)                           # table
 AugmentConfig(mixup=0.2)                                                 # both
 """
 
-from typing import Annotated, Literal, Self
+from __future__ import annotations
+
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -47,7 +49,7 @@ class AugmentConfig(Frozen):
     )
 
     @model_validator(mode="after")
-    def _something(self) -> Self:
+    def _something(self) -> AugmentConfig:
         if self == AugmentConfig.model_construct(padding=self.padding):
             raise ValueError("augment has no setting; leave it out, or give one: flip: horizontal, noise: 0.05")
         return self

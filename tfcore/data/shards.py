@@ -8,10 +8,12 @@ Which rows are held out stands in a bit of each row: NumPy counts with it, and t
 `tfcore.train.holdout` draws them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -47,7 +49,7 @@ class Shards:
     """The place of each shard's span in the window; None: all are of one."""
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Self:
+    def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Shards:
         """Make shards from (folder, ingest result, split) of each span, in window order.
 
         Raises:
@@ -91,12 +93,12 @@ class Holdout:
     """True: only the held-out rows. False: all others."""
 
     @classmethod
-    def of(cls, held_out: Iterable[NDArray[np.bool_]], *, inside: bool = False) -> Self:
+    def of(cls, held_out: Iterable[NDArray[np.bool_]], *, inside: bool = False) -> Holdout:
         """Make a holdout of a mask of each shard's rows."""
         return cls(tuple(np.packbits(mask, bitorder="little") for mask in held_out), inside)
 
     @classmethod
-    def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Self:
+    def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Holdout:
         """Hold out single rows by a hash of their place in their shard."""
         limit = round(share * (1 << _PLACE_BITS))
         counts = [sum(rows) for rows in shards.rows]
@@ -104,7 +106,7 @@ class Holdout:
         return cls.of((each >> U64(64 - _PLACE_BITS) < limit for each in hashes), inside=inside)
 
     @property
-    def inverse(self) -> Self:
+    def inverse(self) -> Holdout:
         """The other rows."""
         return replace(self, inside=not self.inside)
 

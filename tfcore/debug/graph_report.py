@@ -9,10 +9,12 @@ for the GPU runs on the CPU, and what it reads and gives is copied. That holds o
 would be copied.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 
@@ -39,7 +41,7 @@ class Graph:
     """A GraphDef."""
 
     @classmethod
-    def of(cls, concrete: tf.types.experimental.ConcreteFunction) -> Self:
+    def of(cls, concrete: tf.types.experimental.ConcreteFunction) -> Graph:
         return cls(concrete.graph.as_graph_def())
 
     @cached_property

@@ -7,8 +7,10 @@ labels:
   late: {expression: arr_delay > 60, task: binary}
 """
 
+from __future__ import annotations
+
 import re
-from typing import Any, Self
+from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -36,7 +38,7 @@ class FurtherLabelConfig(Frozen):
     )
 
     @model_validator(mode="after")
-    def _is_a_label(self) -> Self:
+    def _is_a_label(self) -> FurtherLabelConfig:
         _ = self.label
         return self
 

@@ -5,9 +5,11 @@ raw = RawRows.of("flights/2013-*.parquet")          # or an Arrow table, a panda
 for chunk in raw.chunks(["delay"], {}): chunk.batch
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +43,7 @@ class RawRows:
         self.typed = source is None or source.format != "csv"
 
     @classmethod
-    def of(cls, rows: Rows) -> Self:
+    def of(cls, rows: Rows) -> RawRows:
         """Take rows in any form.
 
         Raises:

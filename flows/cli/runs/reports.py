@@ -1,8 +1,10 @@
 """`headway report`: the page of a run; and how a command hands out a page that it has left in the store."""
 
+from __future__ import annotations
+
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -10,7 +12,9 @@ from flows.cli.commands import answer, arranged, store_of
 from flows.cli.options import Options, PipelinePath
 from flows.records import LATEST, State, find
 from headway.errors import ConfigError
-from headway.storage.store import Store
+
+if TYPE_CHECKING:
+    from headway.storage.store import Store
 
 
 def report(

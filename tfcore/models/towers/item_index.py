@@ -8,9 +8,11 @@ An item is a value of the first column of `model.item`, which has to have a voca
 first train row that has it. Values that are not in the vocabulary are not in the index.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import keras
 import numpy as np
@@ -70,7 +72,7 @@ class ItemIndex:
         self._sorted = keys[self._order]
 
     @classmethod
-    def load(cls, trained: Path, model: keras.Model, config: ModelConfig, layout: Layout) -> Self | None:
+    def load(cls, trained: Path, model: keras.Model, config: ModelConfig, layout: Layout) -> ItemIndex | None:
         """The index of the items that a training left in its output; None where it left none."""
         if not (trained / FILE).exists():
             return None

@@ -4,10 +4,12 @@ TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "initi
 TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -83,7 +85,7 @@ class OptimizerConfig(Frozen):
     )
 
     @model_validator(mode="after")
-    def _fits_its_name(self) -> Self:
+    def _fits_its_name(self) -> OptimizerConfig:
         for setting in self.settings():
             if setting not in _SETTINGS[self.name]:
                 settings = ", ".join(sorted(_SETTINGS[self.name]))
@@ -302,14 +304,14 @@ class TrainingConfig(Grown):
         return {str(key): weight for key, weight in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _devices(self) -> Self:
+    def _devices(self) -> TrainingConfig:
         for name, strategy in (("replicas", "mirrored"), ("workers", "multi_worker")):
             if getattr(self, name) is not None and self.strategy != strategy:
                 raise ValueError(f"{name} is for strategy {strategy}, and this one is {self.strategy}")
         return self
 
     @model_validator(mode="after")
-    def _one_length(self) -> Self:
+    def _one_length(self) -> TrainingConfig:
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps exclude each other; keep one")
         if self.batch_size % self.micro_batches:
