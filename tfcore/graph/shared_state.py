@@ -34,6 +34,7 @@ from tfcore.graph.save_errors import saving
 from tfcore.graph.specs import dims
 from tfcore.graph.trackables import (
     KERAS,
+    about,
     answers_of,
     go_to,
     instead,
@@ -45,7 +46,8 @@ from tfcore.graph.trackables import (
 )
 
 _PREFIX = "state"
-_SPEC = ":element_spec"
+_ABOUT = ":about"
+"""Beside a part in the checkpoint: what `about` says of it."""
 _ATTRIBUTES, _PLACE = "/.ATTRIBUTES/", "ITERATOR_STATE"
 """Of the keys of TensorFlow's checkpoints."""
 _BIG = 1024
@@ -181,7 +183,8 @@ class SharedState(tf.Module):
             try:
                 if is_iterator(part):
                     place_of(part)
-                    parts[f"{name}{_SPEC}"] = tf.Variable(str(part.element_spec))
+                if text := about(part):
+                    parts[f"{name}{_ABOUT}"] = tf.Variable(text)
             except tf.errors.FailedPreconditionError as error:
                 raise SharingError(
                     f"the position of iterator {name!r} cannot be saved: {why(error)}",
@@ -248,15 +251,17 @@ def _read(prefix: str) -> dict[str, dict[str, tf.Tensor]]:
     # a variable that was held twice is saved once
     first = {child.local_name: nodes[child.node_id].attributes[0].checkpoint_key for child in nodes[root].children}
     found = {name: stored[key.partition(_ATTRIBUTES)[0]] for name, key in first.items()}
-    for name in [name for name in found if name.endswith(_SPEC)]:
-        found[name.removesuffix(_SPEC)][_SPEC] = found.pop(name)["VARIABLE_VALUE"]
+    for name in [name for name in found if name.endswith(_ABOUT)]:
+        found[name.removesuffix(_ABOUT)][_ABOUT] = found.pop(name)["VARIABLE_VALUE"]
     return found
 
 
 def _fits(part: Any, stored: Mapping[str, tf.Tensor]) -> bool:
-    """Whether a part can take what is stored: its kind, dtypes and shapes are the same."""
+    """Whether a part can take what is stored: its kind, dtypes, shapes and reserved keys are the same."""
+    if about(part) != (stored[_ABOUT].numpy().decode() if _ABOUT in stored else ""):
+        return False
     if is_iterator(part):
-        return _PLACE in stored and stored[_SPEC].numpy().decode() == str(part.element_spec)
+        return _PLACE in stored
     if isinstance(part, tf.Variable):
         value = stored.get("VARIABLE_VALUE")
         return value is not None and value.dtype == part.dtype and part.shape.is_compatible_with(value.shape)

@@ -137,6 +137,15 @@ def is_table(thing: Any) -> bool:
     return hasattr(thing, "lookup") and hasattr(thing, "resource_handle")
 
 
+def about(part: Any) -> str:
+    """What a part must be for stored values to fit, beyond dtypes and shapes: the elements of an iterator, the keys that a
+    DenseHashTable reserves; empty for others."""
+    if is_iterator(part):
+        return str(part.element_spec)
+    reserved = [getattr(part, name, None) for name in ("_empty_key", "_deleted_key")]
+    return "" if reserved[0] is None else f"reserves {[tf.convert_to_tensor(key).numpy().tolist() for key in reserved]}"
+
+
 def kind_of(thing: Any) -> str:
     """The name of an object's type with its article: "an Adam", "a tensor"."""
     kind = type(thing).__name__

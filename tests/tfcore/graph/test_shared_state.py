@@ -290,18 +290,21 @@ def test_an_iterator_of_another_pipeline_stands_where_it_stood_and_the_rest_is_r
 
 
 def test_a_table_that_cannot_take_the_entries_stays_as_it_was(tmp_path):
-    def made(value):
+    def made(**how):
         state = SharedState()
-        rows = tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, value, empty_key=-1, deleted_key=-2)
-        state.hold("rows", rows)
+        state.hold("rows", tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, **how))
         return state
 
-    state, other = made(0.0), made([0.0, 0.0])
+    state = made(default_value=0.0, empty_key=-1, deleted_key=-2)
     state["rows"].insert(tf.constant([7, 8], tf.int64), tf.constant([0.5, 0.25]))
     state.save(tmp_path / "state")
-    other["rows"].insert(tf.constant([9], tf.int64), tf.constant([[3.0, 4.0]]))
-    assert other.restore(tmp_path / "state").different == ("rows",)
-    assert other["rows"].lookup(tf.constant([9], tf.int64)).numpy().tolist() == [[3.0, 4.0]]
+    reserved = {"default_value": 0.0, "empty_key": 7, "deleted_key": -2}
+    vectors = {"default_value": [0.0, 0.0], "empty_key": -1, "deleted_key": -2}
+    for how, value in ((reserved, 3.0), (vectors, [3.0, 4.0])):
+        other = made(**how)
+        other["rows"].insert(tf.constant([9], tf.int64), tf.constant([value]))
+        assert other.restore(tmp_path / "state").different == ("rows",)
+        assert other["rows"].lookup(tf.constant([9], tf.int64)).numpy().tolist() == [value]
 
 
 def test_a_variable_of_two_names_comes_back(tmp_path):
