@@ -72,7 +72,7 @@ gpu: $(STAMP) ## what needs a GPU, and whole pipelines on one
 	  tests/flows/test_ranking.py tests/flows/test_training_options.py
 
 flink: $(STAMP) ## Beam jobs on a local Flink, and on machines of namespaces (needs Java 17, Maven and root)
-	$(PYTEST) --no-skips -m flink $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") tests/infra
+	$(PYTEST) -n 2 --dist loadfile --no-skips -m flink $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") tests/infra
 
 spark: $(STAMP) ## Beam jobs on a Spark inside its job server (needs Java 17 and Maven)
 	$(PYTEST) --no-skips -m spark tests/infra

@@ -121,7 +121,7 @@ class FlinkMachines:
         self._settings |= {"rest.address": address, "rest.port": rest, "taskmanager.numberOfTaskSlots": 1}
         # a task manager that is lost is noticed within seconds, and the job's part on it runs again
         self._settings |= {"heartbeat.interval": 1000, "heartbeat.timeout": 5000}
-        self._settings |= {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": 1}
+        self._settings |= {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": 3}
         configure(folder, self._settings)
         self.rest = f"{address}:{rest}"
         with (folder / "log").open("wb") as log:
