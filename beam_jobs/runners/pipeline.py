@@ -78,6 +78,12 @@ class _SpanFn(beam.DoFn):
         watch = self.watch
         return watch is not None and watch.stopped()
 
+    def _check_versions(self) -> None:
+        """Raise ConfigError in a worker whose code is not the driver's; any worker may be the first with a span."""
+        if self._versions != _versions():
+            problem = f"a worker runs {_versions()}, and the driver {self._versions}"
+            raise ConfigError(problem, where="runner", fix="install the driver's versions on every worker")
+
     def _failed(self, span: int, failure: Failure) -> Any:
         if (watch := self.watch) is not None:
             watch.stop()
@@ -95,9 +101,7 @@ class CutSpan(_SpanFn):
         job = self._jobs[span]
         with self._noted():
             try:
-                if self._versions != _versions():
-                    problem = f"a worker runs {_versions()}, and the driver {self._versions}"
-                    raise ConfigError(problem, where="runner", fix="install the driver's versions on every worker")
+                self._check_versions()
                 if self.watch is None:
                     with writable(job.where):
                         job.place.begin()
@@ -139,7 +143,10 @@ class ProcessRange(_SpanFn):
 
         with self._noted():
             try:
+                self._check_versions()
                 done = run_range(self._jobs[span], piece, total, tick)
+            except ConfigError as error:
+                done = Failure(piece.index, error.facts)
             except Stopped:
                 return
         if isinstance(done, Failure):
@@ -165,6 +172,10 @@ class FinishSpan(_SpanFn):
         if self._stopped() and not any(isinstance(each, Failure) for each in ends):
             return
         with self._noted():
+            try:
+                self._check_versions()
+            except ConfigError as error:
+                ends.append(Failure(-1, error.facts))
             yield span, finish(self._jobs[span], counts[0] if counts else 0, ends)
 
 
