@@ -228,7 +228,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     from beam_jobs.ingest import range_worker
     from headway.leakage.key_index import KeyIndex
     from headway.records.tfrecord import ShardWriter
-    from headway.sources.discovery.formats_table import open_source
+    from headway.sources.discovery.open_source import open_source
     from headway.statistics.split_statistics import SplitStatistics
     from headway.tabular.row_split import RowSplit
 

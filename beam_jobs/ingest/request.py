@@ -20,7 +20,7 @@ from headway.schema.columns import FURTHER, LABEL, UNIT_COLUMN, Column, column_y
 from headway.sources.base import InputFile, Range, Source, whole_files
 from headway.sources.config import SourceConfig
 from headway.sources.configured import CompletedSource
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import split_name
 from headway.stages.ingested import Ingested
 from headway.stages.stage_class import Stage

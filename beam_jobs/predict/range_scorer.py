@@ -28,7 +28,7 @@ from beam_jobs.runners.spans import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
 from headway.sources.base import Chunk, Range
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.storage.filesystem import unreadable
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.list_arrays import decoded

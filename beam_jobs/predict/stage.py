@@ -40,7 +40,7 @@ from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
 from headway.monitor import Monitor
 from headway.sources.base import Range
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.storage.filesystem import open_file
 from headway.storage.fingerprint import fingerprint
 from headway.storage.locks import Lock

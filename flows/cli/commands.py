@@ -1,4 +1,6 @@
-"""The commands of the command line. Answers go to stdout; with --json as one JSON value.
+"""The commands that run a pipeline or one stage, and predict, schema and doctor; the table of all is `flows.cli.app.COMMANDS`.
+
+Answers go to stdout; with --json as one JSON value.
 
 A command is one function; its parameters are those of the command line (`flows.cli.options`). Imports that take time are made
 where they are needed: a help page needs none.

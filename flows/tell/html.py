@@ -26,8 +26,8 @@ def document(
 
     Args:
         about: such as "run 20261123-000714-4081".
-        facts: what a reader wants to know first: (name, value).
-        findings: what to look at first.
+        facts: figures below the ending: (name, value).
+        findings: shown between the ending and the facts.
     """
     drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}

@@ -107,7 +107,7 @@ def page(material: Material) -> str:
 
 
 def _facts(material: Material) -> list[tuple[str, str]]:
-    """What a reader wants to know first."""
+    """The figures below the verdict."""
     record, measured = material.record, material.measured
     primary = str(record.verdict and record.verdict.primary)
     spans = record.spans or list(material.ingested())

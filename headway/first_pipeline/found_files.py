@@ -20,7 +20,7 @@ from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
 from headway.sources.config import CONVERT, FORMATS, NAMED, Format, SourceConfig, by_ending
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import ONE_SPAN, spans
 from headway.sources.discovery.spans import files as files_of
 from headway.sources.discovery.window import select_window

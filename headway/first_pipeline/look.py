@@ -21,7 +21,7 @@ from headway.schema.columns import LABEL, Column, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import Chunk, InputFile, Range
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files, spans
 from headway.sources.sample import Sample
 from headway.tabular.coerce import Coerced, coerce, raw_types

@@ -25,7 +25,7 @@ from headway.schema.columns import Column
 from headway.schema_inference.identifiers import words_of
 from headway.schema_inference.split_columns import few_distinct, row_columns
 from headway.sources.base import whole_files
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import split_name
 from headway.tabular.coerce import Coerced, coerce, raw_types
 from headway.tabular.label import LabelConfig

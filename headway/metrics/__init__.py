@@ -1,1 +1,1 @@
-"""The `Metric` type, and every metric that evaluation reports and the gate compares by; in NumPy."""
+"""The `Metric` type, and every metric, in NumPy; `headway.tasks` says which are reported and compared by."""

@@ -214,7 +214,7 @@ def checksum_problems(manifest: Manifest, states: Iterable[tuple[int, str] | str
     """(file, problem) for each file whose size or checksum is not what the manifest says.
 
     Args:
-        found: of each file its `checksum`, or why there is none.
+        states: of each file its `checksum`, or why there is none.
     """
     problems = []
     for entry, actual in zip(manifest.files, states, strict=True):

@@ -1,4 +1,5 @@
-"""The quarantine: rejected rows with their file, row, column, value, and the reason.
+"""The quarantine's table: rejected rows with their file, row, column, value, and the reason, which `headway.tabular.coerce`, a
+reader or the ingest gives.
 
 table = rejected([3], "fare", ["12,5"], "is not a number")
 write(Path("quarantine.parquet"), [table])

@@ -21,7 +21,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.base import Chunk, InputFile
 from headway.sources.config import ExamplesConfig, SourceConfig
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files
 from headway.sources.formats.json_parser import Parser
 from headway.sources.formats.json_types import seen_in

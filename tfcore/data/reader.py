@@ -1,4 +1,4 @@
-"""Reads the records of shards as raw columns and verifies their checksums, in manifest order or in an epoch's order.
+"""Reads the records of shards, whose checksums TensorFlow verifies, as raw columns, in manifest order or in an epoch's order.
 
     reader = Reader(shards, ["carrier", "label"])
     pieces = reader.in_epoch(plan, epoch, skip)          # or reader.in_order()

@@ -20,7 +20,7 @@ from headway.messages import some
 from headway.schema_inference.column_types import PREFIX_ROWS
 from headway.sources.base import BATCH_ROWS, Chunk, InputFile
 from headway.sources.config import FORMATS, NAMED, Format, SourceConfig, by_ending
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import ONE_SPAN, files
 from headway.sources.sample import Sample
 from headway.storage import filesystem as storage

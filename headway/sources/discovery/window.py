@@ -1,4 +1,4 @@
-"""Selects the spans of one run: the last n, or those of the last n days.
+"""Selects the spans of a given window: the last n, or those of the last n days. Which window a run uses: `flows.config.window`.
 
     select_window(known, 30)                              # the last 30 spans
     select_window(known, "30d", until="2013-01-31")       # the spans of the 30 days that end with 31 January

@@ -8,7 +8,7 @@ from headway.records.decode import decode
 from headway.records.spec import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.tabular.splits import SplitConfig
 
 COLUMNS = (

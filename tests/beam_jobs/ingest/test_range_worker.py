@@ -20,7 +20,7 @@ from headway.records.tfrecord import frame, read_records
 from headway.schema.columns import Column
 from headway.schema.pbtxt import from_tags
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine

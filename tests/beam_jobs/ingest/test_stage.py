@@ -27,7 +27,7 @@ from beam_jobs.runners.worker_pool import Pool
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import owned
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig
@@ -300,7 +300,7 @@ import conftest
 from beam_jobs.ingest import range_worker
 from beam_jobs.ingest.stage import ingest
 from headway.monitor import Monitor
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from pathlib import Path
 
 def endless(request, piece, folder, tick):

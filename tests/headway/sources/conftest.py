@@ -8,7 +8,7 @@ import pytest
 
 from headway.sources.base import InputFile, Source
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files
 
 Opened = tuple[Source, tuple[InputFile, ...]]

@@ -98,7 +98,7 @@ class OptimizerConfig(Frozen):
 
 
 LOSSES = ("squared_error", "absolute_error", "huber", "focal")
-"""Losses by name, in place of the task's; `tfcore.heads.losses`."""
+"""Losses by name, in place of the task's; `tfcore.heads.losses` has a function for each, in the same order."""
 
 
 class EarlyStoppingConfig(Frozen):

@@ -8,7 +8,7 @@ from PIL import Image
 from headway.errors import ConfigError, DataError
 from headway.schema_inference.column_types import infer
 from headway.sources.config import ImagesConfig, SourceConfig
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files, spans
 
 

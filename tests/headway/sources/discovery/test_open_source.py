@@ -8,7 +8,7 @@ import pytest
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.sources.config import FORMATS, SourceConfig, by_ending
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files, spans
 from headway.sources.discovery.window import select_window
 from headway.sources.formats.csv import CsvSource

@@ -1,4 +1,4 @@
-"""The table of source formats: opens the source that a config names, with its size limit and renamed columns.
+"""Opens the source that a config names (the table is `headway.sources.config.FORMATS`), with its size limit and renamed columns.
 
 config = SourceConfig(format="csv", path="/data/{span}.csv")
 source = open_source(config)
