@@ -5,7 +5,7 @@
 
 The tutorial reads Parquet as rows (dicts), gives them to RunInference with a model handler that calls the SavedModel's
 serving_nullable on each batch Beam makes, and writes a JSON line per row. Headway reads the same columns of the same file in
-Arrow batches and writes Parquet with the key and each row's source. Both run on Beam's local runner. Every run is a process
+Arrow batches and writes Parquet with the key and each row's source. Both run on Beam's in-process runner. Every run is a process
 of its own; rows/s leave imports out, peak memory is of the whole process.
 
 Wanted: at least 20 times the rows/s.

@@ -12,8 +12,6 @@ Each call is what the command of that name calls (`headway --help`): the same fu
 notebook, what a call returns shows itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -34,7 +32,7 @@ __all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "open"]
 ASKED = "asked for from Python"
 
 
-def open(pipeline: str | Path = ".", *, set: Mapping[str, object] | None = None) -> Pipeline:
+def open(pipeline: str | Path = ".", *, set: Mapping[str, object] | None = None) -> "Pipeline":
     """Open a pipeline.
 
     Args:

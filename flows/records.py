@@ -8,8 +8,6 @@
 A record is never changed: a run that goes on writes a later one of the same name.
 """
 
-from __future__ import annotations
-
 import datetime
 import functools
 import json
@@ -59,7 +57,7 @@ class State(StrEnum):
     SHADOW = "shadow"
 
     @classmethod
-    def _missing_(cls, value: object) -> State | None:
+    def _missing_(cls, value: object) -> "State | None":
         """A state of a later Headway stands for itself."""
         if not isinstance(value, str):
             return None

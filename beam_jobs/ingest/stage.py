@@ -10,8 +10,9 @@ request, whatever the runner and the number of its workers. Beam is imported to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from beam_jobs.ingest import range_worker
@@ -21,6 +22,7 @@ from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
+from headway.messages import counted
 from headway.monitor import Monitor
 from headway.sources.base import Range
 from headway.storage.manifest import FileEntry
@@ -29,13 +31,19 @@ from headway.storage.objects import each
 __all__ = ["VERSION", "IngestJob", "ingest", "ingest_many"]
 
 
+@dataclass(frozen=True)
 class IngestJob(SpanJob):
     """The ingest of one span."""
 
     request: IngestRequest
+    fingerprint: str | None = None
+    """The request's; None: ranges that a killed job left are made anew."""
 
     def cut(self) -> list[Range]:
         return self.request.ranges()
+
+    def key(self, piece: Range) -> str | None:
+        return self.fingerprint and f"{self.fingerprint} {piece.index} {piece.start} {piece.end}"
 
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
         return range_worker.ingest_range(self.request, piece, folder, tick)
@@ -45,15 +53,12 @@ class IngestJob(SpanJob):
 
     def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
         result = collect(self.request, done, merging)
-        return result, sorted((*shards(self, done), *merging.deliver()), key=lambda entry: entry.path)
-
-
-def shards(job: SpanJob, done: Sequence[RangeResult]) -> Iterator[FileEntry]:
-    """Entries of the files that ranges delivered under their names."""
-    for result in done:
-        names = job.names(result.piece, len(done), result.facts)
-        for name, (size, crc32c) in result.files.items():
-            yield FileEntry(path=names[name], bytes=size, crc32c=crc32c)
+        shards = [
+            FileEntry(path=self.names(each.piece, len(done), each.facts)[name], bytes=size, crc32c=crc32c)
+            for each in done
+            for name, (size, crc32c) in each.files.items()
+        ]
+        return result, sorted((*shards, *merging.deliver()), key=lambda entry: PurePosixPath(entry.path))
 
 
 def ingest(
@@ -73,7 +78,9 @@ def ingest(
         StoreError: `out` cannot be written.
         Cancelled: the monitor asked to stop.
     """
-    return ingest_many([request], [out], monitor, runner=runner)[0]
+    (result,) = ingest_many([request], [out], monitor, runner=runner)
+    del result["files"]
+    return result
 
 
 def ingest_many(
@@ -87,14 +94,22 @@ def ingest_many(
     """Ingest several spans in one pipeline; every `out` gets the same bytes as from `ingest`.
 
     Args:
-        places: folders of a bucket that get the files in place of `outs`; each answer then has their entries under "files".
+        places: folders of a bucket that get the files in place of `outs`.
+
+    Returns:
+        Of each span what `ingest` returns, and under "files" the path, bytes and crc32c of each file.
     """
     monitor.check()
     for request in requests:
         request.check()
-    jobs = [IngestJob(request, str(where)) for request, where in zip(requests, places or outs, strict=True)]
+    jobs = [
+        IngestJob(request, str(where), request.fingerprint)
+        for request, where in zip(requests, places or outs, strict=True)
+    ]
     try:
         outcomes = run_spans(jobs, monitor, runner or RunnerConfig())
-        return [(end.result or {}) | ({"files": [*end.files]} if places else {}) for end in outcomes]
+        if kept := sum(end.kept for end in outcomes):
+            monitor.log(f"{counted(kept, 'range')} had been finished by a run that was killed")
+        return [(end.result or {}) | {"files": [*end.files]} for end in outcomes]
     finally:
         each(lambda job: job.place.clear(), jobs)

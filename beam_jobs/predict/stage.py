@@ -34,7 +34,7 @@ from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
-from beam_jobs.runners.place import RANGES, BucketPlace, FolderPlace, writable
+from beam_jobs.runners.place import BucketPlace, FolderPlace, writable
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
@@ -44,7 +44,8 @@ from headway.sources.discovery.open_source import open_source
 from headway.storage.filesystem import open_file
 from headway.storage.fingerprint import fingerprint
 from headway.storage.locks import Lock
-from headway.storage.manifest import FileEntry, checksum
+from headway.storage.manifest import FileEntry
+from headway.storage.store import RANGES
 from headway.tabular import quarantine
 
 __all__ = ["MANIFEST", "PredictJob", "predict"]
@@ -84,8 +85,7 @@ class PredictJob(SpanJob):
         self._clear()
         quarantined = merging.out / quarantine.FILE_NAME
         quarantine.write(quarantined, quarantined_rows(self.request.files, done, merging))
-        files = {"quarantine": _entry(quarantined)} if quarantined.exists() else {}
-        merging.deliver()
+        files = {"quarantine": _about(merging, quarantined.name)} if quarantined.exists() else {}
         # when it raises, the rejected rows stay to be looked at: without a manifest there is no output
         _bounded(counts, self.max_quarantined, self.place.objects.name(quarantine.FILE_NAME))
         parts = []
@@ -95,12 +95,12 @@ class PredictJob(SpanJob):
                 if each.facts["first_row"] == before:
                     merging.take(each.piece.index, part, name)
                     size, crc32c = each.files[part]
+                    about = {"bytes": size, "crc32c": crc32c}
                 else:
                     source, path = merging.folder(each.piece.index) / part, merging.out / name
                     _renumbered(source, path, self.request, before - (each.facts["first_row"] or 0))
-                    size, crc32c = checksum(path)
-                    merging.deliver()
-                parts.append({"file": name, "rows": each.facts["predicted"], "bytes": size, "crc32c": crc32c})
+                    about = _about(merging, name)
+                parts.append({"file": name, "rows": each.facts["predicted"]} | about)
         result = {
             "format": FORMAT,
             "key": whole_key(self.request, [each.piece for each in done]),
@@ -221,10 +221,10 @@ def with_rows(ranges: Sequence[Range]) -> list[Range]:
     ]
 
 
-def _entry(path: Path) -> dict[str, Any]:
-    """The manifest's entry for a file."""
-    size, crc = checksum(path)
-    return {"file": path.name, "bytes": size, "crc32c": crc}
+def _about(merging: Merging, name: str) -> dict[str, Any]:
+    """The manifest's entry for a merged file, which is delivered."""
+    (entry,) = merging.deliver(name)
+    return {"file": name, "bytes": entry.bytes, "crc32c": entry.crc32c}
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:

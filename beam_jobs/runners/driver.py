@@ -37,8 +37,7 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
         HeadwayError: a span failed, by the user's mistake, or the runner did.
         Cancelled: the monitor asked to stop.
     """
-    for job in jobs:
-        job.place.prepare()
+    each(lambda job: job.place.prepare(), jobs)
     failures = list[BaseException]()
     with Watch() as watch:
         _run(jobs, watch, monitor, config, failures)

@@ -26,10 +26,10 @@ from headway.process import Scratch
 from headway.storage.atomic_io import link_or_copy, sync_path, writing
 from headway.storage.bucket import Bucket
 from headway.storage.filesystem import is_remote
-from headway.storage.manifest import FileEntry, checksum, entries, on_disk
+from headway.storage.manifest import NAME, FileEntry, checksum, on_disk
 from headway.storage.objects import Folder
+from headway.storage.store import RANGES
 
-RANGES = ".ranges"
 FACTS = "facts.json"
 _OUTCOME = f"{RANGES}/outcome.json"
 _BEGUN = f"{RANGES}/begun.json"
@@ -83,7 +83,7 @@ class FolderPlace(_Place):
         """Make the place, and forget how an earlier job in it ended; its whole ranges stay."""
         with writable(self.url):
             (self.root / RANGES).mkdir(parents=True, exist_ok=True)
-            for path in (self.root / RANGES).iterdir():
+            for path in (*self.root.glob(f"{RANGES}.*"), *(self.root / RANGES).iterdir()):
                 if not path.name.isdigit():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -146,6 +146,7 @@ class FolderMerging:
     def __init__(self, root: Path, lasting: bool):
         self.out, self._lasting = root, lasting
         self.spill = root / RANGES / "spill"
+        self._taken = set[str]()
 
     def folder(self, index: int) -> Path:
         """The folder of a range, on this machine's disk."""
@@ -155,12 +156,16 @@ class FolderMerging:
         """Give a range's file its name in the output; the range keeps it, too."""
         (self.out / target).unlink(missing_ok=True)
         link_or_copy(self.folder(index) / name, self.out / target)
+        self._taken.add(target)
         if self._lasting:
             sync_path(self.out / target)
 
-    def deliver(self) -> list[FileEntry]:
-        """Nothing is left to be put: `out` is the place. Its commit makes the entries of the files."""
-        return []
+    def deliver(self, name: str | None = None) -> list[FileEntry]:
+        """Entries of a file that was written to `out`, or of all: they are in place already."""
+        names = [each for each in _files(self.out) if each not in self._taken] if name is None else [name]
+        for each in names if self._lasting else ():
+            sync_path(self.out / each)
+        return [_entry(self.out, each) for each in names]
 
 
 class BucketPlace(_Place):
@@ -181,12 +186,9 @@ class BucketPlace(_Place):
 
     def deliver(self, folder: Path, index: int, facts: bytes, names: Mapping[str, str]) -> None:
         """Put what an attempt wrote; files that have a name in the output go there."""
-        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        keys = [path.relative_to(folder).as_posix() for path in files]
         base = of_range(index)
-        self.objects.put_all(
-            (names.get(key, f"{base}/{key}"), path, checksum(path)[1]) for key, path in zip(keys, files, strict=True)
-        )
+        made = [_entry(folder, name) for name in _files(folder)]
+        self.objects.put_all((names.get(e.path, f"{base}/{e.path}"), folder / e.path, e.crc32c) for e in made)
         self.objects.write(f"{base}/{FACTS}", facts)
 
     def whole(self, index: int, files: Mapping[str, tuple[int, str]]) -> bool:
@@ -229,13 +231,24 @@ class BucketMerging:
         if not delivered:
             self._bucket.duplicate(f"{of_range(index)}/{name}", target)
 
-    def deliver(self) -> list[FileEntry]:
-        """Put the files in `out`, which are removed there; return their entries."""
-        made = entries(self.out)
+    def deliver(self, name: str | None = None) -> list[FileEntry]:
+        """Put a file of `out`, or all, which are removed there; return their entries."""
+        made = [_entry(self.out, each) for each in (_files(self.out) if name is None else [name])]
         self._bucket.put_all((entry.path, self.out / entry.path, entry.crc32c) for entry in made)
         for entry in made:
             (self.out / entry.path).unlink()
-        return [*made]
+        return made
+
+
+def _files(folder: Path) -> list[str]:
+    """The files below a folder but those of ranges, and the manifest of a commit that was cut off."""
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return [path.as_posix() for path in paths if path.parts[0] not in (RANGES, NAME)]
+
+
+def _entry(folder: Path, name: str) -> FileEntry:
+    size, crc32c = checksum(folder / name)
+    return FileEntry(path=name, bytes=size, crc32c=crc32c)
 
 
 @contextlib.contextmanager

@@ -110,7 +110,7 @@ class Outcome:
 
     result: dict[str, Any] | None = None
     files: Sequence[Mapping[str, Any]] = ()
-    """Entries of the output's files; none: the output is in a folder."""
+    """Entries of the output's files; none: its answer has them."""
     ranges: Sequence[Mapping[str, Any]] = ()
     """Of each range its index, rows, and where and when it ran; none of a kept one."""
     kept: int = 0

@@ -4,8 +4,6 @@ for finding in examine(Path("examples/flights"), {"store": "/tmp/store"}):
     finding.ok, finding.what, finding.found, finding.fix
 """
 
-from __future__ import annotations
-
 import platform
 import shutil
 import subprocess
@@ -14,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from flows.config.extras import EXTRAS, command, missing
 from flows.config.pipeline import read_pipeline
@@ -22,9 +21,6 @@ from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 from headway.registry.registry import Registry
 from tfcore.ops.library import SWITCH, enabled, expected
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 LEAST_FREE_GB = 5.0
 _DEVICES = (
@@ -87,8 +83,6 @@ def _installed(requirement: Requirement) -> tuple[str | None, bool]:
 
 def _of_extra(name: str | None) -> list[Requirement]:
     """What the installed package requires for an extra; None: in any case."""
-    from packaging.requirements import Requirement
-
     requirements = [Requirement(text) for text in metadata.requires("headway") or []]
     if name is None:
         return [requirement for requirement in requirements if requirement.marker is None]

@@ -11,8 +11,6 @@ the run says so: what a window shows that is refused binds nobody. Columns that 
 become features by themselves.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,11 +50,11 @@ class Columns:
     completes: bool = False
     """There is a schema file, and it does not say yet what a split without a key hashes."""
 
-    def completed(self, splits: Sequence[SplitStatistics]) -> Columns:
+    def completed(self, splits: Sequence[SplitStatistics]) -> "Columns":
         """Return the columns with the schema completed by the first window's statistics."""
         return dataclasses.replace(self, schema=complete(self.schema, splits))
 
-    def frozen(self, loaded: LoadedPipeline) -> Columns:
+    def frozen(self, loaded: LoadedPipeline) -> "Columns":
         """Write the schema beside the pipeline, and return the columns with it."""
         if self.completes:
             text = loaded.schema_file.read_text(encoding="utf-8")

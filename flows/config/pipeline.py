@@ -7,8 +7,6 @@ Each part is a frozen model that lives beside the component it configures; this 
 its own part and nothing else, so that what it fingerprints is what it can read.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Mapping
@@ -243,7 +241,7 @@ class Pipeline(Frozen):
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Pipeline:
+    def _consistent(self) -> "Pipeline":
         if isinstance(self.columns, dict) and not self.columns:
             raise ValueError("columns is empty; list some, or say 'columns: auto'")
         if self.split.mode == "time" and not self.source.has_spans:
@@ -326,7 +324,7 @@ class LoadedPipeline(Frozen):
     overrides: dict[str, Any] = Field(default={})
     """Keys that were set over the file's."""
 
-    def changed(self, overrides: Mapping[str, Any]) -> LoadedPipeline:
+    def changed(self, overrides: Mapping[str, Any]) -> "LoadedPipeline":
         """The pipeline with further keys set over it: {"training.epochs": 3}."""
         return read_pipeline(self.file, self.overrides | dict(overrides))
 

@@ -1,7 +1,5 @@
 """The window of one execution: its spans, their columns, and which part of which span each split has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,7 +29,7 @@ class Window:
     columns: Columns
 
     @classmethod
-    def of(cls, run_spec: RunSpec) -> Window:
+    def of(cls, run_spec: RunSpec) -> "Window":
         """The window of an execution, whose config is checked against its columns.
 
         Raises:
@@ -57,7 +55,7 @@ class Window:
         check_metrics(loaded, possible_tasks(pipeline.task, pipeline.label, read), labels)
         return cls(run_spec, tuple(spans), {name: tuple(of) for name, of in parts.items()}, columns)
 
-    def having(self, columns: Columns) -> Window:
+    def having(self, columns: Columns) -> "Window":
         """The same with other columns."""
         return replace(self, columns=columns)
 

@@ -5,8 +5,6 @@ step.fingerprint                      # equal fingerprint = same output = nothin
 output.value.final_loss, output.ref("predictions.parquet")
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -64,10 +62,10 @@ class Step:
     def fingerprint(self) -> str:
         return fingerprint(self.key)
 
-    def find(self, store: Store) -> Output[Any] | None:
+    def find(self, store: Store) -> "Output[Any] | None":
         return find_output(store, self.stage.name, self.fingerprint, self.title)
 
-    def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> Output[Any]:
+    def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
         """The output of a step that did not find one."""
         return Output(self.title, self.stage.name, self.fingerprint, path, result, False, **facts)
 

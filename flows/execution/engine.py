@@ -152,7 +152,10 @@ class Engine:
         stage = steps[0].stage
         started = time.perf_counter()
         with contextlib.ExitStack() as stack:
-            stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
+            stagings = [
+                stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key, resumes=stage.delivers))
+                for s in steps
+            ]
             outs = [staging.path for staging in stagings]
             limit = self._limits.get(stage.name)
             # a limit has to be able to end the work, native code too: then every stage runs in a process that can be killed

@@ -5,8 +5,6 @@ state.checked[-1].span, state.checked[-1].alarms
 state.save(store, "flights")
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -101,7 +99,7 @@ class MonitorState(_Findings):
             for span, found in sorted(past.spans.items())
         ]
 
-    def watching(self, champion: int, *, keep: int) -> MonitorState:
+    def watching(self, champion: int, *, keep: int) -> "MonitorState":
         """The same with another champion, or one that came back.
 
         Args:

@@ -7,8 +7,6 @@ The server is `tracking.uri` of the pipeline, or MLFLOW_TRACKING_URI; without ei
 server that cannot be reached costs a note, never a run. MLflow's registry gets links to Headway's versions, no copies.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Callable
@@ -38,11 +36,6 @@ _MOST_PARAMS, _LONGEST = 100, 500
 VERSION, RUN = "headway.version", "headway.run"
 Note = Callable[[str], None]
 History = Callable[[], list[dict[str, Any]]]
-
-
-def uri_of(loaded: LoadedPipeline) -> str | None:
-    """The tracking server of a pipeline; None: there is none."""
-    return loaded.pipeline.tracking.uri or os.environ.get(URI) or None
 
 
 def check(loaded: LoadedPipeline) -> None:
@@ -79,10 +72,10 @@ def follow(loaded: LoadedPipeline | None, registry: Registry, *, note: Note) -> 
         _with_server(loaded, note, lambda server: server.point(registry))
 
 
-def _with_server(loaded: LoadedPipeline, note: Note, tell: Callable[[_Server], None]) -> None:
+def _with_server(loaded: LoadedPipeline, note: Note, tell: "Callable[[_Server], None]") -> None:
     """Whatever goes wrong with the server is a note."""
-    uri = uri_of(loaded)
-    if uri is None:
+    uri = loaded.pipeline.tracking.uri or os.environ.get(URI)
+    if not uri:
         return
     unset = [name for name in _SETTINGS if name not in os.environ]
     os.environ.update({name: _SETTINGS[name] for name in unset})

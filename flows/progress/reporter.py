@@ -11,8 +11,6 @@
 Steps report from several threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
@@ -53,12 +51,12 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
     at_once = False
     """The first of them comes at once, not after this time."""
 
-    def __init__(self, listeners: Sequence[Reporter] = (), *, stop: threading.Event | None = None):
+    def __init__(self, listeners: "Sequence[Reporter]" = (), *, stop: threading.Event | None = None):
         self._listeners, self._entered = tuple(listeners), contextlib.ExitStack()
         self.stop: threading.Event = stop or (listeners[0].stop if listeners else threading.Event())
         """Asks the steps to stop."""
 
-    def __enter__(self) -> Reporter:
+    def __enter__(self) -> "Reporter":
         for each in self._listeners:
             self._entered.enter_context(each)
         return self
@@ -66,7 +64,7 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
     def __exit__(self, *exc: object) -> None:
         self._entered.close()
 
-    def run(self, record: RunRecord) -> Reporter:
+    def run(self, record: RunRecord) -> "Reporter":
         """A run begins; return what reports it.
 
         Args:
@@ -74,7 +72,7 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
         """
         return Reporter([each.run(record) for each in self._listeners]) if self._listeners else self
 
-    def window(self, until: str) -> Reporter:
+    def window(self, until: str) -> "Reporter":
         """Return what reports one of several windows that run at the same time, named by its last span."""
         return Reporter([each.window(until) for each in self._listeners]) if self._listeners else self
 

@@ -6,8 +6,6 @@
 Progress goes to stderr; what a command answers goes to stdout. `flows.progress.log_file` keeps all of it.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import sys
@@ -38,7 +36,7 @@ class Lines(Reporter):
         self.steps: dict[str, Any] = {}
         """What is shown of each step that runs, by its title."""
 
-    def window(self, until: str) -> Lines:
+    def window(self, until: str) -> "Lines":
         bound = copy.copy(self)
         bound.until, bound.steps = until, {}
         return bound
@@ -85,7 +83,7 @@ class Bars(Lines):
             transient=True,
         )
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> "Bars":
         self.live.start()
         return self
 

@@ -7,8 +7,6 @@ A metric of one version and of another on rows of its own do not compare: wherev
 of its rows.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,7 +111,7 @@ class Paired:
         return paired_table(title, self.checks, f"version {self.against}", f"version {self.version}")
 
     @property
-    def turned(self) -> Paired:
+    def turned(self) -> "Paired":
         """The other one against this one."""
         return Paired(self.against, self.version, self.spans, tuple(map(_turned, self.checks)))
 

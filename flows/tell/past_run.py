@@ -1,7 +1,5 @@
 """A recorded run, and a version of the model, as objects that show themselves; `flows.api` hands them out."""
 
-from __future__ import annotations
-
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -118,7 +116,7 @@ class Run:
         )
 
     @property
-    def model(self) -> Version:
+    def model(self) -> "Version":
         """The version that this run promoted, or found to be the champion.
 
         Raises:

@@ -4,8 +4,6 @@ in_words(first_difference(old, new), "train")      # "training.batch_size is 64,
 steps_explained(store, record)                                  # the steps of a run, each with its reason
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -108,7 +106,7 @@ class Explained(Frozen):
     """Its path."""
     kept: bool
     """The store still has it."""
-    reads: tuple[Read, ...]
+    reads: "tuple[Read, ...]"
     goes_in: tuple[str, ...]
     """What else its fingerprint is made of."""
     made_by: str | None = None

@@ -7,8 +7,6 @@ gate:
   hold: true                               # a person promotes
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
@@ -157,7 +155,7 @@ class GateConfig(Frozen):
         return value
 
     @model_validator(mode="after")
-    def _known_primary(self) -> GateConfig:
+    def _known_primary(self) -> Self:
         if self.primary is not None:
             if split_name(self.primary)[0] is not None:
                 raise ValueError(f"primary is a metric of the label, and {self.primary} is one of a further label")

@@ -8,10 +8,8 @@ A reason has a summary, which a headline can use, and a detail with the numbers;
 check that is new needs a name and an outcome: whoever shows a verdict shows every check of it.
 """
 
-from __future__ import annotations
-
 from html import escape
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, computed_field
 
@@ -276,12 +274,12 @@ class Verdict(Result):
             if values.get(str(metric)) is not None
         ]
 
-    def noting(self, text: str) -> Verdict:
+    def noting(self, text: str) -> Self:
         """The verdict with one more note."""
         return self.model_copy(update={"notes": (*self.notes, Note(summary=text))})
 
     @property
-    def brief(self) -> Verdict:
+    def brief(self) -> Self:
         """What the record of a run keeps: without the slices that passed, and without what only later gates read."""
         checks = tuple(check for check in self.checks if check.slice is None or not check.passed)
         return self.model_copy(

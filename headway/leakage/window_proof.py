@@ -7,14 +7,12 @@ times(window)              # first and last time of each split, for the report
 in_order(window)           # each split ends before the next begins, by spans and by the times of the rows
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
 from headway.leakage.time_range import TimeRange, time_text
@@ -32,7 +30,7 @@ class IndexedSpan:
     index: SpanIndex
 
     @classmethod
-    def load(cls, span: str, folder: Path) -> IndexedSpan:
+    def load(cls, span: str, folder: Path) -> Self:
         return cls(span, folder, read(folder))
 
 

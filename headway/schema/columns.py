@@ -10,13 +10,11 @@ How a schema is inferred stands in `headway.schema_inference.column_types`, how 
 `headway.schema.pbtxt`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -95,7 +93,7 @@ class ColumnConfig(Frozen):
         return {**value, "role": others[0] if others else "feature"} | ({"feature": True} if "feature" in roles else {})
 
     @model_validator(mode="after")
-    def _goes_together(self) -> ColumnConfig:
+    def _goes_together(self) -> Self:
         if self.feature and self.role in ("ignore", "passthrough"):
             raise ValueError(f"a column with the role {self.role} is not a feature: leave out one of them")
         if self.feature is False and self.role == "feature":
@@ -150,7 +148,7 @@ class Column(Frozen):
         return name
 
     @model_validator(mode="after")
-    def _dictionaries_are_bytes(self) -> Column:
+    def _dictionaries_are_bytes(self) -> Self:
         if self.encoding == "dictionary" and self.type != "bytes":
             raise ValueError(f"column {self.name!r}: only bytes can be dictionary encoded, not {self.type}")
         return self
@@ -189,7 +187,7 @@ class Column(Frozen):
         return self.shape[0] if self.shape else None
 
     @property
-    def element(self) -> Column:
+    def element(self) -> Self:
         """The scalar column of a list's or vector's elements."""
         changes = {"shape": (), "separator": None, "nullable": False, "parse": None}
         return self.model_copy(update=changes) if self.shape else self

@@ -19,10 +19,8 @@
 Values that are numbers in the file, or plain numbers as text, are taken as they stand where the rule makes numbers.
 """
 
-from __future__ import annotations
-
 import re
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -120,7 +118,7 @@ class Parse(Frozen):
         return tuple(unit.strip() for unit in value)
 
     @model_validator(mode="after")
-    def _whole(self) -> Parse:
+    def _whole(self) -> Self:
         if self.unit and self.as_ not in ("number", "decimal_comma"):
             raise ValueError(f"unit goes with number and decimal_comma, not with {self.as_}")
         if self.format is not None and self.as_ not in ("date", "timestamp"):

@@ -8,11 +8,9 @@ Everything is accumulated in float64. Null, NaN, infinity and zero are four diff
 quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +47,7 @@ class Limits:
     """Sketches are small, and less exact."""
 
     @classmethod
-    def of(cls, columns: int) -> Limits:
+    def of(cls, columns: int) -> Self:
         """The limits for each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512
         columns."""
         return cls(min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1))), columns > _WIDE)
@@ -246,7 +244,7 @@ class ColumnStatistics:
             self.text = self.numbers = None
         return self.sketches
 
-    def _absorb(self, other: ColumnStatistics) -> None:
+    def _absorb(self, other: Self) -> None:
         """Add the counts of `other` to the sketches."""
         assert self.sketches is not None
         if other.text is not None:
@@ -279,7 +277,7 @@ class ColumnStatistics:
 
     # --- merging
 
-    def merge(self, other: ColumnStatistics) -> None:
+    def merge(self, other: Self) -> None:
         """Add the rows of another piece."""
         if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
@@ -433,9 +431,7 @@ class ColumnStatistics:
         return value
 
     @classmethod
-    def from_json(
-        cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None
-    ) -> ColumnStatistics:
+    def from_json(cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None) -> Self:
         column = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
         if column.shape:
             column.elements, column.empty = value["elements"], value["empty"]

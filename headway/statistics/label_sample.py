@@ -9,10 +9,8 @@ Each class keeps its rows of least priority, so that the sample is the same howe
 of more than `MOST_CLASSES` values has no classes here: nothing is kept of it, and a uniform sample has to do.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +39,7 @@ class LabelSample:
         """By the hash of the label's value."""
 
     @classmethod
-    def create(cls, columns: int) -> LabelSample:
+    def create(cls, columns: int) -> Self:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
@@ -99,7 +97,7 @@ class LabelSample:
             self._classes |= {value: RowSample(share) for value in new}
         return True
 
-    def merge(self, other: LabelSample) -> None:
+    def merge(self, other: Self) -> None:
         """Add the rows of another piece's sample."""
         if self.off or not self._know(None if other.off else [*other._classes]):
             return
@@ -130,7 +128,7 @@ class LabelSample:
             writer.write_table(whole, max_chunksize=self.rows)
 
     @classmethod
-    def load(cls, path: Path, columns: int, *, rows: int) -> LabelSample:
+    def load(cls, path: Path, columns: int, *, rows: int) -> Self:
         """Read the sample that `save` wrote; off if a split of `rows` rows has none."""
         by_label = cls.create(columns)
         if not path.is_file():

@@ -10,14 +10,12 @@ the statistics are saved; what is saved does not depend on it. Saved text is loa
 the folder must stay while the statistics are used.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -77,13 +75,13 @@ class SplitStatistics:
         self._columns, self._many = columns, {}
 
     @classmethod
-    def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
+    def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> Self:
         """The statistics of no rows. Without a folder to spill to, all text stays in memory."""
         limits, budget = _shares([column.type for column in columns], spill)
         columns_of = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in columns_of}).described(columns)
 
-    def described(self, columns: Iterable[Column]) -> SplitStatistics:
+    def described(self, columns: Iterable[Column]) -> Self:
         """These statistics, which now know of each column whether it holds dates or times; files do not keep it."""
         for column in columns:
             if column.temporal is not None and column.name in self._columns:
@@ -140,7 +138,7 @@ class SplitStatistics:
         for i, array in stack.others.items():
             columns[i].update(array)
 
-    def merge(self, other: SplitStatistics) -> None:
+    def merge(self, other: Self) -> None:
         """Add the rows of another piece.
 
         Raises:
@@ -193,7 +191,7 @@ class SplitStatistics:
     @classmethod
     def load(
         cls, folder: Path, *, spill: Path | None = None, only: Collection[str] | None = None, in_memory: bool = False
-    ) -> SplitStatistics:
+    ) -> Self:
         """Read what `save` wrote. `spill`: as of `create`.
 
         Args:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from headway.messages import now
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, writing
-from headway.storage.bucket import Bucket, new_attempt
+from headway.storage.bucket import ORPHAN_SECONDS, Bucket, new_attempt
 from headway.storage.filesystem import is_remote
 from headway.storage.fingerprint import Key, shared
 from headway.storage.locks import Lock
@@ -42,6 +43,10 @@ from headway.storage.working_copy import WorkingCopy
 
 if TYPE_CHECKING:
     from headway.storage.prefetch import RemoteFiles
+
+
+RANGES = ".ranges"
+"""The folder of the whole ranges of an output that is being written."""
 
 
 def open_store(where: str | Path, cache: Path | None = None, limit: int | None = None) -> Store:
@@ -317,15 +322,22 @@ class Store:
                 yield
 
     @contextlib.contextmanager
-    def open(self, stage: str, fingerprint: str, key: Key) -> Iterator[Staging]:
+    def open(self, stage: str, fingerprint: str, key: Key, *, resumes: bool = False) -> Iterator[Staging]:
         """A temporary folder to write an output in; deleted at the end unless it was committed.
+
+        Args:
+            resumes: take over that of a process which died with parts of the same output whole.
 
         Raises:
             StoreError: the disk is full, or may not be written.
         """
         path = self.staging / mark(f"{stage}-{fingerprint}")
         with writing(self.root):
-            path.mkdir(parents=True)
+            for old in self.staging.glob(f"{stage}-{fingerprint}@*") if resumes else ():
+                if abandoned(old):
+                    with contextlib.suppress(OSError):  # another process was faster, or took over another one
+                        old.rename(path)
+            path.mkdir(parents=True, exist_ok=resumes)
             staging = Staging(self, stage, fingerprint, key, path)
             try:
                 yield staging
@@ -403,7 +415,7 @@ class Store:
         # the registry writes beside its target, since serving/ may be a disk of its own
         for pattern in ("models/*", "serving/*", "runs", "locks"):
             asides += self.root.glob(f"{pattern}/.*@*")
-        swept = [path for path in sorted(asides) if abandoned(path)]
+        swept = [path for path in sorted(asides) if abandoned(path) and not _resumable(path)]
         for path in swept:
             remove(path)
         if isinstance(self.objects, Bucket):
@@ -437,6 +449,14 @@ class Store:
         except (ValueError, OSError):
             return None
         return value if isinstance(value, dict) and "run" in value else None
+
+
+def _resumable(path: Path) -> bool:
+    """Whether a dead process's folder has parts that are whole, which the next run of the same takes over within a day."""
+    try:
+        return time.time() - (path / RANGES).stat().st_mtime < ORPHAN_SECONDS
+    except OSError:
+        return False
 
 
 class Staging:
@@ -477,7 +497,7 @@ class Staging:
         """Write the manifest, and make the output visible, at once and whole.
 
         Args:
-            files: entries of what was written to `place`; None: the files are in `path`.
+            files: entries of what was written to `place`, or to `path` if nobody asked for a place; None: look into `path`.
 
         Returns:
             The manifest as it stands in the store: JSON, as every later reader gets it.
@@ -494,7 +514,7 @@ class Staging:
             counts=counts,
             result=result,
         )
-        self._store._commit(self, manifest, None if files is None else self._attempt)
+        self._store._commit(self, manifest, self._attempt)
         self._attempt = None
         stored = self._store.find(self._stage, self._fingerprint)
         if stored is None:

@@ -5,9 +5,7 @@ label: arr_delay > 15               # an expression; true is stored as 1
 label: {expression: tips > 0.2 * fare, missing: quarantine}
 """
 
-from __future__ import annotations
-
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +47,7 @@ class LabelConfig(Frozen):
         return value
 
     @model_validator(mode="after")
-    def _column_or_expression(self) -> LabelConfig:
+    def _column_or_expression(self) -> Self:
         if (self.column is None) == (self.expression is None):
             raise ValueError("give a column, or an expression such as 'arr_delay > 15'; one of the two")
         if self.expression is not None:

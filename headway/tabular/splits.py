@@ -9,13 +9,11 @@ time` ingest writes a span unsplit, as "all", and the window decides, so that mo
 key and no time ends up on both sides is not taken on trust: `headway.leakage` proves it on what was written.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -90,7 +88,7 @@ class SplitConfig(Frozen):
         return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _whole(self) -> SplitConfig:
+    def _whole(self) -> Self:
         if self.eval + self.test >= 1.0:
             raise ValueError(f"eval {self.eval} and test {self.test} leave nothing to train on")
         if (self.mode == "column") != (self.column is not None):

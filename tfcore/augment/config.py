@@ -5,9 +5,7 @@ AugmentConfig(feature_dropout=0.1, noise=0.05)                           # table
 AugmentConfig(mixup=0.2)                                                 # both
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -49,7 +47,7 @@ class AugmentConfig(Frozen):
     )
 
     @model_validator(mode="after")
-    def _something(self) -> AugmentConfig:
+    def _something(self) -> Self:
         if self == AugmentConfig.model_construct(padding=self.padding):
             raise ValueError("augment has no setting; leave it out, or give one: flip: horizontal, noise: 0.05")
         return self

@@ -8,12 +8,10 @@ Which rows are held out stands in a bit of each row: NumPy counts with it, and t
 `tfcore.train.holdout` draws them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -49,7 +47,7 @@ class Shards:
     """The place of each shard's span in the window; None: all are of one."""
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Shards:
+    def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Self:
         """Make shards from (folder, ingest result, split) of each span, in window order.
 
         Raises:
@@ -93,12 +91,12 @@ class Holdout:
     """True: only the held-out rows. False: all others."""
 
     @classmethod
-    def of(cls, held_out: Iterable[NDArray[np.bool_]], *, inside: bool = False) -> Holdout:
+    def of(cls, held_out: Iterable[NDArray[np.bool_]], *, inside: bool = False) -> Self:
         """Make a holdout of a mask of each shard's rows."""
         return cls(tuple(np.packbits(mask, bitorder="little") for mask in held_out), inside)
 
     @classmethod
-    def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Holdout:
+    def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Self:
         """Hold out single rows by a hash of their place in their shard."""
         limit = round(share * (1 << _PLACE_BITS))
         counts = [sum(rows) for rows in shards.rows]
@@ -106,7 +104,7 @@ class Holdout:
         return cls.of((each >> U64(64 - _PLACE_BITS) < limit for each in hashes), inside=inside)
 
     @property
-    def inverse(self) -> Holdout:
+    def inverse(self) -> Self:
         """The other rows."""
         return replace(self, inside=not self.inside)
 

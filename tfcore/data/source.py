@@ -12,12 +12,10 @@ table or generator gives is checked before TensorFlow sees it, which would cast 
 rest by numbers of tensors: a DataError names the column, what is expected and what was given.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -57,14 +55,14 @@ class Feed:
         self._error: BaseException | None = None
 
     @classmethod
-    def from_shards(cls, examples: Sequence[Examples]) -> Feed:
+    def from_shards(cls, examples: Sequence[Examples]) -> Self:
         """Read ingested rows: one split of each span, in window order."""
         return cls(Shards.of([(part.path, part.result, part.split) for part in examples]))
 
     @classmethod
     def from_arrow(
         cls, table: Batch, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
-    ) -> Feed:
+    ) -> Self:
         """Read a table in memory. With the `rows_per_record` and number of shards that a table was written with, its
         rows come in the same order as from those files.
 
@@ -79,7 +77,7 @@ class Feed:
         return cls(hold(pa.Table.from_batches([batch]), columns, rows_per_record=rows_per_record, shards=shards))
 
     @classmethod
-    def from_generator(cls, function: Generator, columns: Sequence[Column]) -> Feed:
+    def from_generator(cls, function: Generator, columns: Sequence[Column]) -> Self:
         """Read live data: `function()` yields batches of any number of rows, without end or with one.
 
         A function that asks for an argument (one without a default, or called `first_row`) is given the number of the

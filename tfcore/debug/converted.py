@@ -8,14 +8,12 @@ Watched where it happens, since whether AutoGraph converts a function is decided
 step is traced without it, so Python's `if` and `for` in a layer of the user's run while it is traced.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -32,7 +30,7 @@ class Converted:
     code: str
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> Converted:
+    def of(cls, function: Callable[..., Any]) -> Self:
         code = getattr(inspect.unwrap(function), "__code__", None)
         place = f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else "?"
         try:

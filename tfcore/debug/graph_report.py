@@ -9,12 +9,10 @@ for the GPU runs on the CPU, and what it reads and gives is copied. That holds o
 would be copied.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -41,7 +39,7 @@ class Graph:
     """A GraphDef."""
 
     @classmethod
-    def of(cls, concrete: tf.types.experimental.ConcreteFunction) -> Graph:
+    def of(cls, concrete: tf.types.experimental.ConcreteFunction) -> Self:
         return cls(concrete.graph.as_graph_def())
 
     @cached_property

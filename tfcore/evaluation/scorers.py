@@ -5,11 +5,9 @@ scorer = SavedModelScorer(path, parameters.label, columns)        # Incompatible
 scorer(batch)                                                     # Scores, float32 as the model gave them
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -51,7 +49,7 @@ class Scores:
         predictions: Any,
         outputs: Any = None,
         losses: Any = None,
-        further: Mapping[str, Scores] | None = None,
+        further: Mapping[str, Self] | None = None,
     ):
         self.losses: NDArray[np.float64] | None = None if losses is None else np.asarray(losses, np.float64)
         self.predictions: NDArray[np.float32] = np.asarray(predictions, np.float32)

@@ -7,10 +7,8 @@ labels:
   late: {expression: arr_delay > 60, task: binary}
 """
 
-from __future__ import annotations
-
 import re
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -38,7 +36,7 @@ class FurtherLabelConfig(Frozen):
     )
 
     @model_validator(mode="after")
-    def _is_a_label(self) -> FurtherLabelConfig:
+    def _is_a_label(self) -> Self:
         _ = self.label
         return self
 

@@ -8,11 +8,9 @@ number, or the index of the class; NaN where a row has none, which then counts n
 in its label's own deviation, so that weights of 1 mean about the same whatever the labels' units are.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -71,7 +69,7 @@ class MultiHead(Head):
     def label_dtype(self) -> tf.DType:
         return self._main.label_dtype
 
-    def changed(self, change: Callable[[Head], Head]) -> MultiHead:
+    def changed(self, change: Callable[[Head], Head]) -> Self:
         """The same heads with another main one."""
         changed = copy.copy(self)
         changed._main = change(self._main)

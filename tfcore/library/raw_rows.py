@@ -5,11 +5,9 @@ raw = RawRows.of("flights/2013-*.parquet")          # or an Arrow table, a panda
 for chunk in raw.chunks(["delay"], {}): chunk.batch
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +41,7 @@ class RawRows:
         self.typed = source is None or source.format != "csv"
 
     @classmethod
-    def of(cls, rows: Rows) -> RawRows:
+    def of(cls, rows: Rows) -> Self:
         """Take rows in any form.
 
         Raises:

@@ -4,11 +4,9 @@ stored = StoredRows.of(raw, label=LabelConfig(column="late"), columns={"fare": "
 stored.splits["train"], stored.statistics["train"]       # what a transform is fitted on
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +99,7 @@ class StoredRows:
         columns: Configs = "auto",
         split: SplitConfig | None = None,
         task: str = "auto",
-    ) -> StoredRows:
+    ) -> Self:
         """Infer the schema, coerce the rows, compute their labels and split them.
 
         Args:

@@ -4,11 +4,9 @@ ModelConfig(name="mlp", hidden=(64, 32), dropout=0.1)
 ModelConfig(name="my_models:two_towers", options={"width": 32})
 """
 
-from __future__ import annotations
-
 import difflib
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -111,7 +109,7 @@ class ModelConfig(Grown):
         return value
 
     @model_validator(mode="after")
-    def _fits_its_name(self) -> ModelConfig:
+    def _fits_its_name(self) -> Self:
         if self.crosses and self.name != "wide_deep":
             raise ValueError(f"crosses: only wide_deep has them, not {self.name}")
         for field, name in (

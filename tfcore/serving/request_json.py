@@ -9,14 +9,12 @@ float column of `serving_default`, in every nullable column of a signature with 
 different lengths where it has a companion. A date or time may be a text, ISO 8601: "2013-01-31T10:00:00+01:00".
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +62,7 @@ class Rows:
     def cells(self) -> int:
         return sum(array.size for array in self.arrays.values())
 
-    def take(self, places: NDArray[np.int64]) -> Rows:
+    def take(self, places: NDArray[np.int64]) -> Self:
         """The rows at these places."""
         arrays = {name: array[places] for name, array in self.arrays.items()}
         keys = None if self.keys is None else [self.keys[at] for at in places.tolist()]

@@ -4,10 +4,8 @@ TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"
 Trained.model_validate(result).best_step
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -35,7 +33,7 @@ class Latest(Frozen):
     column: str | None = Field(description="the latest by its values; None, or not stored: the last of the window")
 
     @classmethod
-    def of(cls, split: SplitConfig) -> Latest | None:
+    def of(cls, split: SplitConfig) -> Self | None:
         """None: the split is not by time."""
         return cls(column=split.column) if split.mode == "time" or split.eval_from is not None else None
 

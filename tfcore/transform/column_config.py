@@ -4,11 +4,9 @@ load(ColumnConfig, spelled_out({"carrier": "vocabulary"})["carrier"], where="col
 configured(column, config, role="feature")
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -52,7 +50,7 @@ class ColumnConfig(columns.ColumnConfig):
         return ColumnTransform(**{key: getattr(self, key) for key in ColumnTransform.model_fields})
 
     @model_validator(mode="after")
-    def _transforms_features(self) -> ColumnConfig:
+    def _transforms_features(self) -> Self:
         if self.transform != "auto" and (self.role in ("ignore", "passthrough") or self.feature is False):
             role = (
                 f"a column with the role {self.role} is" if self.feature is None else "with feature: false a column is"

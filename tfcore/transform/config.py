@@ -17,10 +17,8 @@ A function of the user's may compute columns from the raw ones:
       columns: {route: {hash: {buckets: 512}}, log_distance: standardize}
 """
 
-from __future__ import annotations
-
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -53,7 +51,7 @@ class MinMax(Frozen):
     high: float = Field(default=1.0, description="what the greatest train value becomes")
 
     @model_validator(mode="after")
-    def _ordered(self) -> MinMax:
+    def _ordered(self) -> Self:
         if self.low >= self.high:
             raise ValueError(f"low {self.low} must be below high {self.high}")
         return self
@@ -77,7 +75,7 @@ class Clip(Frozen):
     )
 
     @model_validator(mode="after")
-    def _something(self) -> Clip:
+    def _something(self) -> Self:
         if (self.quantiles is None) == (self.min is None and self.max is None):
             raise ValueError("give min and max (or one of them), or quantiles such as [0.01, 0.99]")
         low, high = self.quantiles or (self.min, self.max)
@@ -103,7 +101,7 @@ class Bucketize(Frozen):
     )
 
     @model_validator(mode="after")
-    def _not_both(self) -> Bucketize:
+    def _not_both(self) -> Self:
         if self.buckets is not None and self.boundaries is not None:
             raise ValueError("give buckets or boundaries, not both")
         if self.boundaries is not None and (
@@ -164,7 +162,7 @@ class DateParts(Frozen):
     )
 
     @model_validator(mode="after")
-    def _once(self) -> DateParts:
+    def _once(self) -> Self:
         if len(set(self.parts)) != len(self.parts):
             raise ValueError("names a part twice")
         return self
@@ -258,7 +256,7 @@ class ImputeConfig(Frozen):
         return value
 
     @model_validator(mode="after")
-    def _valued(self) -> ImputeConfig:
+    def _valued(self) -> Self:
         if (self.strategy == "value") != (self.value is not None):
             raise ValueError("strategy: value and a value go together")
         return self

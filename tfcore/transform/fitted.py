@@ -1,9 +1,7 @@
 """Operations with the numbers that were fitted on train, and the numeric ones in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +58,7 @@ class Fitted(Grown):
     counts: tuple[int, ...] = ()
     """A vocabulary: the train rows of each value, then of all others; none unless a training asks for them."""
 
-    def with_counts(self, rows: Mapping[Any, int], total: int) -> Fitted:
+    def with_counts(self, rows: Mapping[Any, int], total: int) -> Self:
         """The column with the train rows of each value of its vocabulary, given those of each stored value and of all."""
         values = self.ops[0].integers if self.ops[0].words is None else [word.encode() for word in self.ops[0].words]
         known = [rows[value] for value in values or ()]

@@ -1,10 +1,8 @@
 """`headway report`: the page of a run; and how a command hands out a page that it has left in the store."""
 
-from __future__ import annotations
-
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -12,9 +10,7 @@ from flows.cli.commands import answer, arranged, store_of
 from flows.cli.options import Options, PipelinePath
 from flows.records import LATEST, State, find
 from headway.errors import ConfigError
-
-if TYPE_CHECKING:
-    from headway.storage.store import Store
+from headway.storage.store import Store
 
 
 def report(

@@ -3,9 +3,7 @@
 GateRequest(task="binary", candidate=Candidate(model="3f2a...", predictions=path), champion=None)
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -66,7 +64,7 @@ class Champion(Frozen):
     split: str = Field(default="", description="digest of the split config its spans were ingested with")
 
     @model_validator(mode="after")
-    def _scored_or_not(self) -> Champion:
+    def _scored_or_not(self) -> Self:
         if self.predictions is not None and self.incompatible is not None:
             raise ValueError("a champion that is incompatible has no predictions")
         return self
@@ -130,7 +128,7 @@ class GateRequest(Stage[Verdict]):
         return key
 
     @model_validator(mode="after")
-    def _has_groups(self) -> GateRequest:
+    def _has_groups(self) -> Self:
         if self.ndcg_at is not None and self.group is None:
             raise ValueError("ndcg_at needs a column with role: group")
         return self

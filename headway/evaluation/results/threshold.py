@@ -12,10 +12,8 @@ precision, recall and cost are those of rows that had no say. The threshold that
 the test split it is taken as it is. It lies halfway between two predictions, so that rounding decides nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -42,7 +40,7 @@ class Costs(Frozen):
     )
 
     @model_validator(mode="after")
-    def _some(self) -> Costs:
+    def _some(self) -> Self:
         if not self.false_positive + self.false_negative > 0:
             raise ValueError(
                 "one of the costs has to be more than 0: where nothing costs anything, no threshold is best"
@@ -70,7 +68,7 @@ class ThresholdRule(Frozen):
         return {"value": given} if isinstance(given, int | float) and not isinstance(given, bool) else given
 
     @model_validator(mode="after")
-    def _one(self) -> ThresholdRule:
+    def _one(self) -> Self:
         if self.f1 + sum(rule is not None for rule in (self.recall, self.precision, self.cost, self.value)) != 1:
             raise ValueError("a threshold has one rule: f1, {recall: 0.9}, {precision: 0.8}, {cost: {...}} or a number")
         return self

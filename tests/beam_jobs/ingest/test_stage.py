@@ -29,6 +29,7 @@ from headway.monitor import Monitor
 from headway.process import owned
 from headway.sources.discovery.open_source import open_source
 from headway.statistics.split_statistics import SplitStatistics
+from headway.storage import manifest
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig
 
@@ -101,6 +102,8 @@ def test_the_bytes_do_not_depend_on_workers_or_company(request_for, write_csv, t
     two = ingest(first, outs["two"], Monitor(), runner=TWO)
     many = ingest_many([first, second], [outs["many_a"], outs["many_b"]], Monitor(), runner=TWO)
     alone = ingest(second, outs["alone_b"], Monitor(), runner=ONE)
+    entries = [entry.model_dump(mode="json") for entry in manifest.entries(outs["many_a"])]
+    assert many[0].pop("files") == entries and many[1].pop("files")
     assert one == two == many[0]
     assert alone == many[1]
     assert digests(outs["one"]) == digests(outs["two"]) == digests(outs["many_a"])

@@ -11,6 +11,7 @@ from flows.dag.step import Step
 from flows.execution import engine as module
 from flows.execution.engine import Engine
 from flows.progress.reporter import Reporter
+from headway.monitor import Monitor
 from headway.storage.store import Store
 from tests.beam_jobs.conftest import make_request
 from tests.waiting import until
@@ -66,6 +67,65 @@ def test_a_backfill_that_is_killed_repeats_one_wave_at_most(tmp_path, monkeypatc
         assert not {"apache_beam", "grpc"} & set(sys.modules), "every span is there: nothing needs Beam"
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=Path(__file__).parents[3], check=True)
+
+
+def test_whole_ranges_of_a_span_whose_run_was_killed_are_kept(tmp_path):
+    path = tmp_path / "raw.csv"
+    path.write_text("\n".join(["id,x,s,y", *(f"{i:06d},{i % 8},s{i % 5},{i % 3}" for i in range(2000))]) + "\n")
+    store = Store(tmp_path / "store")
+    store.create()
+    code = f"""
+        import os
+        from pathlib import Path
+        from beam_jobs.ingest import range_worker
+        from tests.flows.execution.test_waves import one
+        work = range_worker.ingest_range
+        def ingest_range(request, piece, folder, tick):
+            if piece.index == 7:
+                os.kill(os.getpid(), 9)
+            return work(request, piece, folder, tick)
+        range_worker.ingest_range = ingest_range
+        one(Path({str(tmp_path / "store")!r}), Path({str(path)!r}))
+    """
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=root).returncode == -signal.SIGKILL
+    assert store.sweep() == [], "it has whole ranges"
+    (left,) = store.staging.iterdir()
+    whole = [each.name for each in (left / ".ranges").iterdir() if each.name.isdigit()]
+    assert whole
+    # one whose bytes changed, as after a power cut, is made anew
+    shard = next((left / ".ranges" / whole[0]).rglob("*.tfrecord"))
+    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    logs = Logs()
+    (made,) = one(store.root, path, logs)
+    assert f"{len(whole) - 1} range{'s' * (len(whole) != 2)} had been finished by a run that was killed" in logs.lines
+    assert not [*store.staging.iterdir()]
+    (anew,) = one(tmp_path / "anew", path)
+    assert made.files == anew.files
+
+
+class Logs(Reporter):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def monitor(self, step):
+        lines = self.lines
+
+        class Loud(Monitor):
+            def log(self, line):
+                lines.append(line)
+
+        return Loud()
+
+
+def one(root, path, report=None):
+    """Ingest a span of several ranges; the manifest of its output."""
+    store = Store(root)
+    store.create()
+    request = make_request(path, range_bytes=2048)
+    Engine(store, child=None, report=report or Reporter()).call_many([Step(request, "ingest all")])
+    return [store.find("ingest", request.fingerprint)]
 
 
 def test_a_wave_holds_one_span_at_least_and_its_bytes_at_most(tmp_path, monkeypatch):

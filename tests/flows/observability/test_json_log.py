@@ -98,10 +98,9 @@ def _records(done):
     return [json.loads(line) for line in done.stderr.splitlines()]
 
 
-def test_a_run_on_beams_worker_processes_is_told_in_records(project, headway):
+def test_a_run_on_beams_workers_is_told_in_records(project, headway):
     config = (project / "pipeline.yaml").read_text()
-    runner = "runner: {name: direct, options: {direct_running_mode: multi_processing}}\n"
-    (project / "pipeline.yaml").write_text(config + runner)
+    (project / "pipeline.yaml").write_text(config + "runner: {name: direct, workers: 2}\n")
     done = headway("ingest", project, "--log-format", "json", "--json", "--window", 2, check=0)
     run = json.loads(done.stdout)["run"]  # the answer is where it always is
     records = _records(done)
@@ -115,7 +114,7 @@ def test_a_run_on_beams_worker_processes_is_told_in_records(project, headway):
     parts = [record for record in records if record["event"] == "stage.part"]
     assert {record["fields"]["part"].partition(" of ")[2] for record in parts} == {"2013-03", "2013-04"}
     workers = {int(record["fields"]["process"].rpartition(":")[2]) for record in parts}
-    assert workers and not workers & {record["pid"] for record in records}, "ranges ran in processes of their own"
+    assert workers == {record["pid"] for record in records}, "the direct runner's workers are threads"
     assert all(record["stage"] == "ingest" and record["pipeline"] == "flights" for record in parts)
 
 

@@ -8,11 +8,9 @@ An item is a value of the first column of `model.item`, which has to have a voca
 first train row that has it. Values that are not in the vocabulary are not in the index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -72,7 +70,7 @@ class ItemIndex:
         self._sorted = keys[self._order]
 
     @classmethod
-    def load(cls, trained: Path, model: keras.Model, config: ModelConfig, layout: Layout) -> ItemIndex | None:
+    def load(cls, trained: Path, model: keras.Model, config: ModelConfig, layout: Layout) -> Self | None:
         """The index of the items that a training left in its output; None where it left none."""
         if not (trained / FILE).exists():
             return None

@@ -4,12 +4,10 @@ TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "initi
 TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -85,7 +83,7 @@ class OptimizerConfig(Frozen):
     )
 
     @model_validator(mode="after")
-    def _fits_its_name(self) -> OptimizerConfig:
+    def _fits_its_name(self) -> Self:
         for setting in self.settings():
             if setting not in _SETTINGS[self.name]:
                 settings = ", ".join(sorted(_SETTINGS[self.name]))
@@ -304,14 +302,14 @@ class TrainingConfig(Grown):
         return {str(key): weight for key, weight in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _devices(self) -> TrainingConfig:
+    def _devices(self) -> Self:
         for name, strategy in (("replicas", "mirrored"), ("workers", "multi_worker")):
             if getattr(self, name) is not None and self.strategy != strategy:
                 raise ValueError(f"{name} is for strategy {strategy}, and this one is {self.strategy}")
         return self
 
     @model_validator(mode="after")
-    def _one_length(self) -> TrainingConfig:
+    def _one_length(self) -> Self:
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps exclude each other; keep one")
         if self.batch_size % self.micro_batches:

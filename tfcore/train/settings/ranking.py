@@ -8,9 +8,7 @@ a batch, on the model's outputs (of a regression: in standard deviations of the 
 are, probabilities or numbers, and are judged as ever; how rows of a group compare weighs more in what is learned.
 """
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -39,7 +37,7 @@ class RankingConfig(Frozen):
     k: int | None = Field(default=None, ge=1, description="lambdarank: only the first k ranks count; default: all")
 
     @model_validator(mode="after")
-    def _fits_its_kind(self) -> RankingConfig:
+    def _fits_its_kind(self) -> Self:
         if self.k is not None and self.kind != "lambdarank":
             raise ValueError(f"k: only lambdarank has it, not {self.kind}")
         return self

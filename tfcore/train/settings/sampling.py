@@ -9,11 +9,9 @@ rows as they are: calibrated, without a correction after training (the offset is
 Zeng, "Logistic regression in rare events data", 2001). `correct: weights` lets each row count 1 / rate times instead.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -49,7 +47,7 @@ class SamplingConfig(Frozen):
         return {str(key): rate for key, rate in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _one(self) -> SamplingConfig:
+    def _one(self) -> Self:
         if sum(way is not None for way in (self.negatives, self.rates, self.balance)) != 1:
             raise ValueError("give one of negatives: 0.1, rates: {class: 0.1}, and balance: over or under")
         return self

@@ -8,10 +8,8 @@ resuming at step s continues with the rate of step s. Steps in a schedule count 
 Arithmetic is float64, the result float32.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +101,7 @@ class PiecewiseRate(_Schedule):
     values: tuple[Number, ...] = Field(description="the values in order, one more than boundaries")
 
     @model_validator(mode="after")
-    def _fit(self) -> PiecewiseRate:
+    def _fit(self) -> Self:
         if len(self.values) != len(self.boundaries) + 1:
             raise ValueError(
                 f"{counted(len(self.boundaries), 'boundary needs', 'boundaries need')} {len(self.boundaries) + 1} values"
