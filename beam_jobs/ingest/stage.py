@@ -10,6 +10,7 @@ request, whatever the runner and the number of its workers. Beam is imported to 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,6 +23,7 @@ from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
+from headway.errors import StoreError
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.sources.base import Range
@@ -112,4 +114,5 @@ def ingest_many(
             monitor.log(f"{counted(kept, 'range')} had been finished by a run that was killed")
         return [(end.result or {}) | {"files": [*end.files]} for end in outcomes]
     finally:
-        each(lambda job: job.place.clear(), jobs)
+        with contextlib.suppress(StoreError):  # what ended the job is told, not this
+            each(lambda job: job.place.clear(), jobs)

@@ -21,6 +21,8 @@ from headway.process_tuning import uncollected
 _LOGGERS = ("apache_beam", "grpc")
 _READER = "wait_until_finish_read"
 """Beam's thread that reads a cluster's messages."""
+_LOCK, _SILENCED, _RESTORE = threading.Lock(), list[object](), contextlib.ExitStack()
+"""The blocks in which Beam is silent, and what sets back the levels that the first of them changed."""
 _IMPORTING = threading.Lock()
 
 
@@ -37,22 +39,31 @@ def _root_handler() -> Iterator[None]:
 
 def begin_import() -> None:
     """Import Beam in a thread of its own, for a job that is certain to come."""
-    threading.Thread(target=load_beam, name="beam-import").start()
+
+    def load() -> None:
+        with contextlib.suppress(Exception):  # the import of whoever needs it fails, too
+            load_beam()
+
+    threading.Thread(target=load, name="beam-import").start()
 
 
 @functools.cache
 def load_beam() -> Any:
     """Import and return apache_beam."""
     with _IMPORTING:
-        before = logging.root.manager.disable
-        logging.disable(logging.ERROR)  # Beam warns through logging.warning while it is imported
+        here = threading.get_ident()
+
+        def of_others(record: logging.LogRecord) -> bool:
+            return record.thread != here
+
+        logging.getLogger().addFilter(of_others)  # Beam warns through logging.warning while it is imported
         try:
-            with _root_handler(), uncollected():
+            with silenced(), uncollected():
                 beam = importlib.import_module("apache_beam")
                 _label_in_notebooks(beam)
                 return beam
         finally:
-            logging.disable(before)
+            logging.getLogger().removeFilter(of_others)
 
 
 def _label_in_notebooks(beam: Any) -> None:
@@ -69,15 +80,22 @@ def _label_in_notebooks(beam: Any) -> None:
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
     """Keep Beam from logging anything short of a crash; failures are raised to the caller anyway."""
-    before = {name: logging.getLogger(name).level for name in _LOGGERS}
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    block = object()
+    with _LOCK:
+        if not _SILENCED:
+            for name in _LOGGERS:
+                logger = logging.getLogger(name)
+                _RESTORE.callback(logger.setLevel, logger.level)
+                logger.setLevel(logging.CRITICAL)
+        _SILENCED.append(block)
     try:
         with _root_handler():  # a cluster's messages go to the root logger
             yield
     finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
+        with _LOCK:
+            _SILENCED.remove(block)
+            if not _SILENCED:
+                _RESTORE.close()
 
 
 @contextlib.contextmanager

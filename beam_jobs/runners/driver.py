@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.spans import Outcome, SpanJob, lost_ranges
@@ -16,9 +15,6 @@ from beam_jobs.runners.watch import Watch
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.storage.objects import each
-
-if TYPE_CHECKING:
-    from beam_jobs.runners.pipeline import BeamRunner
 
 _POLL_SECONDS = 0.1
 _ASK_SECONDS = 2.0
@@ -67,7 +63,7 @@ def _run(
     from beam_jobs.runners.pipeline import BeamRunner  # imports Beam
 
     runner, here = BeamRunner(config), config.name == "direct"
-    cluster = None if here else _Cluster(jobs, runner, config, monitor)
+    cluster = None if here else _Cluster(jobs, watch, config, monitor)
     patience, stopped, reported = _STOP_SECONDS, None, 0
 
     def work() -> None:
@@ -82,8 +78,7 @@ def _run(
 
     def report() -> None:
         nonlocal reported
-        rows = max(watch.rows(), cluster.rows if cluster else 0)
-        if rows > reported:
+        if (rows := watch.rows()) > reported:
             reported = rows
             monitor.progress(rows, watch.total(len(jobs)), "rows")
 
@@ -111,14 +106,13 @@ def _run(
 class _Cluster:
     """Looks after a job that runs elsewhere: waits for its first worker, and gives up after a while."""
 
-    def __init__(self, jobs: Sequence[SpanJob], runner: BeamRunner, config: RunnerConfig, monitor: Monitor):
-        self.rows = 0
-        self._place, self._runner, self._name, self._monitor = jobs[0].place, runner, config.name, monitor
+    def __init__(self, jobs: Sequence[SpanJob], watch: Watch, config: RunnerConfig, monitor: Monitor):
+        self._place, self._watch, self._name, self._monitor = jobs[0].place, watch, config.name, monitor
         self._since = self._asked = time.monotonic()
         self._warned = self._begun = False
 
     def check(self) -> None:
-        """Ask for the rows read; log when no worker has begun for a while, and raise at last.
+        """Log when no worker has begun for a while, and raise at last.
 
         Raises:
             HeadwayError: no worker has begun in _BEGIN_SECONDS.
@@ -126,8 +120,8 @@ class _Cluster:
         now = time.monotonic()
         if now < self._asked + _ASK_SECONDS:
             return
-        self._asked, self.rows = now, self._runner.rows()
-        self._begun = self._begun or self.rows > 0 or self._place.begun()
+        self._asked = now
+        self._begun = self._begun or self._watch.begun() or self._place.begun()
         waited = now - self._since
         if not self._begun and waited > _BEGIN_SECONDS:
             problem = f"no worker of the {self._name} runner started within {_BEGIN_SECONDS:.0f} s"

@@ -32,7 +32,7 @@ from headway.storage.manifest import version
 
 load_beam()
 import apache_beam as beam  # noqa: E402 - quietly, above
-from apache_beam.metrics import Metrics, MetricsFilter  # noqa: E402
+from apache_beam.metrics import Metrics  # noqa: E402
 
 _PROCESS = uuid.uuid4().hex
 """Tells this process from those that a runner starts."""
@@ -75,8 +75,9 @@ class _SpanFn(beam.DoFn):
             raise
 
     def _stopped(self) -> bool:
+        """Whether the job was stopped; so is one whose driver was in this process and has left."""
         watch = self.watch
-        return watch is not None and watch.stopped()
+        return watch.stopped() if watch is not None else bool(self._name) and self._process == _PROCESS
 
     def _check_versions(self) -> None:
         """Raise ConfigError in a worker whose code is not the driver's; any worker may be the first with a span."""
@@ -86,7 +87,7 @@ class _SpanFn(beam.DoFn):
 
     def _failed(self, span: int, failure: Failure) -> Any:
         if (watch := self.watch) is not None:
-            watch.stop()
+            watch.fail(failure.exception())
         return beam.pvalue.TaggedOutput(_FAILED, (span, failure))
 
 
@@ -123,12 +124,10 @@ class ProcessRange(_SpanFn):
     def __init__(self, jobs: Sequence[SpanJob], name: str):
         super().__init__(jobs, name)
         self._rows = Metrics.counter(_NAMESPACE, _ROWS)
-        self._over = set[int]()
-        """Spans that have failed here."""
 
     def process(self, element: Element) -> Iterable[Any]:
         span, piece, total = element
-        if self._stopped() or span in self._over:
+        if self._stopped():
             return
         watch, read = self.watch, 0
 
@@ -150,7 +149,6 @@ class ProcessRange(_SpanFn):
             except Stopped:
                 return
         if isinstance(done, Failure):
-            self._over.add(span)
             yield self._failed(span, done)
             return
         if done.kept and watch is not None:
@@ -176,15 +174,19 @@ class FinishSpan(_SpanFn):
                 self._check_versions()
             except ConfigError as error:
                 ends.append(Failure(-1, error.facts))
-            yield span, finish(self._jobs[span], counts[0] if counts else 0, ends)
+            yield span, finish(self._jobs[span], counts[0] if counts else None, ends)
 
 
 class Spans(beam.PTransform):
     """Processes spans, and yields (which span, its outcome): the whole pipeline."""
 
-    def __init__(self, jobs: Sequence[SpanJob], name: str):
+    def __init__(self, jobs: Sequence[SpanJob], watch: str = ""):
+        """
+        Args:
+            watch: the name of the driver's; without one nobody stops the job but its runner.
+        """
         super().__init__()
-        self._jobs, self._name = jobs, name
+        self._jobs, self._name = jobs, watch
 
     def expand(self, pipeline: Any) -> Any:
         spans = pipeline | "spans" >> beam.Create(range(len(self._jobs)), reshuffle=False)
@@ -206,7 +208,6 @@ class BeamRunner:
         self._config = config
         self._lock, self._cancelled = threading.Lock(), False
         self._cancel: Callable[[], object] | None = None
-        self._result: Any = None
 
     def run(self, jobs: Sequence[SpanJob], watch: Watch) -> None:
         """Run the spans and block until the job has ended; their outcomes are in their places.
@@ -226,20 +227,13 @@ class BeamRunner:
                 return
             try:
                 with no_traceback_of_the_reader():
-                    self._result = result = pipeline.run()
+                    result = pipeline.run()
                     self.submitted(lambda: _cancel(reached, result))
                     result.wait_until_finish()
             except HeadwayError:
                 raise
             except Exception as error:  # gRPC's own kinds among them
                 raise _failed(reached, error, log()) from error
-
-    def rows(self) -> int:
-        """How many rows have been read, if the runner says so while the job runs."""
-        with contextlib.suppress(Exception):  # a runner without them, or a server that is gone
-            found = self._result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE).with_name(_ROWS))
-            return sum(counter.attempted or 0 for counter in found["counters"])
-        return 0
 
     def submitted(self, cancel: Callable[[], object]) -> None:
         """Note that the cluster has the job; if a stop came first, cancel it at once."""

@@ -169,11 +169,11 @@ def _kept(job: SpanJob, place: FolderPlace | BucketPlace, piece: Range, total: i
         return None
 
 
-def finish(job: SpanJob, total: int, done: Sequence[RangeResult | Failure]) -> Outcome:
+def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure]) -> Outcome:
     """Merge a span's ranges, put its outcome and return it.
 
     Args:
-        total: how many ranges the span was cut into.
+        total: how many ranges the span was cut into; None: nobody said, and an end without ranges is none.
     """
     place = job.place
     failures = [each for each in done if isinstance(each, Failure)]
@@ -182,8 +182,9 @@ def finish(job: SpanJob, total: int, done: Sequence[RangeResult | Failure]) -> O
     if failures:
         return Outcome(failure=min(failures, key=lambda failure: failure.index)).put(place)
     try:
-        if lost := [index for index in range(total) if index not in results]:
-            raise lost_ranges(job, len(lost), total, lost[0])
+        lost = [index for index in range(total or 0) if index not in results]
+        if total is None or lost or len(results) > total:
+            raise lost_ranges(job, len(lost), total, lost[0] if lost else 0)
         whole = [results[index] for index in range(total)]
         with writable(place.url), place.merging(lasting=not job.fresh) as merging:
             result, files = job.finish(whole, merging)

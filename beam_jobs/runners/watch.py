@@ -58,6 +58,10 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         self.failures.append(error)
         self.stop()
 
+    def begun(self) -> bool:
+        """Whether a worker in this process has begun."""
+        return bool(self._totals)
+
     def cut(self, span: int, pieces: Sequence[Range]) -> None:
         """Note the ranges of a span."""
         rows = [piece.facts.get("rows") for piece in pieces]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ class IngestSpans(beam.PTransform):
     def expand(self, pipeline: Any) -> Any:
         for job in self._jobs:
             job.place.prepare()
-        ended = pipeline | "ingest" >> Spans(self._jobs, uuid.uuid4().hex)
+        ended = pipeline | "ingest" >> Spans(self._jobs)
         return ended | "publish" >> beam.Map(_publish, self._jobs)
 
 

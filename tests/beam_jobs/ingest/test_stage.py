@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +24,7 @@ from beam_jobs.runners import pipeline
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.pipeline import CutSpan, FinishSpan, ProcessRange
 from beam_jobs.runners.place import FolderPlace
+from beam_jobs.runners.watch import Watch
 from beam_jobs.runners.worker_pool import Pool
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
@@ -339,6 +341,36 @@ def test_a_lost_range_is_an_error_and_never_a_short_output(request_for, write_cs
     with pytest.raises(HeadwayError, match=r"lost 1 of \d+ ranges: it ended without an error") as error:
         ingest(request_for(write_csv(300), range_bytes=1024), out, Monitor(), runner=TWO)
     assert error.value.where == "span all, range 1" and list(out.iterdir()) == []
+
+
+def test_a_span_whose_number_of_ranges_was_lost_is_an_error(request_for, write_csv, out, monkeypatch):
+    cut = CutSpan.process
+
+    def without_counts(self, span):
+        return [each for each in cut(self, span) if not isinstance(each, beam.pvalue.TaggedOutput)]
+
+    monkeypatch.setattr(CutSpan, "process", without_counts)
+    with pytest.raises(HeadwayError, match="the runner lost all of its ranges"):
+        ingest(request_for(write_csv(900), range_bytes=8192), out, Monitor())
+    assert not any(out.iterdir())
+
+
+def test_workers_whose_driver_has_left_this_process_do_nothing_more():
+    with Watch() as watch:
+        step = pickle.loads(pickle.dumps(ProcessRange([], watch.name)))
+        assert not step._stopped()
+    assert step._stopped()
+    assert not ProcessRange([], "")._stopped(), "IngestSpans has no driver"
+    step._process = "another process"
+    assert not step._stopped()
+
+
+def test_an_error_is_the_users_also_where_the_job_ends_before_its_outcome(request_for, write_csv, out, monkeypatch):
+    monkeypatch.setattr(FinishSpan, "process", lambda self, element: [])  # as on a cluster that is cancelled first
+    path = write_csv(900)
+    path.write_text(path.read_text() + '"1\n')
+    with pytest.raises(DataError, match="quote"):
+        ingest(request_for(path), out, Monitor())
 
 
 @pytest.mark.parametrize("step", [CutSpan, FinishSpan])

@@ -15,6 +15,7 @@ from beam_jobs.runners import job_server
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.pipeline import BeamRunner
 from beam_jobs.runners.spans import SpanJob
+from beam_jobs.runners.watch import Watch
 from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 
@@ -129,14 +130,10 @@ def test_a_cluster_that_never_begins_is_reported_and_given_up(tmp_path, monkeypa
         def log(self, line):
             lines.append(line)
 
-    class Silent:
-        def rows(self):
-            return 0
-
     job = SpanJob(None, str(tmp_path / "out"))
     job.place.prepare()
     monkeypatch.setattr(module, "_ASK_SECONDS", 0.0)
-    cluster = module._Cluster([job], Silent(), RunnerConfig(name="flink"), Loud())
+    cluster = module._Cluster([job], watch := Watch(), RunnerConfig(name="flink"), Loud())
     cluster.check()
     assert not lines
     monkeypatch.setattr(module, "_SAY_SECONDS", 0.0)
@@ -146,5 +143,9 @@ def test_a_cluster_that_never_begins_is_reported_and_given_up(tmp_path, monkeypa
     with pytest.raises(HeadwayError, match="no worker of the flink runner started within 0 s") as error:
         cluster.check()
     assert error.value.where == str(tmp_path / "out")
+    other = module._Cluster([job], watch, RunnerConfig(name="flink"), Loud())
     job.place.begin()
     cluster.check()
+    job.place.prepare()
+    watch.cut(0, [])  # a worker that is a thread of the driver, as with LOOPBACK
+    other.check()
