@@ -32,7 +32,7 @@ from headway.records.grouping import Group, Rows, grouper, one_batch
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import FURTHER, LABEL, UNIT, Column
-from headway.sources.base import Chunk, Range
+from headway.sources.base import Chunk, Range, check_unchanged
 from headway.sources.config import NAMED
 from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
@@ -62,7 +62,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
     Rows in the quarantine are counted within the range, from 0.
 
     Raises:
-        DataError, ConfigError: the range cannot be read, or the request does not fit it.
+        DataError, ConfigError: the range cannot be read, its file has changed, or the request does not fit it.
         OSError, StoreError: `folder` cannot be written.
     """
     work = RangeWork(request, folder, piece)
@@ -73,6 +73,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
             work.add(chunk)
             del chunk  # or it would be there while the next one is read
             tick(work.rows)
+        check_unchanged(request.files, piece)
         return work.finish()
     except Overflow as error:
         raise _placed(error, request, piece) from None

@@ -27,7 +27,7 @@ from beam_jobs.predict.request import FILE, ROW, PredictRequest
 from beam_jobs.runners.spans import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
-from headway.sources.base import Chunk, Range
+from headway.sources.base import Chunk, Range, check_unchanged
 from headway.sources.discovery.open_source import open_source
 from headway.storage.filesystem import unreadable
 from headway.tabular.coerce import coerce, raw_types
@@ -41,7 +41,7 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
     """Write a range's predictions and quarantine into `folder`; return its facts as JSON values.
 
     Raises:
-        DataError: the range cannot be read, or a column that goes through cannot be written.
+        DataError: the range cannot be read, its file has changed, or a column that goes through cannot be written.
         StoreError: the model cannot be loaded, or `folder` written.
     """
     work = RangeScorer(request, piece)
@@ -53,6 +53,7 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
             for chunk in open_source(request.source).read(piece, request.read(), types):
                 part.write(work.table(chunk))
                 tick(work.rows)
+        check_unchanged(request.files, piece)
     except OSError as error:
         if error.filename == piece.path:
             raise unreadable(piece.path, error) from None

@@ -22,6 +22,7 @@ from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.sample import Sample
 from headway.sources.type_conflicts import without_values
+from headway.storage.filesystem import size_and_time
 from headway.tabular.list_arrays import is_list
 
 BATCH_ROWS = 131_072
@@ -107,6 +108,18 @@ class Source(Protocol):
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Read at most the first `rows` rows, every column, to infer a schema from."""
+
+
+def check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
+    """Raise DataError unless the file of a range that was read has the size for which its checksum stands. A range of
+    many small files, which are read whole, is not looked at."""
+    expected = files[piece.file].bytes
+    if not piece.row_per_file and (size := size_and_time(piece.path)[0]) != expected:
+        raise DataError(
+            f"changed while it was read: it has {size:,} bytes, and had {expected:,} when the run began",
+            where=piece.path,
+            fix="put new data into files of their own, by a rename; then run again",
+        )
 
 
 def whole_files(ranges: Sequence[Range]) -> list[Range]:

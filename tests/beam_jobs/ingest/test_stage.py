@@ -236,6 +236,21 @@ def test_a_file_that_goes_away_is_a_data_error(request_for, write_csv, out, monk
         ingest(request, out, Monitor(), runner=ONE)
 
 
+def test_a_file_that_grows_after_its_checksum_is_a_data_error(request_for, write_csv, out, monkeypatch):
+    path = write_csv(5)
+    request, original = request_for(path), stage.run_spans
+
+    def run(*args):
+        with path.open("a") as file:
+            file.write("6,1.0,a,1.0\n")
+        return original(*args)
+
+    monkeypatch.setattr(stage, "run_spans", run)
+    with pytest.raises(DataError, match=r"raw\.csv: changed while it was read: it has \d+ bytes, and had \d+"):
+        ingest(request, out, Monitor(), runner=ONE)
+    assert not any(out.iterdir())
+
+
 def test_only_a_process_that_a_runner_started_is_headways_own(monkeypatch):
     monkeypatch.setattr("headway.process._OWN", [])
     work = ProcessRange([], "a job")
