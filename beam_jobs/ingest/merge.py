@@ -72,7 +72,7 @@ def _notes(request: IngestRequest, done: Sequence[RangeResult], merging: Merging
     """Merge the ranges' key indexes into the span's."""
     shutil.rmtree(merging.out / NOTES, ignore_errors=True)
     if done:
-        key_index.merge([merging.folder(each.piece.index) / NOTES for each in done], merging.out / NOTES)
+        key_index.merge([merging.folder(each.folder) / NOTES for each in done], merging.out / NOTES)
     else:
         key_index.KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place).save(
             merging.out / NOTES
@@ -86,8 +86,8 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
     for each in done:
         if split in each.facts["records"]:
             name = shard_name(split, each.piece.index, len(done))
-            merging.take(each.piece.index, f"{split}/{SHARD}", name, delivered=True)
-            saved.append(merging.folder(each.piece.index) / split / STATISTICS)
+            merging.take(each.folder, f"{split}/{SHARD}", name, delivered=True)
+            saved.append(merging.folder(each.folder) / split / STATISTICS)
             shards.append({"file": name, "rows": each.facts["records"][split]})
     statistics = merging.out / "statistics" / split
     statistics.parent.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def quarantined_rows(files: Sequence[InputFile], done: Sequence[RangeResult], me
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
     for each, before in zip(done, befores, strict=True):
         if each.facts["quarantined"]:
-            yield rows_in_files(quarantine.read(merging.folder(each.piece.index)), each.piece, names, before)
+            yield rows_in_files(quarantine.read(merging.folder(each.folder)), each.piece, names, before)
 
 
 def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before: int) -> pa.Table:

@@ -56,9 +56,9 @@ class IngestJob(SpanJob):
     def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
         result = collect(self.request, done, merging)
         shards = [
-            FileEntry(path=self.names(each.piece, len(done), each.facts)[name], bytes=size, crc32c=crc32c)
+            FileEntry(path=path, bytes=each.files[name][0], crc32c=each.files[name][1])
             for each in done
-            for name, (size, crc32c) in each.files.items()
+            for name, path in self.names(each.piece, len(done), each.facts).items()
         ]
         return result, sorted((*shards, *merging.deliver()), key=lambda entry: PurePosixPath(entry.path))
 

@@ -93,11 +93,11 @@ class PredictJob(SpanJob):
         for each, before in zip(done, befores, strict=True):
             for part, name in self.names(each.piece, len(done), each.facts).items():
                 if each.facts["first_row"] == before:
-                    merging.take(each.piece.index, part, name)
+                    merging.take(each.folder, part, name)
                     size, crc32c = each.files[part]
                     about = {"bytes": size, "crc32c": crc32c}
                 else:
-                    source, path = merging.folder(each.piece.index) / part, merging.out / name
+                    source, path = merging.folder(each.folder) / part, merging.out / name
                     _renumbered(source, path, self.request, before - (each.facts["first_row"] or 0))
                     about = _about(merging, name)
                 parts.append({"file": name, "rows": each.facts["predicted"]} | about)

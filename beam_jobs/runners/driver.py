@@ -33,12 +33,12 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
         HeadwayError: a span failed, by the user's mistake, or the runner did.
         Cancelled: the monitor asked to stop.
     """
-    each(lambda job: job.place.prepare(), jobs)
+    each(lambda job: job.place.prepare(job.id), jobs)
     failures = list[BaseException]()
     with Watch() as watch:
         _run(jobs, watch, monitor, config, failures)
         failures = [*watch.failures, *failures]
-    outcomes = each(lambda job: Outcome.read(job.place), jobs)
+    outcomes = each(Outcome.read, jobs)
     for outcome in outcomes:
         if outcome is not None and outcome.failure is not None:
             raise outcome.failure.exception()

@@ -3,18 +3,21 @@
     place = open_place("s3://team/store/stages/ingest/3f2a/attempt")       # or the path of a folder
     with place.attempt() as folder:                        # of this machine's disk
         ...write into it...
-        place.deliver(folder, 3, fact_bytes, names={})    # .ranges/00003/, whole or not at all
+        place.deliver(folder, "00003-1f", fact_bytes, files, names={})    # .ranges/00003-1f/, whole or not at all
     with place.merging() as merging:
-        merging.folder(3)                                  # the files of that range, on this machine's disk
-        merging.take(3, "part.parquet", "part-00003.parquet")
+        merging.folder("00003-1f")                         # the files of that range, on this machine's disk
+        merging.take("00003-1f", "part.parquet", "part-00003.parquet")
         merging.deliver()                                  # the files in merging.out
 
 A range that runs twice, at the same time even, delivers the same bytes twice. Its facts make it whole and come last.
+A place belongs to the job that was the last to prepare it: workers of an earlier one, which may outlive their driver,
+look first and leave it alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 import uuid
@@ -31,8 +34,11 @@ from headway.storage.objects import Folder
 from headway.storage.store import RANGES
 
 FACTS = "facts.json"
-_OUTCOME = f"{RANGES}/outcome.json"
+_JOB = f"{RANGES}/job"
 _BEGUN = f"{RANGES}/begun.json"
+_RANGE = re.compile(r"\d{5,}-[0-9a-f]{12}")
+Files = Mapping[str, tuple[int, str]]
+"""Bytes and crc32c of the files of a range, by their names in its folder."""
 
 
 def open_place(where: str | Path) -> FolderPlace | BucketPlace:
@@ -40,9 +46,17 @@ def open_place(where: str | Path) -> FolderPlace | BucketPlace:
     return BucketPlace(str(where)) if is_remote(str(where)) else FolderPlace(Path(where))
 
 
-def of_range(index: int) -> str:
-    """The key of a range's folder."""
-    return f"{RANGES}/{index:05d}"
+def range_name(index: int, key: str) -> str:
+    """The name of a range's folder; ranges of different keys never share one."""
+    return f"{index:05d}-{key[:12]}"
+
+
+def _at(name: str) -> str:
+    return f"{RANGES}/{name}"
+
+
+def _outcome(job: str) -> str:
+    return f"{RANGES}/outcome-{job}.json"
 
 
 class _Place:
@@ -62,16 +76,20 @@ class _Place:
     def begun(self) -> bool:
         return self.objects.read(_BEGUN) is not None
 
-    def facts(self, index: int) -> bytes | None:
+    def belongs(self, job: str) -> bool:
+        """Whether no other job has prepared the place since this one did, and its driver has not cleared it."""
+        return self.objects.read(_JOB) == job.encode()
+
+    def facts(self, name: str) -> bytes | None:
         """The facts of a range that is whole; None when there is none."""
-        return self.objects.read(f"{of_range(index)}/{FACTS}")
+        return self.objects.read(f"{_at(name)}/{FACTS}")
 
-    def end(self, outcome: bytes) -> None:
-        """Put the span's outcome, which the driver reads."""
-        self.write(_OUTCOME, outcome)
+    def end(self, job: str, outcome: bytes) -> None:
+        """Put the outcome of a job's span, which its driver reads."""
+        self.write(_outcome(job), outcome)
 
-    def outcome(self) -> bytes | None:
-        return self.objects.read(_OUTCOME)
+    def outcome(self, job: str) -> bytes | None:
+        return self.objects.read(_outcome(job))
 
 
 class FolderPlace(_Place):
@@ -79,13 +97,14 @@ class FolderPlace(_Place):
         self.root = root
         self.objects: Folder = Folder(root)
 
-    def prepare(self) -> None:
-        """Make the place, and forget how an earlier job in it ended; its whole ranges stay."""
+    def prepare(self, job: str) -> None:
+        """Make the place a job's, and forget how an earlier one in it ended; its whole ranges stay."""
         with writable(self.url):
             (self.root / RANGES).mkdir(parents=True, exist_ok=True)
             for path in (*self.root.glob(f"{RANGES}.*"), *(self.root / RANGES).iterdir()):
-                if not path.name.isdigit():
+                if not _RANGE.fullmatch(path.name):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self.write(_JOB, job.encode())
 
     def write(self, key: str, data: bytes) -> None:
         """Put a small file by a rename, unless the driver has left and taken the folder along."""
@@ -109,26 +128,27 @@ class FolderPlace(_Place):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def deliver(self, folder: Path, index: int, facts: bytes, names: Mapping[str, str]) -> None:
+    def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
         """Make what an attempt wrote the folder of the range, in one rename.
 
         Args:
+            files: all that it wrote.
             names: by file the name in the output, which it gets when the span is whole.
         """
         (folder / FACTS).write_bytes(facts)
-        target = self.root / of_range(index)
+        target = self.root / _at(name)
         try:
             folder.rename(target)
         except OSError:
-            if self.facts(index) == facts:  # another attempt was first
+            if self.facts(name) == facts and self.whole(name, files):  # another attempt was first
                 return
-            shutil.rmtree(target)  # of another request, or torn
+            shutil.rmtree(target)  # torn by a power cut
             folder.rename(target)
 
-    def whole(self, index: int, files: Mapping[str, tuple[int, str]]) -> bool:
+    def whole(self, name: str, files: Files) -> bool:
         """Whether the files of a range have their bytes and crc32c."""
-        folder = self.root / of_range(index)
-        return all(on_disk(folder / name, checksum) == entry for name, entry in files.items())
+        folder = self.root / _at(name)
+        return all(on_disk(folder / file, checksum) == entry for file, entry in files.items())
 
     @contextlib.contextmanager
     def merging(self, *, lasting: bool = False) -> Iterator[FolderMerging]:
@@ -148,14 +168,14 @@ class FolderMerging:
         self.spill = root / RANGES / "spill"
         self._taken = set[str]()
 
-    def folder(self, index: int) -> Path:
+    def folder(self, name: str) -> Path:
         """The folder of a range, on this machine's disk."""
-        return self.out / of_range(index)
+        return self.out / _at(name)
 
-    def take(self, index: int, name: str, target: str, *, delivered: bool = False) -> None:
+    def take(self, name: str, file: str, target: str, *, delivered: bool = False) -> None:
         """Give a range's file its name in the output; the range keeps it, too."""
         (self.out / target).unlink(missing_ok=True)
-        link_or_copy(self.folder(index) / name, self.out / target)
+        link_or_copy(self.folder(name) / file, self.out / target)
         self._taken.add(target)
         if self._lasting:
             sync_path(self.out / target)
@@ -172,9 +192,10 @@ class BucketPlace(_Place):
     def __init__(self, url: str):
         self.objects: Bucket = Bucket(url)
 
-    def prepare(self) -> None:
+    def prepare(self, job: str) -> None:
         """As of a folder."""
-        self.objects.delete([_OUTCOME, _BEGUN])
+        self.objects.delete([_BEGUN])
+        self.write(_JOB, job.encode())
 
     def clear(self) -> None:
         self.objects.delete_folder(RANGES)
@@ -184,18 +205,17 @@ class BucketPlace(_Place):
         with Scratch("range") as scratch:
             yield Path(scratch)
 
-    def deliver(self, folder: Path, index: int, facts: bytes, names: Mapping[str, str]) -> None:
+    def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
         """Put what an attempt wrote; files that have a name in the output go there."""
-        base = of_range(index)
-        made = [_entry(folder, name) for name in _files(folder)]
-        self.objects.put_all((names.get(e.path, f"{base}/{e.path}"), folder / e.path, e.crc32c) for e in made)
+        base = _at(name)
+        self.objects.put_all((names.get(n, f"{base}/{n}"), folder / n, crc32c) for n, (_, crc32c) in files.items())
         self.objects.write(f"{base}/{FACTS}", facts)
 
-    def whole(self, index: int, files: Mapping[str, tuple[int, str]]) -> bool:
+    def whole(self, name: str, files: Files) -> bool:
         """Whether the files of a range have their bytes; an object appears whole."""
-        base = of_range(index)
+        base = _at(name)
         listed = self.objects.listing(base)
-        return all((found := listed.get(f"{base}/{name}")) and found.bytes == size for name, (size, _) in files.items())
+        return all((found := listed.get(f"{base}/{file}")) and found.bytes == size for file, (size, _) in files.items())
 
     @contextlib.contextmanager
     def merging(self, *, lasting: bool = False) -> Iterator[BucketMerging]:
@@ -212,8 +232,8 @@ class BucketMerging:
         self.out.mkdir()
         self._there: dict[str, list[str]] | None = None
 
-    def folder(self, index: int) -> Path:
-        base = of_range(index)
+    def folder(self, name: str) -> Path:
+        base = _at(name)
         if self._there is None:
             self._there = {}
             for key in self._bucket.listing(RANGES):
@@ -222,14 +242,14 @@ class BucketMerging:
             self._bucket.copy(key, self._scratch / key)
         return self._scratch / base
 
-    def take(self, index: int, name: str, target: str, *, delivered: bool = False) -> None:
+    def take(self, name: str, file: str, target: str, *, delivered: bool = False) -> None:
         """As of a folder.
 
         Args:
             delivered: `deliver` of the range put it under its name.
         """
         if not delivered:
-            self._bucket.duplicate(f"{of_range(index)}/{name}", target)
+            self._bucket.duplicate(f"{_at(name)}/{file}", target)
 
     def deliver(self, name: str | None = None) -> list[FileEntry]:
         """Put a file of `out`, or all, which are removed there; return their entries."""

@@ -4,26 +4,38 @@
     for piece in job.cut():
         done = run_range(job, piece, total, tick)          # a RangeResult, or a Failure: the user's mistake
     finish(job, total, [done, ...])                         # puts the span's outcome into its place
-    Outcome.read(job.place)                                 # in the driver
+    Outcome.read(job)                                       # in the driver
 
 What a worker makes depends on the request and the range alone. Elements are small: files stay in the place.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.runners.place import BucketMerging, BucketPlace, FolderMerging, FolderPlace, open_place, writable
-from headway.errors import KINDS, HeadwayError
+from beam_jobs.runners.place import (
+    BucketMerging,
+    BucketPlace,
+    Files,
+    FolderMerging,
+    FolderPlace,
+    open_place,
+    range_name,
+    writable,
+)
+from headway.errors import KINDS, HeadwayError, StoreError
 from headway.sources.base import Range
-from headway.storage.manifest import FileEntry, checksum
+from headway.storage.fingerprint import fingerprint
+from headway.storage.manifest import FileEntry, entries, tools
 
 Tick = Callable[[int], None]
 """Called after each batch with how many rows of the range have been read; may raise `Stopped`."""
@@ -56,8 +68,9 @@ class RangeResult:
     piece: Range
     facts: Mapping[str, Any]
     """JSON values; `rows` are those that were read."""
-    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    """Bytes and crc32c of each of its files that gets a name in the output, by its name in the folder of the range."""
+    folder: str
+    """The name of its folder in the place."""
+    files: Files = field(default_factory=dict)
     ran: Mapping[str, Any] = field(default_factory=dict)
     """The process, and when the range began and ended in it."""
     kept: bool = False
@@ -71,6 +84,8 @@ class SpanJob:
     request: Any
     where: str
     """The place of the output."""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
+    """Tells it from other jobs in the same place."""
 
     fresh = True
     """Whether the place holds no older output, so that files get their names in it at once."""
@@ -89,6 +104,10 @@ class SpanJob:
 
     def key(self, piece: Range) -> str | None:
         """What the output of a range depends on; None: a range of an earlier job is not kept."""
+        return None
+
+    def published(self) -> dict[str, Any] | None:
+        """The answer, if the output is where its users look for it; a runner may then still run the end of the span again."""
         return None
 
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
@@ -117,15 +136,18 @@ class Outcome:
     """How many ranges an earlier job had finished."""
     failure: Failure | None = None
 
-    def put(self, place: FolderPlace | BucketPlace) -> Outcome:
+    def put(self, job: SpanJob) -> Outcome:
+        """Put it for the job's driver, unless the place is another job's by now."""
+        place = job.place
         with writable(place.url):
-            place.end(json.dumps(asdict(self)).encode())
+            if place.belongs(job.id):
+                place.end(job.id, json.dumps(asdict(self)).encode())
         return self
 
     @classmethod
-    def read(cls, place: FolderPlace | BucketPlace) -> Outcome | None:
+    def read(cls, job: SpanJob) -> Outcome | None:
         """The outcome of a span that has ended; None while there is none."""
-        data = place.outcome()
+        data = job.place.outcome(job.id)
         if data is None:
             return None
         values = json.loads(data)
@@ -136,35 +158,46 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
     """Make a range's files and deliver them to the place, unless they are there already.
 
     Raises:
-        Stopped: the tick asked for it.
+        Stopped: the tick asked for it, or the place is another job's by now.
     """
-    place, began = job.place, time.time()
+    place, began, key = job.place, time.time(), _kept_key(job, piece)
+    name = range_name(piece.index, key or job.id)
     try:
-        if (kept := _kept(job, place, piece, total)) is not None:
+        if key is not None and (kept := _kept(place, piece, name, key)) is not None:
             return kept
         with writable(place.url), place.attempt() as folder:
             facts = job.process(piece, folder, tick)
             names = job.names(piece, total, facts)
-            files = {name: checksum(folder / name) for name in names}
-            saved = {"key": job.key(piece), "facts": facts, "files": files}
-            place.deliver(folder, piece.index, json.dumps(saved).encode(), names if job.fresh else {})
+            files = {entry.path: (entry.bytes, entry.crc32c) for entry in entries(folder)}
+            saved = json.dumps({"key": key, "facts": facts, "files": files}).encode()
+            if not place.belongs(job.id):
+                raise Stopped
+            place.deliver(folder, name, saved, files, names if job.fresh else {})
     except HeadwayError as error:
         return Failure(piece.index, error.facts)
     ran = {"process": f"{socket.gethostname()}:{os.getpid()}", "began": began, "ended": time.time()}
-    return RangeResult(piece, facts, files, ran)
+    return RangeResult(piece, facts, name, files, ran)
 
 
-def _kept(job: SpanJob, place: FolderPlace | BucketPlace, piece: Range, total: int) -> RangeResult | None:
-    """A range that an earlier job finished from the same input; None when it has to be run."""
+_tools = functools.cache(tools)
+
+
+def _kept_key(job: SpanJob, piece: Range) -> str | None:
+    """The job's key of a range, and the tools: another version of one may write other bytes, and one output is of one."""
     key = job.key(piece)
-    data = None if key is None else place.facts(piece.index)
+    return key and fingerprint({"key": key, "tools": _tools()})
+
+
+def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -> RangeResult | None:
+    """A range that an earlier job finished from the same input; None when it has to be run."""
+    data = place.facts(name)
     if data is None:
         return None
     try:
         saved = json.loads(data)
-        files = {name: tuple(entry) for name, entry in saved["files"].items()}
-        whole = saved["key"] == key and place.whole(piece.index, files)
-        return RangeResult(piece, saved["facts"], files, kept=True) if whole else None
+        files = {file: tuple(entry) for file, entry in saved["files"].items()}
+        whole = saved["key"] == key and place.whole(name, files)
+        return RangeResult(piece, saved["facts"], name, files, kept=True) if whole else None
     except (ValueError, LookupError, TypeError, AttributeError):  # a power cut may have left a file without its bytes
         return None
 
@@ -175,13 +208,18 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
     Args:
         total: how many ranges the span was cut into; None: nobody said, and an end without ranges is none.
     """
+    if (published := job.published()) is not None:
+        return Outcome(published)
     place = job.place
     failures = [each for each in done if isinstance(each, Failure)]
     # a runner may process an element twice
     results = {each.piece.index: each for each in done if isinstance(each, RangeResult)}
     if failures:
-        return Outcome(failure=min(failures, key=lambda failure: failure.index)).put(place)
+        return Outcome(failure=min(failures, key=lambda failure: failure.index)).put(job)
     try:
+        if not place.belongs(job.id):
+            problem, fix = "another job works in this folder now", "let it end, or name another folder"
+            raise StoreError(problem, where=place.url, fix=fix)
         lost = [index for index in range(total or 0) if index not in results]
         if total is None or lost or len(results) > total:
             raise lost_ranges(job, len(lost), total, lost[0] if lost else 0)
@@ -189,10 +227,10 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
         with writable(place.url), place.merging(lasting=not job.fresh) as merging:
             result, files = job.finish(whole, merging)
     except HeadwayError as error:
-        return Outcome(failure=Failure(-1, error.facts)).put(place)
+        return Outcome(failure=Failure(-1, error.facts)).put(job)
     ranges = [{"index": r.piece.index, "rows": r.facts["rows"], **r.ran} for r in whole if not r.kept]
-    entries = [entry.model_dump(mode="json") for entry in files]
-    return Outcome(result, entries, ranges, kept=sum(r.kept for r in whole)).put(place)
+    made = [entry.model_dump(mode="json") for entry in files]
+    return Outcome(result, made, ranges, kept=sum(r.kept for r in whole)).put(job)
 
 
 def lost_ranges(job: SpanJob, lost: int, total: int | None, first: int) -> HeadwayError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +43,44 @@ class IngestSpans(beam.PTransform):
         super().__init__()
         for request in requests.values():
             request.check()
-        self._jobs = [IngestJob(request, free_folder(folder)) for folder, request in requests.items()]
+        self._jobs = [_DescribedJob(request, free_folder(folder)) for folder, request in requests.items()]
 
     def expand(self, pipeline: Any) -> Any:
         for job in self._jobs:
-            job.place.prepare()
+            job.place.prepare(job.id)
         ended = pipeline | "ingest" >> Spans(self._jobs)
         return ended | "publish" >> beam.Map(_publish, self._jobs)
 
 
+@dataclass(frozen=True)
+class _DescribedJob(IngestJob):
+    """An ingest into a folder that describes itself.
+
+    A runner may fuse a span's end with the user's steps behind it; when one of those fails, all of that runs again.
+    """
+
+    def publish(self, result: dict[str, Any]) -> None:
+        described = {"fingerprint": self.request.fingerprint, **result}
+        self.place.write(SPEC, (json.dumps(described, indent=1) + "\n").encode())
+        self.place.clear()
+
+    def published(self) -> dict[str, Any] | None:
+        objects = self.place.objects
+        if (data := objects.read(SPEC)) is None:
+            return None
+        result: dict[str, Any] = json.loads(data)
+        if result.pop("fingerprint", None) != self.request.fingerprint:
+            return None
+        shards = {shard["file"] for split in result["splits"].values() for shard in split["shards"]}
+        return result if shards <= objects.listing().keys() else None
+
+
 @whole_errors()
-def _publish(ended: tuple[int, Outcome], jobs: Sequence[IngestJob]) -> tuple[str, dict[str, Any]]:
+def _publish(ended: tuple[int, Outcome], jobs: Sequence[_DescribedJob]) -> tuple[str, dict[str, Any]]:
     """Describe the folder of a span that has ended; may run again."""
     span, outcome = ended
     if outcome.failure is not None:
         raise outcome.failure.exception()
     job, result = jobs[span], outcome.result or {}
-    job.place.write(SPEC, (json.dumps(result, indent=1) + "\n").encode())
-    job.place.clear()
+    job.publish(result)
     return job.where, result

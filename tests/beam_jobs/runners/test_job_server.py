@@ -131,7 +131,7 @@ def test_a_cluster_that_never_begins_is_reported_and_given_up(tmp_path, monkeypa
             lines.append(line)
 
     job = SpanJob(None, str(tmp_path / "out"))
-    job.place.prepare()
+    job.place.prepare(job.id)
     monkeypatch.setattr(module, "_ASK_SECONDS", 0.0)
     cluster = module._Cluster([job], watch := Watch(), RunnerConfig(name="flink"), Loud())
     cluster.check()
@@ -146,6 +146,6 @@ def test_a_cluster_that_never_begins_is_reported_and_given_up(tmp_path, monkeypa
     other = module._Cluster([job], watch, RunnerConfig(name="flink"), Loud())
     job.place.begin()
     cluster.check()
-    job.place.prepare()
+    job.place.prepare(job.id)
     watch.cut(0, [])  # a worker that is a thread of the driver, as with LOOPBACK
     other.check()

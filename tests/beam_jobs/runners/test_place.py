@@ -3,9 +3,11 @@
 import pytest
 
 from beam_jobs.runners import place as module
-from beam_jobs.runners.place import FACTS, RANGES, open_place
+from beam_jobs.runners.place import FACTS, RANGES, open_place, range_name
 from headway.errors import StoreError
-from headway.storage.manifest import checksum
+from headway.storage.manifest import checksum, entries
+
+KEY = "0123456789abcdef"
 
 
 @pytest.fixture(params=["folder", "s3", "gs"])
@@ -16,7 +18,7 @@ def place(request, tmp_path, new_gs_bucket):
         made = open_place(f"s3://{request.getfixturevalue('bucket_name')}/out")
     else:
         made = open_place(f"gs://{new_gs_bucket(request.getfixturevalue('gs'))}/out")
-    made.prepare()
+    made.prepare("mine")
     return made
 
 
@@ -25,21 +27,23 @@ def _write(place, index, text, facts=b"{}", names=None):
         (folder / "train").mkdir()
         (folder / "train" / "shard").write_text(text)
         (folder / "note").write_text("n")
-        place.deliver(folder, index, facts, names or {})
+        files = {entry.path: (entry.bytes, entry.crc32c) for entry in entries(folder)}
+        place.deliver(folder, range_name(index, KEY), facts, files, names or {})
     assert not folder.exists()
 
 
 def test_a_range_is_there_when_its_facts_are(place):
-    assert place.facts(3) is None
+    name, before = range_name(3, KEY), place.objects.listing()
+    assert place.facts(name) is None
     with pytest.raises(ValueError, match="half"), place.attempt() as folder:
         (folder / "note").write_text("half")
         raise ValueError("half")
-    assert place.facts(3) is None and not place.objects.listing()
+    assert place.facts(name) is None and place.objects.listing() == before
     _write(place, 3, "rows", b'{"rows": 7}')
-    assert place.facts(3) == b'{"rows": 7}'
+    assert place.facts(name) == b'{"rows": 7}'
     with place.merging() as merging:
-        assert sorted(p.name for p in merging.folder(3).rglob("*")) == [FACTS, "note", "shard", "train"]
-        merging.take(3, "train/shard", "part-3")
+        assert sorted(p.name for p in merging.folder(name).rglob("*")) == [FACTS, "note", "shard", "train"]
+        merging.take(name, "train/shard", "part-3")
         (merging.out / "merged").mkdir()
         (merging.out / "merged" / "a").write_text("m")
         entries = merging.deliver()
@@ -49,42 +53,48 @@ def test_a_range_is_there_when_its_facts_are(place):
     assert place.objects.read("part-3") == b"rows"
 
 
-def test_an_attempt_too_many_changes_nothing_and_another_request_replaces(place, tmp_path):
+def test_an_attempt_too_many_changes_nothing_and_other_facts_replace(place, tmp_path):
+    name = range_name(0, KEY)
     for facts, text in ((b"{}", "one"), (b"{}", "one"), (b'{"other": 1}', "two")):
         _write(place, 0, text, facts)
     with place.merging() as merging:
-        assert (merging.folder(0) / "train" / "shard").read_text() == "two"
-        entry = checksum(merging.folder(0) / "train" / "shard")
-    assert place.whole(0, {"train/shard": entry})
-    assert not place.whole(0, {"train/shard": (entry[0] + 1, entry[1])})
-    assert not place.whole(0, {"gone": entry}) and not place.whole(1, {"train/shard": entry})
+        assert (merging.folder(name) / "train" / "shard").read_text() == "two"
+        entry = checksum(merging.folder(name) / "train" / "shard")
+    assert place.whole(name, {"train/shard": entry})
+    assert not place.whole(name, {"train/shard": (entry[0] + 1, entry[1])})
+    assert not place.whole(name, {"gone": entry}) and not place.whole(range_name(1, KEY), {"train/shard": entry})
 
 
 def test_files_of_a_new_output_go_under_their_names_in_a_bucket(bucket_url):
     place = open_place(f"{bucket_url}/out")
     _write(place, 1, "rows", names={"train/shard": "train-1"})
-    assert set(place.objects.listing()) == {"train-1", f"{RANGES}/00001/note", f"{RANGES}/00001/{FACTS}"}
+    assert set(place.objects.listing()) == {"train-1"} | {
+        f"{RANGES}/00001-0123456789ab/{file}" for file in ("note", FACTS)
+    }
     with place.merging() as merging:
-        merging.take(1, "train/shard", "train-1", delivered=True)
+        merging.take(range_name(1, KEY), "train/shard", "train-1", delivered=True)
     assert place.objects.read("train-1") == b"rows"
 
 
 def test_a_job_forgets_how_an_earlier_one_ended_and_keeps_its_ranges(place):
     _write(place, 2, "rows")
     place.begin()
-    place.end(b"{}")
-    assert place.begun() and place.outcome() == b"{}"
-    place.prepare()
-    assert not place.begun() and place.outcome() is None and place.facts(2) == b"{}"
+    place.end("mine", b"{}")
+    assert place.begun() and place.belongs("mine") and place.outcome("mine") == b"{}"
+    place.prepare("next")
+    assert not place.begun() and place.outcome("next") is None and place.facts(range_name(2, KEY)) == b"{}"
+    assert place.belongs("next") and not place.belongs("mine")
+    place.clear()
+    assert not place.belongs("next") and not place.objects.listing()
 
 
 def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(tmp_path):
     place = open_place(tmp_path / "out")
-    place.prepare()
+    place.prepare("mine")
     with pytest.raises(StoreError, match="cannot be written"), module.writable(place.url), place.attempt() as folder:
         place.clear()
         (folder / "note").write_text("late")
-    for late in (place.begin, lambda: place.end(b"{}")):
+    for late in (place.begin, lambda: place.end("mine", b"{}")):
         with pytest.raises(FileNotFoundError):
             late()
     assert not [*(tmp_path / "out").iterdir()]
@@ -93,4 +103,4 @@ def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(tmp_path):
 def test_a_place_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
-        open_place(tmp_path / "file" / "out").prepare()
+        open_place(tmp_path / "file" / "out").prepare("mine")

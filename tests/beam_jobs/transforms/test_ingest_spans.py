@@ -7,7 +7,9 @@ from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs.ingest.stage import ingest
+from beam_jobs.runners.spans import finish, run_range
 from beam_jobs.transforms import IngestSpans, ReadRowGroups
+from beam_jobs.transforms.ingest_spans import _DescribedJob, _publish
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.storage.filesystem import below, open_file
@@ -27,9 +29,14 @@ def bytes_of(folder):
     return found
 
 
-@pytest.mark.parametrize("there", ["folder", "bucket"])
-def test_spans_are_ingested_with_the_bytes_of_an_ingest(there, request_for, write_csv, tmp_path, request):
-    root = str(tmp_path / "rows") if there == "folder" else f"s3://{request.getfixturevalue('bucket_name')}/rows"
+@pytest.fixture(params=["folder", "bucket"])
+def root(request, tmp_path):
+    return (
+        str(tmp_path / "rows") if request.param == "folder" else f"s3://{request.getfixturevalue('bucket_name')}/rows"
+    )
+
+
+def test_spans_are_ingested_with_the_bytes_of_an_ingest(root, request_for, write_csv, tmp_path):
     requests = {f"{root}/{name}": request_for(write_csv(900, f"{name}.csv"), range_bytes=4096) for name in "ab"}
     results = {}
     for number, (folder, each) in enumerate(requests.items()):
@@ -45,6 +52,25 @@ def test_spans_are_ingested_with_the_bytes_of_an_ingest(there, request_for, writ
         assert_that(rows, equal_to([sum(result["counts"]["written"] for result in results.values())]))
     with pytest.raises(ConfigError, match=r"row groups are there already: it has a examples\.json"):
         IngestSpans(requests)
+
+
+def test_the_end_of_a_span_may_run_again_after_it_was_published(root, request_for, write_csv):
+    request = request_for(write_csv(600), range_bytes=4096)
+    job = _DescribedJob(request, root)
+    job.place.prepare(job.id)
+    pieces = job.cut()
+    done = [run_range(job, piece, len(pieces), lambda rows: None) for piece in pieces]
+    assert len(pieces) > 1 and job.published() is None
+    ended = finish(job, len(pieces), done)
+    published = _publish((0, ended), [job])
+    files = bytes_of(root)
+    # the step behind it failed, and the runner gives the bundle to another worker
+    again = finish(job, len(pieces), done)
+    assert again.failure is None and _publish((0, again), [job]) == published
+    assert bytes_of(root) == files
+    assert _DescribedJob(request.model_copy(update={"span": "another"}), root).published() is None
+    job.place.objects.delete([next(name for name in files if name.startswith("train-"))])
+    assert job.published() is None, "it lacks a shard"
 
 
 def test_a_damaged_file_fails_the_pipeline_and_the_next_one_goes_on(request_for, write_csv, tmp_path):
