@@ -27,6 +27,12 @@ def model_digest(folder: Path) -> str:
     return fingerprint({path.relative_to(folder).as_posix(): checksum(path) for path in paths})
 
 
+def fetch_model(url: str, folder: Path) -> None:
+    """Download the files of a model."""
+    bucket = Bucket(url)
+    each(lambda key: bucket.copy(key, folder / key), bucket.listing())
+
+
 def local_model(folder: str, url: str | None, digest: str) -> str:
     """The folder of a model on this machine: that of the driver, or one in the cache, fetched once.
 
@@ -41,9 +47,9 @@ def local_model(folder: str, url: str | None, digest: str) -> str:
     target = default_cache(f"predict-models/{digest}")
     with _FETCHING:
         if not target.is_dir():
-            bucket, aside = Bucket(url), target.with_name(mark(f".{digest}"))
-            each(lambda key: bucket.copy(key, aside / key), bucket.listing())
+            aside = target.with_name(mark(f".{digest}"))
             try:
+                fetch_model(url, aside)
                 if not aside.is_dir() or model_digest(aside) != digest:
                     raise StoreError("is not the model that was asked for", where=url, fix="run again")
                 aside.rename(target)

@@ -45,19 +45,11 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
         StoreError: the model cannot be loaded, or `folder` written.
     """
     work = RangeScorer(request, piece)
-    types = raw_types(request.coerced())
-    try:
-        # JSON lines are not written before the rows' numbers are known: they could not be put right
-        format = request.write if work.first_row is not None else "parquet"
-        with PartWriter(folder / f"part.{format}", format, piece.path) as part:
-            for chunk in open_source(request.source).read(piece, request.read(), types):
-                part.write(work.table(chunk))
-                tick(work.rows)
-        check_unchanged(request.files, piece)
-    except OSError as error:
-        if error.filename == piece.path:
-            raise unreadable(piece.path, error) from None
-        raise
+    # JSON lines are not written before the rows' numbers are known: they could not be put right
+    format = request.write if work.first_row is not None else "parquet"
+    with PartWriter(folder / f"part.{format}", format, piece.path) as part:
+        for batch in work.batches(tick):
+            part.write(batch)
     return {
         "rows": work.rows,
         "predicted": work.predicted,
@@ -130,9 +122,26 @@ class RangeScorer(RangeRows):
         self.predicted = 0
         first_row = 0 if piece.row_per_file or not piece.start else None
         self.first_row: int | None = piece.facts.get("first_row", first_row)
-        self._piece, self._names, self._scorer = piece, request.names, Scorer(request)
+        self._request, self._piece, self._names, self._scorer = request, piece, request.names, Scorer(request)
 
-    def table(self, chunk: Chunk) -> pa.RecordBatch:
+    def batches(self, tick: Tick = lambda rows: None) -> Iterator[pa.RecordBatch]:
+        """Read the range; yields the rows that fit of each chunk, with their predictions.
+
+        Raises:
+            DataError: the range cannot be read, its file has changed, or a column that goes through cannot be written.
+        """
+        request, piece = self._request, self._piece
+        try:
+            for chunk in open_source(request.source).read(piece, request.read(), raw_types(request.coerced())):
+                yield self._table(chunk)
+                tick(self.rows)
+            check_unchanged(request.files, piece)
+        except OSError as error:
+            if error.filename == piece.path:
+                raise unreadable(piece.path, error) from None
+            raise
+
+    def _table(self, chunk: Chunk) -> pa.RecordBatch:
         """The chunk's rows that fit, with their predictions."""
         batch, at = self.begin(chunk)
         scored = self._scorer.score(batch, self._piece.path)

@@ -29,7 +29,7 @@ from headway.process import Scratch
 from headway.storage.atomic_io import link_or_copy, sync_path, writing
 from headway.storage.bucket import Bucket
 from headway.storage.filesystem import is_remote
-from headway.storage.manifest import NAME, FileEntry, checksum, on_disk
+from headway.storage.manifest import NAME, FileEntry, checksum, entry, on_disk
 from headway.storage.objects import Folder
 from headway.storage.store import RANGES
 
@@ -185,7 +185,7 @@ class FolderMerging:
         names = [each for each in _files(self.out) if each not in self._taken] if name is None else [name]
         for each in names if self._lasting else ():
             sync_path(self.out / each)
-        return [_entry(self.out, each) for each in names]
+        return [entry(self.out, each) for each in names]
 
 
 class BucketPlace(_Place):
@@ -253,10 +253,10 @@ class BucketMerging:
 
     def deliver(self, name: str | None = None) -> list[FileEntry]:
         """Put a file of `out`, or all, which are removed there; return their entries."""
-        made = [_entry(self.out, each) for each in (_files(self.out) if name is None else [name])]
-        self._bucket.put_all((entry.path, self.out / entry.path, entry.crc32c) for entry in made)
-        for entry in made:
-            (self.out / entry.path).unlink()
+        made = [entry(self.out, each) for each in (_files(self.out) if name is None else [name])]
+        self._bucket.put_all((each.path, self.out / each.path, each.crc32c) for each in made)
+        for each in made:
+            (self.out / each.path).unlink()
         return made
 
 
@@ -264,11 +264,6 @@ def _files(folder: Path) -> list[str]:
     """The files below a folder but those of ranges, and the manifest of a commit that was cut off."""
     paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     return [path.as_posix() for path in paths if path.parts[0] not in (RANGES, NAME)]
-
-
-def _entry(folder: Path, name: str) -> FileEntry:
-    size, crc32c = checksum(folder / name)
-    return FileEntry(path=name, bytes=size, crc32c=crc32c)
 
 
 @contextlib.contextmanager

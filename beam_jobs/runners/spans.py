@@ -11,7 +11,6 @@ What a worker makes depends on the request and the range alone. Elements are sma
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import socket
@@ -179,13 +178,10 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
     return RangeResult(piece, facts, name, files, ran)
 
 
-_tools = functools.cache(tools)
-
-
 def _kept_key(job: SpanJob, piece: Range) -> str | None:
     """The job's key of a range, and the tools: another version of one may write other bytes, and one output is of one."""
     key = job.key(piece)
-    return key and fingerprint({"key": key, "tools": _tools()})
+    return key and fingerprint({"key": key, "tools": tools()})
 
 
 def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -> RangeResult | None:

@@ -11,7 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from beam_jobs.ingest.merge import rows_in_files
-from beam_jobs.predict.model import model_digest
+from beam_jobs.predict.model import fetch_model, model_digest
 from beam_jobs.predict.range_scorer import RangeScorer, Scorer
 from beam_jobs.predict.request import FILE, ROW, Passed, PredictRequest
 from beam_jobs.predict.stage import with_rows
@@ -24,10 +24,7 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import ONE_SPAN, files
 from headway.storage import manifest as manifests
-from headway.storage.bucket import Bucket
 from headway.storage.filesystem import is_remote, kind
-from headway.storage.objects import each
-from headway.tabular.coerce import raw_types
 from headway.tabular.list_arrays import as_batch
 
 _LOADER, _DESCRIBE = "tfcore.export.predictor:load", "tfcore.export.metadata:describe_model"
@@ -117,10 +114,7 @@ class _ScoreRange(_Score):
     def process(self, piece: Range) -> Iterator[Any]:
         with whole_errors():
             work = RangeScorer(self._request, piece)
-            types = raw_types(self._request.coerced())
-            for chunk in open_source(self._request.source).read(piece, self._request.read(), types):
-                if (batch := work.table(chunk)).num_rows:
-                    yield batch
+            yield from (batch for batch in work.batches() if batch.num_rows)
             if (rejected := work.rejected()).num_rows:
                 rejected = rows_in_files(rejected, piece, self._request.names, work.first_row or 0)
                 yield _rejected(rejected.select(["file", "row"]).rename_columns([FILE, ROW]), rejected)
@@ -147,8 +141,8 @@ def _described(folder: str) -> tuple[str, tuple[Column, ...], str]:
     if not is_remote(folder):
         return folder, describe(Path(folder)).columns, model_digest(Path(folder))
     with Scratch("model") as scratch:
-        bucket, copy = Bucket(folder), Path(scratch)
-        each(lambda key: bucket.copy(key, copy / key), bucket.listing())
+        copy = Path(scratch)
+        fetch_model(folder, copy)
         if not (copy / "saved_model.pb").is_file():
             raise StoreError("is not a SavedModel", where=folder, fix="name the folder that holds saved_model.pb")
         return folder, describe(copy).columns, model_digest(copy)

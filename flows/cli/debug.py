@@ -188,9 +188,8 @@ def _problems(problems: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _row(summary: Mapping[str, Any]) -> dict[str, Any]:
-    row = {name: summary.get(name) for name in ("dtype", "shape", "min", "max", "mean")} | {
-        "shape": str(summary["shape"])
-    }
+    row = {"dtype": summary["dtype"], "shape": str(summary["shape"])}
+    row |= {name: summary.get(name) for name in ("min", "max", "mean")}
     row["zeros"] = f"{summary['zeros']:.0%}" if "zeros" in summary else None
     return row | {name: summary.get(name) or None for name in ("nan", "inf")}
 

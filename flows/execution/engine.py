@@ -32,7 +32,7 @@ from tfcore.runtime.tensorflow_process import Child
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
 WAVE_BYTES, WAVE_STEPS = 2 << 30, 400
-"""Steps that run as one read no more from outside of the store, but for a single one, and are no more."""
+"""At most so many bytes from outside of the store, and so many steps, run as one; a step that reads more runs alone."""
 
 
 class Engine:

@@ -7,6 +7,7 @@ A folder without a valid manifest does not exist, for anyone; so the manifest is
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import re
@@ -90,8 +91,9 @@ class Manifest(Frozen):
         return sum(file.bytes for file in self.files)
 
 
+@functools.cache
 def tools() -> dict[str, str]:
-    """The versions of the tools that made the output; for people, never part of a fingerprint."""
+    """The versions of the tools that make an output in this process, looked up once; for people, never part of a fingerprint."""
     versions = {"python": platform.python_version()}
     for name in TOOLS:
         try:
@@ -171,13 +173,16 @@ def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
     return size, f"{value:08x}"
 
 
+def entry(folder: Path, name: str) -> FileEntry:
+    """The entry of a file under `folder`."""
+    size, crc = checksum(folder / name)
+    return FileEntry(path=name, bytes=size, crc32c=crc)
+
+
 def entries(folder: Path) -> tuple[FileEntry, ...]:
     """The entry of every file under `folder` except the manifest, sorted by path."""
-    entries = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / NAME):
-        size, crc = checksum(path)
-        entries.append(FileEntry(path=path.relative_to(folder).as_posix(), bytes=size, crc32c=crc))
-    return tuple(entries)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME)
+    return tuple(entry(folder, path.relative_to(folder).as_posix()) for path in paths)
 
 
 Figure = TypeVar("Figure")

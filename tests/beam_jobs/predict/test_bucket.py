@@ -19,12 +19,6 @@ from tests.beam_jobs.predict.test_stage import _bytes, _request, _rows
 
 
 @pytest.fixture
-def model(tmp_path):
-    (tmp_path / "model").mkdir()
-    return tmp_path / "model"
-
-
-@pytest.fixture
 def data(tmp_path):
     (tmp_path / "data").mkdir()
     pq.write_table(_rows(450, (7,)), tmp_path / "data" / "a.parquet", row_group_size=100)

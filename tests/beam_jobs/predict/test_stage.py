@@ -81,12 +81,6 @@ def _rows(n, bad=()):
 
 
 @pytest.fixture
-def model(tmp_path):
-    (tmp_path / "model").mkdir()
-    return tmp_path / "model"
-
-
-@pytest.fixture
 def data(tmp_path):
     """Two files of several ranges each; rows 7 and 250 of the first cannot be predicted."""
     folder = tmp_path / "data"
