@@ -29,6 +29,8 @@ class Daemon:
         self.name = name
         self.file, self.log = PidFile(folder / f"{name}.pid"), folder / f"{name}.log"
         self.pid = self.file.pid
+        self._began = 0
+        """Where its log began, in bytes, when it was started."""
 
     def start(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, umask: int = 0o077) -> None:
         """Start it.
@@ -37,6 +39,7 @@ class Daemon:
             umask: of what it writes; others than its user never read its log.
         """
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._began = self.log.stat().st_size if self.log.exists() else 0
         with open(self.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
             process = subprocess.Popen(
                 command,
@@ -59,13 +62,15 @@ class Daemon:
                 os.killpg(process[0], signal.SIGKILL)
         self.file.path.unlink(missing_ok=True)
 
+    def said(self) -> str:
+        """Return what stands in its log since `start`; all of it where another process started it."""
+        with contextlib.suppress(OSError):
+            return self.log.read_bytes()[self._began :].decode(errors="replace")
+        return ""
+
     def last_words(self, lines: int = 15) -> str:
-        """Return the end of the daemon's log."""
-        try:
-            text = self.log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-        return "".join(f"\n  | {line}" for line in text.splitlines()[-lines:])
+        """Return the end of `said`."""
+        return "".join(f"\n  | {line}" for line in self.said().splitlines()[-lines:])
 
 
 def end(pids: Sequence[int], seconds: float) -> None:

@@ -122,7 +122,8 @@ def up(
     from flows.config.pipeline import read_pipeline
     from flows.orchestration.deploying.apply import deploy
     from flows.orchestration.deploying.connection import connected
-    from flows.orchestration.deployments import create_pool, workers_online
+    from flows.orchestration.deployments import create_pool
+    from flows.orchestration.worker import POLLS
 
     with connected() as (client, _):
         create_pool(POOL)
@@ -140,10 +141,12 @@ def up(
         # all queues, unless one of them has a worker of its own
         queues = [] if not gpu else [GPU_QUEUE] if worker.name == GPU_WORKER else OTHER_QUEUES
         options = [word for queue in queues for word in ("--queue", queue)]
-        command = [*_PYTHON, "flows.orchestration.worker", "--pool", POOL, *options]
+        # two that start at once would find the same name free
+        name = socket.gethostname() + worker.name.removeprefix("worker")
+        command = [*_PYTHON, "flows.orchestration.worker", "--pool", POOL, "--name", name, *options]
         worker.start(command, env=env, cwd=place.folder, umask=_WORKER_UMASK)
     for worker in missing:
-        _wait(worker, lambda: bool(workers_online(POOL)), 60)
+        _wait(worker, lambda worker=worker: POLLS in worker.said(), 120)
     return notes + ([f"Flink's `runner:` stands in {_flink(place)}"] if flink else [])
 
 

@@ -50,6 +50,8 @@ GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
 POLL_SECONDS = 2.0
 """How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s."""
+POLLS = "polls for flow runs"
+"""It says so once it does; a supervisor may wait for it."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -64,7 +66,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         super().__init__(**options)
         self.engines: dict[UUID, int] = {}
         self._server = Offset(lambda: server_time(server))
-        self._draining = self._polling = self._away = False
+        self._draining = self._polling = self._polls = self._away = False
         self._off = 0
 
     async def get_and_submit_flow_runs(self) -> Any:
@@ -73,7 +75,11 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         self._polling = True
         try:
             await self._go_by_the_servers_clock()
-            return await self._outlive(super().get_and_submit_flow_runs()) or []
+            found = await self._outlive(super().get_and_submit_flow_runs())
+            if found is not None and not self._polls and self.get_status()["work_pool"]:  # it asks for none before that
+                self._polls = True
+                _say(f"{self.name} {POLLS}")
+            return found or []
         finally:
             self._polling = False
 

@@ -55,7 +55,9 @@ class Offset:
         # a clock that was set, or a machine that slept: only one of the two has gone on
         if passed >= FRESH_SECONDS or abs(wall - self._wall - passed) > SAME_SECONDS:
             with contextlib.suppress(OSError, StoreError):
-                offset = self._measure() - time.time()
-                self.offset = offset if abs(offset) > SAME_SECONDS else 0.0
+                there = self._measure()
+                least, most = there - time.time(), there - wall  # a slow answer is no difference
+                if abs(most - least - (time.monotonic() - steady)) <= SAME_SECONDS:
+                    self.offset = least if least > SAME_SECONDS else most if most < -SAME_SECONDS else 0.0
             self._wall, self._steady = time.time(), time.monotonic()
         return time.time() + self.offset

@@ -120,6 +120,13 @@ def _events(client, pipeline):
     return {event["event"]: event["payload"] for event in reversed(found)}
 
 
+def _stand(client, server, flow_run):
+    """The state of a flow run, and what the workers said last."""
+    logs = [Path(server["HOME_OF_SERVER"]) / f"{worker}.log" for worker in ("worker", "worker-gpu", "watch")]
+    said = "".join(f"\n== {log.name}\n{log.read_text()[-3000:]}" for log in logs)
+    return f"{client.read_flow_run(flow_run).state!r}{said}"
+
+
 def _records(server, worker):
     """The JSON records in a worker's log; a worker's own lines before its flow runs are text."""
     lines = (Path(server["HOME_OF_SERVER"]) / f"{worker}.log").read_text().splitlines()
@@ -168,7 +175,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 
     # a flow run and somebody who types both watch: one retrain comes of it, whose name says what came of that
     watcher = client.create_flow_run_from_deployment(names["watch"].id).id
-    until(lambda: client.read_flow_run(watcher).state.is_final())
+    until(lambda: client.read_flow_run(watcher).state.is_final(), about=lambda: _stand(client, server, watcher))
     assert "2024-02" in client.read_flow_run(watcher).name
     said = typed("watch", folder, "--once", check=0).stdout
     assert "the retrain up to 2024-02 goes on" in said or "nothing new after 2024-02" in said
@@ -210,7 +217,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     # a folder that is gone is said, where the run would stay Pending; and a run that fails is told
     shutil.move(folder, tmp_path / "moved")
     gone = client.create_flow_run_from_deployment(names["retrain"].id).id
-    until(lambda: client.read_flow_run(gone).state.is_final())
+    until(lambda: client.read_flow_run(gone).state.is_final(), about=lambda: _stand(client, server, gone))
     assert client.read_flow_run(gone).name == "churn: failed"
     message = client.read_flow_run(gone).state.message
     assert "no such file" in message and "'headway deploy' of its new folder" in message
@@ -404,7 +411,7 @@ def test_deployments_of_an_older_headway_run_and_are_renewed_in_place(server, cl
 
     deployment = next(d for d in then["deployments"] if d["name"] == "sales" and names[d["flow_id"]] == "retrain")
     run = client.create_flow_run_from_deployment(ids[deployment["id"]]).id
-    until(lambda: client.read_flow_run(run).state.is_final(), 240, lambda: client.read_flow_run(run).state)
+    until(lambda: client.read_flow_run(run).state.is_final(), 240, lambda: _stand(client, server, run))
     ended = client.read_flow_run(run)
     assert ended.state.name == "Completed" and "sales 2024-01 to 2024-04: " in ended.name, ended
     changes = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["sales"]

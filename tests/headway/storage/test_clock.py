@@ -107,3 +107,18 @@ def test_a_clock_that_is_costly_to_ask_is_asked_now_and_then_and_when_ours_was_s
 
 def test_a_second_more_or_less_is_no_difference():
     assert abs(Offset(lambda: time.time() - 1.5).time() - time.time()) < 0.5
+
+
+@pytest.mark.parametrize("slept", [0.0, HOUR])
+def test_a_slow_answer_or_a_sleep_while_it_is_awaited_is_no_difference(monkeypatch, slept):
+    wall, steady = [1000.0], [50.0]
+
+    def measure():
+        there = wall[0]
+        wall[0] += 30.0 + slept  # a machine that sleeps: its steady clock stands
+        steady[0] += 30.0
+        return there
+
+    monkeypatch.setattr("headway.storage.clock.time.time", lambda: wall[0])
+    monkeypatch.setattr("headway.storage.clock.time.monotonic", lambda: steady[0])
+    assert Offset(measure).time() == wall[0], "a worker would take its flow runs half a minute late for five minutes"
