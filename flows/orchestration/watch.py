@@ -144,6 +144,7 @@ def once(watch: Watch, server: Server, processes: Processes, now: float) -> None
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flows.orchestration.watch", description=__doc__.partition("\n")[0])
     parser.add_argument("--pool", default="headway", help="the work pool whose flow runs are watched")
+    parser.add_argument("--alive", type=Path, metavar="FILE", help="a file to touch at each look, for a health check")
     options = parser.parse_args(arguments)
     protect()
     processes = Processes(Path(os.environ.get(FOLDER_VARIABLE, ".")))
@@ -161,6 +162,8 @@ def main(arguments: list[str] | None = None) -> int:
                 if not away:
                     print(f"headway watch: the server does not answer: {error}", flush=True)
                 away = True
+            if options.alive:
+                options.alive.touch()
             time.sleep(LOOK_SECONDS)
 
 

@@ -50,6 +50,8 @@ GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
 POLL_SECONDS = 2.0
 """How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s."""
+SILENT_SECONDS = 300.0
+"""A worker that has not asked for so long hangs: a request to a server that is away ends long before that."""
 POLLS = "polls for flow runs"
 """It says so once it does; a supervisor may wait for it."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -68,6 +70,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         self._server = Offset(lambda: server_time(server))
         self._draining = self._polling = self._polls = self._away = False
         self._off = 0
+        self._asked = time.monotonic()
 
     async def get_and_submit_flow_runs(self) -> Any:
         if self._draining:
@@ -81,7 +84,11 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
                 _say(f"{self.name} {POLLS}")
             return found or []
         finally:
-            self._polling = False
+            self._polling, self._asked = False, time.monotonic()
+
+    def is_worker_still_polling(self, query_interval_seconds: float) -> bool:
+        """Whether it asks for flow runs, also of a server that does not answer: its runs outlive that."""
+        return time.monotonic() - self._asked < SILENT_SECONDS
 
     async def sync_with_backend(self) -> None:
         await self._outlive(super().sync_with_backend())
@@ -161,10 +168,10 @@ def check_program(command: str | None, environ: Mapping[str, str | None]) -> Non
         )
 
 
-async def serve(worker: Worker, grace: float) -> None:
-    """Run the worker until it is told to stop."""
+async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False) -> None:
+    """Run the worker until it is told to stop; /health of Prefect's own little server says whether it polls, if asked."""
     loop = asyncio.get_running_loop()
-    serving = loop.create_task(worker.start())
+    serving = loop.create_task(worker.start(with_healthcheck=with_healthcheck))
     stopping: list[asyncio.Task[None]] = []
 
     async def stop(number: int) -> None:
@@ -222,6 +229,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--name", help="the worker's name (default: the host's)")
     parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
+    check = "answer at /health, port 8080 (PREFECT_WORKER_WEBSERVER_HOST, _PORT): 503 once it polls no longer"
+    parser.add_argument("--with-healthcheck", action="store_true", help=check)
     options = parser.parse_args(arguments)
     protect()
     if options.pipelines:
@@ -238,7 +247,7 @@ def main(arguments: list[str] | None = None) -> int:
     url = str(get_current_settings().api.url)
     worker = Worker(url, work_pool_name=options.pool, work_queues=options.queue, name=name, limit=options.limit)
     with temporary_settings(set_defaults={PREFECT_WORKER_QUERY_SECONDS: POLL_SECONDS}):
-        asyncio.run(serve(worker, options.grace))
+        asyncio.run(serve(worker, options.grace, with_healthcheck=options.with_healthcheck))
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # it is not to be listed for ever
         path = {"work_pool_name": options.pool, "name": name}
         client.request("DELETE", "/work_pools/{work_pool_name}/workers/{name}", path_params=path)

@@ -1,6 +1,6 @@
 # Headway for servers, workers and the watch. From the repository's root, after infra/wheel.sh:
-#   docker build -f infra/images/headway.Dockerfile --target cpu -t headway:cpu .
-#   docker build -f infra/images/headway.Dockerfile --target gpu -t headway:gpu .
+#   docker build -f infra/images/headway.Dockerfile --target cpu -t headway:0.1.0-cpu .
+#   docker build -f infra/images/headway.Dockerfile --target gpu -t headway:0.1.0-gpu .
 # The targets differ in TensorFlow's CUDA libraries only, which [and-cuda] installs beside it: the host needs NVIDIA's
 # driver and container toolkit, and no CUDA.
 FROM python:3.11-slim-bookworm AS base
@@ -8,7 +8,10 @@ FROM python:3.11-slim-bookworm AS base
 ENV PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PREFECT_SERVER_ANALYTICS_ENABLED=false DO_NOT_TRACK=1
 # store and data belong to this user on the host too: --build-arg UID="$(id -u)"
 ARG UID=1000
-RUN useradd --create-home --uid "$UID" headway
+# tini: PID 1 passes signals on, and ends what a killed run leaves behind. A new volume takes the owner of .prefect
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends tini=0.19.* && rm -r /var/lib/apt/lists/* \
+    && useradd --create-home --uid "$UID" headway && install -d -o headway -g headway -m 700 /home/headway/.prefect
+ENTRYPOINT ["tini", "--"]
 COPY constraints.txt dist/headway-*.whl /build/
 
 FROM base AS cpu

@@ -1,10 +1,13 @@
 """What infra/ hands to Docker, Kubernetes and systemd: read by a checker of each, and true to the code that it names."""
 
 import importlib.util
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,66 @@ def test_supervisors_wait_longer_than_a_worker_waits_for_its_runs():
         assert pod["terminationGracePeriodSeconds"] > GRACE_SECONDS
     for path in WORKERS:
         assert int(re.search(r"^TimeoutStopSec=(\d+)$", path.read_text(), re.MULTILINE)[1]) > GRACE_SECONDS
+
+
+def test_images_have_the_version_of_the_package():
+    version = tomllib.loads((INFRA.parent / "pyproject.toml").read_text())["project"]["version"]
+    texts = [path.read_text() for path in (INFRA / "compose" / "compose.yaml", INFRA / "images" / "headway.Dockerfile")]
+    tags = [tag for text in texts for tag in re.findall(r"headway:([\w.-]+)", text)]
+    kustomization = yaml.safe_load((INFRA / "kubernetes" / "kustomization.yaml").read_text())
+    tags += [image["newTag"] for image in kustomization["images"]]
+    assert set(tags) == {f"{version}-cpu", f"{version}-gpu"}
+
+
+def test_the_passwords_of_database_and_server_are_the_servers_alone():
+    for path in UNITS:
+        (file,) = re.findall(r"^EnvironmentFile=/etc/headway/(.+)$", path.read_text(), re.MULTILINE)
+        text = (INFRA / "systemd" / f"{file}.example").read_text()
+        assert ("PREFECT_SERVER_" in text) == (path.stem == "headway-server"), path.name
+    services = yaml.safe_load((INFRA / "compose" / "compose.yaml").read_text())["services"]
+    holders = {name for name, each in services.items() if "POSTGRES_PASSWORD" in json.dumps(each.get("environment"))}
+    assert holders == {"postgres", "server"}
+
+
+def test_a_password_of_any_characters_reaches_the_database():
+    services = yaml.safe_load((INFRA / "compose" / "compose.yaml").read_text())["services"]
+    unit = dict(re.findall(r"^(\w+)=(.*)$", (INFRA / "systemd" / "server.env.example").read_text(), re.MULTILINE))
+    code = "from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL as url; from sqlalchemy import make_url; "
+    code += "value = url.value(); print(make_url(getattr(value, 'get_secret_value', lambda: value)()).password)"
+    for settings in (services["server"]["environment"], unit):
+        env = {name: value for name, value in settings.items() if name.startswith("PREFECT_SERVER_DATABASE")}
+        env |= {"PREFECT_SERVER_DATABASE_PASSWORD": "p@/:%#w d", "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        assert done.stdout == "p@/:%#w d\n", done.stderr
+
+
+def test_what_a_group_may_read_is_the_same_however_workers_are_started():
+    spec = importlib.util.spec_from_file_location("infra_one_host", INFRA / "one_host.py")
+    one_host = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(one_host)
+    for path in UNITS:
+        mask = int(re.search(r"^UMask=(\d+)$", path.read_text(), re.MULTILINE)[1], 8)
+        assert mask == (one_host._WORKER_UMASK if path in WORKERS else 0o077), path.name
+
+
+def test_every_process_is_asked_whether_it_hangs():
+    services = yaml.safe_load((INFRA / "compose" / "compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        if "flows" in str(service.get("command")):
+            asked = " ".join(service["healthcheck"]["test"])
+            assert _asks(asked, service["command"]) and "mem_limit" in service, name
+    for path in MANIFESTS:
+        manifest = yaml.safe_load(path.read_text())
+        if manifest["kind"] == "Deployment":
+            (container,) = manifest["spec"]["template"]["spec"]["containers"]
+            assert "command" not in container, "it would take the place of the image's PID 1"
+            assert _asks(json.dumps(container["livenessProbe"]), container["args"]), path.name
+
+
+def _asks(check, command):
+    return ("/health" in check and "--with-healthcheck" in command) or (
+        "/tmp/alive" in check and command[-2:] == ["--alive", "/tmp/alive"]
+    )
 
 
 def test_every_worker_survives_a_run_that_is_killed_for_its_memory_and_the_watch_sees_its_runs():

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def test_without_postgresql_the_error_says_what_to_install(monkeypatch, tmp_path
 def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
     port = free_port()
     home = tmp_path / ".headway" / "prefect"
-    database = postgres.Postgres(home)
+    database, probed = postgres.Postgres(home), []
 
     def ask(path):
         login = tuple((home / "auth").read_text().strip().split(":", 1))
@@ -69,10 +70,27 @@ def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
         assert _type(tmp_path, "up", "--port", port).returncode == 0
         assert pids() == before
 
+        # as the containers start them, with what their health checks look at: healthy also while the database is away
+        login, health = (home / "auth").read_text().strip(), free_port()
+        env = os.environ | {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PREFECT_API_AUTH_STRING": login}
+        env |= {"PREFECT_HOME": str(tmp_path / "probed"), "PREFECT_WORKER_WEBSERVER_PORT": str(health)}
+        module = [sys.executable, "-P", "-m"]
+        worker = [*module, "flows.orchestration.worker", "--name", "probed", "--with-healthcheck"]
+        watch = [*module, "flows.orchestration.watch", "--alive", str(tmp_path / "alive")]
+        probed = [subprocess.Popen(command, env=env, cwd=tmp_path) for command in (worker, watch)]
+
+        def healthy():
+            return httpx.get(f"http://127.0.0.1:{health}/health", trust_env=False).status_code == 200
+
+        assert until(healthy) and until((tmp_path / "alive").exists)
         database.stop()
+        (tmp_path / "alive").unlink()
+        assert until((tmp_path / "alive").exists) and healthy()
         database.start()
         assert until(lambda: ask("/deployments/name/retrain/flights")["name"]) == "flights"
     finally:
+        for process in probed:
+            process.terminate()
         done = _type(tmp_path, "down", "--remove")
     assert done.returncode == 0 and "worker-2" in done.stdout and "postgres" in done.stdout, done.stdout + done.stderr
     assert not database.data.exists() and not database.file.exists()
