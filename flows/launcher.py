@@ -48,7 +48,7 @@ if __name__ == "__main__":
         from flows.orchestration.prefect_internals import go_on_without_lease
 
         go_on_without_lease()
-        providers(shared=True)  # before Prefect begins the flow run's span
+        providers()  # before Prefect begins the flow run's span
         warnings.filterwarnings("ignore", message=".*found in sys.modules", module="runpy")  # nothing is run twice
     sys.argv = sys.argv[1:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -24,7 +24,7 @@ from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, S
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
 from flows.records import RunRecord
-from flows.tell.ending import ending_of, ending_part, failed_ending
+from flows.tell.ending import ending_of
 from headway.messages import window_text
 
 
@@ -68,14 +68,9 @@ def retrain(
             record = run(replace(run_spec, last=PREPARE), report)
             leave(run_spec, record)
             return Ending(second_half.begin(loaded, record, queue, report), "prepared")
-        record = run(run_spec, report)
-        report.ended(ending_part(ending_of(record)))
-        return ended(record)
+        return ended(run(run_spec, report))
 
-    def failed(report: RunLog, error: Exception) -> None:
-        report.ended(ending_part(failed_ending(error)))
-
-    return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about, failed=failed)
+    return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about)
 
 
 def ended(record: RunRecord) -> Ending:

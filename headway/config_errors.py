@@ -61,6 +61,8 @@ def _tokens(loc: Loc, value: Any) -> list[Token]:
         elif isinstance(part, str) and _LABEL.match(part):
             tokens.append((True, part))
             continue
+        elif part == "[key]":  # the part before is the key that is wrong
+            continue
         tokens.append((False, part))
     return tokens
 

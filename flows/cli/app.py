@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 if TYPE_CHECKING:
     from headway.errors import HeadwayError
@@ -71,7 +71,7 @@ COMMANDS = {
         "path": "runs.reasons: print the folder of a stage's output, of the latest run that has it or of another",
         "logs": "runs.reasons: print what a run reported, line by line, with the time in UTC",
         "report": "runs.reports: print the path of a run's report, an HTML page; --open shows it",
-        "ui": "runs.ui: show runs, versions, drift, spans and disk use in the browser, on this machine",
+        "ui": "runs.ui: show runs, versions, drift and spans in the browser, on this machine",
         "cat": "data: print rows of a TFRecord file as JSON lines",
         "quarantine": "data: show the rows that the latest run rejected, and why",
         "export-examples": "data: write the rows of a window as classic tf.Examples, one per row",
@@ -84,7 +84,7 @@ COMMANDS = {
         "clean": "store: list what can be deleted from the store, and how much; --yes deletes it",
         "gc": "store: delete what no kept run needs, and list every path; for scripts",
         "schema": "commands: print the JSON Schema of pipeline.yaml, for editors; with --update propose a schema.pbtxt",
-        "doctor": "commands: check versions, TensorFlow's devices, Prefect, the disk and the store",
+        "doctor": "commands: check versions and extras, TensorFlow's devices, the disk and the store",
         "completion": "shell.completion: print or install completion by the Tab key, for bash, zsh and fish",
     },
 }
@@ -99,15 +99,24 @@ def application() -> App:
         help_epilogue=EPILOG,
         version=_version,
         help_flags=(),
-        default_parameter=Parameter(negative=()),
+        help_format="plaintext",
+        group_parameters=Group("Options", sort_key=0),
+        default_parameter=Parameter(negative=(), show_default=_shown),
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for group, commands in COMMANDS.items():
-        for name, entry in commands.items():
+    for place, (title, commands) in enumerate(COMMANDS.items()):
+        group = Group(title, sort_key=place)
+        for at, (name, entry) in enumerate(commands.items()):
             module, _, text = entry.partition(": ")
-            app.command(f"flows.cli.{module}:{name.replace('-', '_')}", name=name, help=text, group=group)
+            function = f"flows.cli.{module}:{name.replace('-', '_')}"
+            app.command(function, name=name, help=text, group=group, sort_key=at, help_epilogue="")
     return app
+
+
+def _shown(default: object) -> str | None:
+    """A default as help pages have it; None: they have none of this."""
+    return str(default) if isinstance(default, str | int | float) and not isinstance(default, bool) else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error: HeadwayError = ConfigError(f"{wrong!r} is not a log format", fix="--log-format text, or json")
         return _complain(own_tokens, command, error)
     try:
-        if not tokens or "--help" in own_tokens or "-h" in own_tokens:
+        if not tokens or ({"--help", "-h"} & {*own_tokens} and (not command or command in app)):
             from flows.cli.usage import page
 
             print(page(app, command), file=sys.stdout if tokens else sys.stderr)
@@ -139,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as mistake:
         from flows.cli.usage import usage_error
 
-        error = usage_error(mistake, app, command)
+        error = usage_error(mistake, command)
     except HeadwayError as raised:
         error = raised
     except BrokenPipeError:

@@ -42,8 +42,7 @@ class Finding:
 
 def examine(pipeline: Path, overrides: Mapping[str, object]) -> list[Finding]:
     """Check everything that can be checked without changes. `overrides` change keys of the pipeline."""
-    prefect = [] if missing("prefect") else [_prefect()]
-    return [_python(), *_requirements(), *_extras(), _devices(), *_ops(), *prefect, *_project(pipeline, overrides)]
+    return [_python(), *_requirements(), *_extras(), _devices(), *_ops(), *_project(pipeline, overrides)]
 
 
 def _python() -> Finding:
@@ -92,18 +91,12 @@ def _of_extra(name: str | None) -> list[Requirement]:
 
 def _devices() -> Finding:
     """List TensorFlow's devices from a child process, since TensorFlow stays loaded once it is imported."""
-    printed, last = _run_python(_DEVICES)
-    line = next((line for line in (printed or "").splitlines() if line.startswith("devices:")), None)
+    done = subprocess.run([sys.executable, "-P", "-c", _DEVICES], capture_output=True, text=True, check=False)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("devices:")), None)
     if line is None:
-        return Finding(False, "tensorflow devices", last, "reinstall tensorflow")
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return Finding(False, "tensorflow devices", last[:200], "reinstall tensorflow")
     return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
-
-
-def _run_python(code: str) -> tuple[str | None, str]:
-    """Run Python code in a child process; return its stdout (None if it failed) and its last error line."""
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
-    last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-    return None if done.returncode else done.stdout, last[:200]
 
 
 def _ops() -> Iterator[Finding]:
@@ -114,14 +107,6 @@ def _ops() -> Iterator[Finding]:
         if not built:
             state = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.compile"
         yield Finding(True, f"op {name}", state)
-
-
-def _prefect() -> Finding:
-    code = "import os; os.environ['PREFECT_SERVER_ANALYTICS_ENABLED'] = 'false'; import prefect.server.api.server"
-    printed, last = _run_python(code)
-    if printed is None:
-        return Finding(False, "prefect server", last, "pip install -c constraints.txt 'headway[prefect]'")
-    return Finding(True, "prefect server", "imports")
 
 
 def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Finding]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, load_pipeline, run_spec_of
-from flows.cli.options import Options, PipelinePath, WindowOptions
-from headway.errors import ConfigError, HeadwayError
+from flows.cli.commands import answer, load_pipeline
+from flows.cli.options import Options, PipelinePath
+from headway.errors import ConfigError
 
 if TYPE_CHECKING:
     from tfcore.train.settings.schedule import Schedule
@@ -43,7 +43,7 @@ def knobs(
     by_hand = file.read()
     settings = {name: _plain(schedule) for name, schedule in schedules.items()}
     if RATE not in loaded.pipeline.training.model_fields_set:
-        settings[RATE] = _chosen_rate(pipeline, options)
+        settings[RATE] = {"name": "auto"}
     meanings = {name: MEANINGS.get(name, "the model's own") for name in schedules}
     rows = [
         {"knob": name, "pipeline": settings[name], "by_hand": by_hand.get(name), "meaning": meaning}
@@ -66,23 +66,6 @@ def _plain(schedule: Schedule) -> dict[str, object]:
     return {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True)
 
 
-def _chosen_rate(pipeline: str, options: Options) -> dict[str, object]:
-    """The learning rate that the pipeline leaves out, as a run over all spans would choose it now; "auto" while the number
-    of train rows is not known."""
-    from flows.dag.dag import run_dag
-    from flows.execution.engine import Planner
-    from tfcore.train.settings.config import TrainingConfig
-
-    try:
-        run_spec = run_spec_of(pipeline, WindowOptions(json=options.json, set=options.set))
-        training = run_dag(run_spec, Planner(run_spec.store), freeze=False).training
-    except HeadwayError:  # no span has landed yet, for one: what is wrong with it is for the run to say
-        training = None
-    if training is None:
-        return {"name": "auto"}
-    return _plain(TrainingConfig.model_validate(training.training).learning_rate)
-
-
 def _value(item: str) -> tuple[str, Any]:
     name, equals, text = item.partition("=")
     if not equals or not name:
@@ -95,7 +78,7 @@ def _value(item: str) -> tuple[str, Any]:
 
 def _short(schedule: dict[str, object]) -> str:
     if schedule["name"] == "auto":
-        return "chosen by the train rows, once known"
+        return "chosen by the train rows: headway plan"
     settings = {key: value for key, value in schedule.items() if key != "name"}
     if schedule["name"] == "constant" and list(settings) in ([], ["initial"]):
         return f"{settings.get('initial', 0.001):g}"

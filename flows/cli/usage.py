@@ -1,148 +1,36 @@
-"""Help pages, and usage errors as sentences, made from the commands' own parameters; plain text at the terminal's width.
+"""Help pages and usage errors, both as the library makes them of the commands' own parameters: plain text, one sentence.
 
 print(page(application(), "run"))
 """
 
-import difflib
+import io
 import shutil
-import textwrap
-from collections.abc import Iterator, Sequence
 
-from cyclopts import (
-    App,
-    CoercionError,
-    CycloptsError,
-    MissingArgumentError,
-    RepeatArgumentError,
-    UnknownCommandError,
-    UnknownOptionError,
-    UnusedCliTokensError,
-)
-from cyclopts.argument import Argument
+from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
+from cyclopts.help import DefaultFormatter, PanelSpec
+from rich.box import Box
+from rich.console import Console
 
 from headway.errors import ConfigError
 
-_INDENT = 24
+_NO_LINES = Box("    \n" * 8)
 
 
 def page(app: App, command: str = "") -> str:
-    """The help of a command, or of all of them."""
-    width = min(shutil.get_terminal_size().columns, 120)
-    entries: dict[str, list[tuple[str, str]]] = {}
-    if command in app:
-        arguments = parameters(app, command)
-        usage, text, end = f"{command} {_positional(arguments)}".rstrip(), app[command].help, ""
-        for argument in arguments:
-            entries.setdefault(_group(argument), []).append((_name(argument), _says(argument)))
-    elif command:
-        raise _unknown(app, command)
-    else:
-        usage, text, end = "COMMAND", app.help, app.help_epilogue or ""
-        for name in commands(app):
-            spec = app._get_item(name)
-            entries.setdefault(str(spec.group), []).append((name, str(spec.help).partition("\n")[0]))
-        entries["Options"] = [
-            ("--help", "also for one command: headway COMMAND --help"),
-            ("--version", "print the version"),
-        ]
-    described = [part + "." * (part[-1] != ".") for part in (text[0].upper() + text[1:]).split("\n\n")]
-    parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described, width)]
-    ordered = sorted(entries, key=lambda group: {"Window": 1, "Common": 2}.get(group, 0))  # shared options come last
-    parts += [f"{group}:\n" + "\n".join(_lines(entries[group], width)) for group in ordered]
-    return "\n\n".join([*parts, *_wrapped([end.replace("\n", " ")] * bool(end), width)])
+    """The help of a command, or of all of them, at the terminal's width."""
+    app.help_formatter = DefaultFormatter(panel_spec=PanelSpec(box=_NO_LINES, padding=0))
+    out = io.StringIO()
+    console = Console(file=out, width=min(shutil.get_terminal_size().columns, 120))
+    app.help_print([command] if command else [], console=console)
+    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
 
 
-def commands(app: App) -> list[str]:
-    """The names of the commands."""
-    return [name for name in app if not name.startswith("-")]
-
-
-def parameters(app: App, command: str) -> list[Argument]:
-    """A command's parameters, in the order of the function."""
-    return [argument for argument in app[command].assemble_argument_collection(parse_docstring=True) if argument.show]
-
-
-def usage_error(mistake: CycloptsError, app: App, command: str) -> ConfigError:
+def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
     """A usage error in a sentence, with the nearest right word."""
-    fix = f"headway {command} --help lists the options"
-    match mistake:
-        case UnknownCommandError() if mistake.unused_tokens:
-            return _unknown(app, mistake.unused_tokens[0])
-        case UnknownOptionError():
-            text = mistake.token.keyword or mistake.token.value
-            names = [argument.name for argument in parameters(app, command) if argument.name.startswith("-")]
-            return ConfigError(f"{text} is not an option{_close(text, names)}", fix=fix)
-        case UnusedCliTokensError():
-            extra = " ".join(map(repr, mistake.unused_tokens or []))
-            return ConfigError(f"one argument too many: {extra}", fix=f"headway {command} --help shows the arguments")
-        case MissingArgumentError(argument=Argument() as argument):
-            missing = "needs a value" if mistake.keyword or argument.tokens else "is required"
-            meant = next((_help(each) for each in parameters(app, command) if each.name == argument.name), "")
-            return ConfigError(f"{mistake.keyword or argument.name} {missing}: {meant}", fix=fix)
-        case RepeatArgumentError():
-            return ConfigError(f"{mistake.token.keyword} is given twice", fix="leave one out")
-        case CoercionError(argument=Argument() as argument, msg=None) if mistake.token:
-            choices = argument.get_choices() or ()
-            text = mistake.token.value
-            kind = f"one of {', '.join(choices)}{_close(text, choices)}" if choices else "a number"
-            return ConfigError(f"{text!r} is not {kind}", where=argument.name, fix=fix)
-    where = mistake.argument.name if mistake.argument is not None and mistake.msg else None
-    return ConfigError(str(mistake.msg or mistake).rstrip("."), where=where, fix=fix)
-
-
-def _unknown(app: App, command: str) -> ConfigError:
-    fix = "options come after the command, as in headway runs --json; " if command.startswith("-") else ""
-    return ConfigError(
-        f"{command!r} is not a command{_close(command, commands(app))}", fix=f"{fix}headway --help lists them"
-    )
-
-
-def _close(text: str, names: Sequence[str]) -> str:
-    near = [name for name in names if name.startswith(text)][:1] or difflib.get_close_matches(text, names, 1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def _positional(arguments: Sequence[Argument]) -> str:
-    return " ".join(
-        argument.name if argument.required else f"[{argument.name}]"
-        for argument in arguments
-        if not argument.name.startswith("-")
-    )
-
-
-def _group(argument: Argument) -> str:
-    groups = argument.parameter.group
-    first = groups[0] if isinstance(groups, tuple) and groups else groups
-    name = str(getattr(first, "name", first or ""))
-    return "Options" if name == "Parameters" else name
-
-
-def _name(argument: Argument) -> str:
-    values = argument.get_choices()
-    metavar = argument.parameter.metavar or ("|".join(values) if values else "VALUE")
-    return argument.name if argument.hint is bool or not argument.name.startswith("-") else f"{argument.name} {metavar}"
-
-
-def _says(argument: Argument) -> str:
-    default = argument.field_info.default
-    plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
-    plain = plain and default != ""
-    return _help(argument) + (f" (default: {default})" if plain else " (required)" * argument.required)
-
-
-def _help(argument: Argument) -> str:
-    """A parameter's help: of its type, else of its function's docstring, which is made of whole lines and sentences."""
-    return " ".join((argument.parameter.help or "").split()).removesuffix(".")
-
-
-def _lines(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    for name, text in rows:
-        head = f"  {name:<{_INDENT - 4}}  "
-        if len(head) > _INDENT:  # its text begins below
-            yield head.rstrip()
-            head = " " * _INDENT
-        yield textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
-
-
-def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
-    return [textwrap.fill(paragraph, width, break_on_hyphens=False) for paragraph in paragraphs]
+    if isinstance(mistake, UnknownCommandError):
+        fix = "headway --help lists all; options come after the command, as in headway runs --json"
+        return ConfigError(str(mistake), fix=fix)
+    said = str(mistake)
+    if isinstance(mistake, UnusedCliTokensError):
+        said = f"One argument too many: {' '.join(map(repr, mistake.unused_tokens or []))}"
+    return ConfigError(said, fix=f"headway {command} --help lists its arguments and options")

@@ -11,9 +11,9 @@ import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from beam_jobs.runners.config import RunnerConfig
 from flows.config.production import (
@@ -38,7 +38,6 @@ from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import MetricSpec
 from headway.records.spec import RecordsConfig
 from headway.redaction import remember
-from headway.schema.columns import suggest
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.window import ALL, check_window
 from headway.storage.filesystem import is_remote
@@ -203,15 +202,6 @@ class Pipeline(Frozen):
     @classmethod
     def _named(cls, value: Any) -> Any:
         return named(value)
-
-    @field_validator("limits", "queues", mode="before")
-    @classmethod
-    def _stages(cls, value: Any, info: ValidationInfo) -> Any:
-        known = [*get_args(Stage), *([TENSORFLOW] if info.field_name == "queues" else [])]
-        for name in value if isinstance(value, dict) else ():
-            if name not in known:
-                raise ValueError(f"{name!r} is not a stage; {suggest(str(name), known)}")
-        return value
 
     @field_validator("queues")
     @classmethod

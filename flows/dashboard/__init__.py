@@ -1,1 +1,1 @@
-"""`headway ui`: pages over one or several stores on this machine: runs, versions, spans, drift, disk."""
+"""`headway ui`: pages over one or several stores on this machine: runs, versions, spans, drift."""

@@ -17,7 +17,6 @@ from starlette.exceptions import HTTPException
 from flows.dashboard import changes
 from flows.dashboard.layout import HERE, Page, address, render, style_sheet, tag_of
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.disk_page import DiskUsage, disk_page
 from flows.dashboard.pages.model_page import model_page
 from flows.dashboard.pages.run_page import run_page
 from flows.dashboard.pages.runs_page import runs_page
@@ -41,8 +40,8 @@ class _SignIn(Exception):
     """The asker has no session."""
 
 
-class _NotThere(Exception):
-    """There is no such page."""
+def _not_there() -> HTTPException:
+    return HTTPException(404, "The store has nothing of this name, or no longer.")
 
 
 def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = print) -> FastAPI:
@@ -53,7 +52,6 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     names = {slug: opened.store.name for slug, opened in stores.items()}
-    usages = {slug: DiskUsage(opened.store) for slug, opened in stores.items()}
 
     def signed_in(request: Request) -> None:
         if not access.is_session(request.headers):
@@ -61,12 +59,12 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
 
     def at(store: str) -> OpenedStore:
         if store not in stores:
-            raise _NotThere
+            raise _not_there()
         return stores[store]
 
     def answered(request: Request, page: Page | None) -> Response:
         if page is None:
-            raise _NotThere
+            raise _not_there()
         html = render(page, names)
         tag = tag_of(html)
         if request.headers.get("if-none-match") == tag:
@@ -83,15 +81,11 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
 
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 
-    def entered(to: str) -> Response:
-        answer = RedirectResponse(to, 303)
-        answer.set_cookie(access.cookie, access.session, httponly=True, samesite="strict", path="/")
-        return answer
-
     @app.get("/")
     def first(request: Request, token: str = "") -> Response:
         if token and access.signs_in(token):
-            answer = entered("/")
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(access.cookie, access.session, httponly=True, samesite="strict", path="/")
             if request.headers.get("sec-fetch-site") == "cross-site":
                 # of a link in another page: a redirect would still be that page's, and come without the cookie
                 answer.status_code = 200
@@ -102,12 +96,6 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
         if len(stores) == 1:
             return answered(request, store_page(next(iter(stores.values()))))
         return answered(request, stores_page(stores))
-
-    @app.post("/sign-in")
-    def sign_in(form: Mapping[str, str] = Depends(_form)) -> Response:
-        if access.signs_in(form.get("token", "").strip()):
-            return entered("/")
-        return HTMLResponse(render(_sign_in_page(wrong=True), {}), 401)
 
     # --- inside
 
@@ -127,7 +115,7 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
     def of_log(store: str, run: str) -> Response:
         opened = at(store)
         if opened.index.record(run) is None or (text := opened.log(run)) is None:
-            raise _NotThere
+            raise _not_there()
         return PlainTextResponse(redact(text))
 
     @app.get("/stores/{store}/runs/{run}/report", dependencies=inside)
@@ -138,10 +126,6 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
     @app.get("/stores/{store}/spans", dependencies=inside)
     def of_spans(request: Request, store: str, page: int = 1, pipeline: str = "") -> Response:
         return answered(request, spans_page(at(store), page=page, pipeline=pipeline))
-
-    @app.get("/stores/{store}/disk", dependencies=inside)
-    def of_disk(request: Request, store: str) -> Response:
-        return answered(request, disk_page(at(store), usages[store]))
 
     @app.get("/stores/{store}/models/{model}", dependencies=inside)
     def of_model(
@@ -169,7 +153,7 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
         except HeadwayError as error:
             return HTMLResponse(render(changes.refused(opened, model, error), names), 409)
         if event is None:
-            raise _NotThere
+            raise _not_there()
         note(f"{kind}: version {event.version} is the champion of {model} now ({event.reason})")
         return RedirectResponse(address(store, "models", model, changed=event.version), 303)
 
@@ -190,16 +174,17 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
 
     @app.exception_handler(_SignIn)
     def to_sign_in(request: Request, error: Exception) -> Response:
-        return HTMLResponse(render(_sign_in_page(), {}), 401)
+        heading = "Open the address that headway ui printed"
+        said = "It ends with ?token=… and stands in the terminal that headway ui runs in."
+        return HTMLResponse(render(Page("Sign in", heading, message=said, every=0), {}), 401)
 
     @app.exception_handler(HeadwayError)
     def known(request: Request, error: Exception) -> Response:
         return problem(request, "It cannot be shown", str(error), 409)
 
-    @app.exception_handler(_NotThere)
     @app.exception_handler(RequestValidationError)
     def not_there(request: Request, error: Exception) -> Response:
-        return problem(request, "There is no such page", "The store has nothing of this name, or no longer.", 404)
+        return refused(request, _not_there())
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
@@ -240,18 +225,11 @@ def _report(opened: OpenedStore, run: str) -> str:
     """The report of a run: the one that it wrote, else drawn for this answer."""
     record = opened.index.record(run)
     if record is None:
-        raise _NotThere
+        raise _not_there()
     path = path_of(opened.store, run)
     if not record.going_on and path.name in opened.store.children(path.parent):
         if leads_out(opened.store, path):
-            raise _NotThere
+            raise _not_there()
         return opened.store.read(path).decode("utf-8", "replace")
     with DRAWING:
         return drawn_report(Material(opened.store, record))
-
-
-def _sign_in_page(*, wrong: bool = False) -> Page:
-    message = "This is not the token that headway ui printed." if wrong else ""
-    return Page(
-        "Sign in", "Open the address that headway ui printed", tab="sign in", message=message, every=0, status=401
-    )

@@ -68,14 +68,12 @@ def flow_body(
     *,
     set: Settings = None,
     about: Callable[[LoadedPipeline], str] = lambda loaded: "",
-    failed: Callable[[RunLog, HeadwayError | Exception], None] = lambda report, error: None,
 ) -> State[None]:
     """Run a flow's work; see the module.
 
     Args:
         set: keys of the pipeline and other values for them.
         about: what the run is about, as its name says it: the window.
-        failed: told of an error, before the state is made of it.
     """
     protect()
     say_once()
@@ -95,7 +93,6 @@ def flow_body(
     except Exception as error:
         stops.wait_for_server()  # an outage must not cost the name, the event and the state
         if report is not None:
-            failed(report, error)
             report.catch_up()
         if not isinstance(error, HeadwayError):
             _rename(f"{name}: failed")

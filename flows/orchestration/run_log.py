@@ -14,11 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.events import emit_event
 from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
@@ -32,11 +29,11 @@ from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines
 from flows.records import RunRecord
+from flows.tell.ending import ending_of, ending_part
 from flows.tell.rendering.markdown import markdown
 from flows.tell.rendering.parts import Part, Table
 from flows.tell.step_line import line_of
-from flows.tell.step_parts import key_of, part_of, report_part
-from headway.evaluation.gate.gate_request import GateRequest
+from flows.tell.step_parts import key_of, part_of
 from headway.redaction import redact, redacted
 from headway.registry.registry import Registry
 
@@ -71,7 +68,7 @@ class RunLog(Reporter):
     def __init__(self, stops: StopRequests, *, pipeline: str):
         self._prefect = prefect = PrefectLog(stops, pipeline)
         super().__init__([prefect, *listeners()])
-        self.table, self.ended, self.catch_up = prefect.table, prefect.complete_verdict, prefect.catch_up
+        self.table, self.catch_up = prefect.table, prefect.catch_up
         self.wait_for_server = stops.wait_for_server
         about(pipeline)
 
@@ -85,7 +82,6 @@ class PrefectLog(Lines):
         super().__init__(stop=stops.stop)
         self._stops, self._pipeline = stops, pipeline
         self._flow = get_run_logger()
-        self._verdict: tuple[UUID, Part] | None = None
         self._later: deque[Callable[[], object]] = deque()
         self._publishing = threading.Lock()
 
@@ -110,34 +106,21 @@ class PrefectLog(Lines):
             if output.title in self.steps:
                 self._show(output.title, 100.0, " ".join(line_of(output).split()))
             if part is not None:
-                artifact = self._publish(key_of(output), part)
-                if output.stage == GateRequest.name:
-                    self._verdict = (artifact, part)
+                self._publish(key_of(output), part)
 
         if part is not None or output.title in self.steps:
             self._when_up(publish)
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
-        if (place := record.report) is not None:
-            self._when_up(lambda: self._publish("report", report_part(place)))
+        part = ending_part(ending_of(record))
+        if record.report is not None:  # it is no link: from a server's page no browser follows one to a file
+            part = replace(part, commands=[record.report, f"headway report {record.run} --open"])
+        self._when_up(lambda: self._publish("verdict", part))
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
         """Publish a table of the flow's own; a later one of the same key follows it."""
         part = Part(about, tables=[Table(about, rows)])
         self._when_up(lambda: self._publish(key, part))
-
-    def complete_verdict(self, ending: Part) -> None:
-        """Complete the verdict's artifact, if there is one, with the end of the run."""
-
-        def complete() -> None:
-            if self._verdict is None:
-                return
-            artifact_id, part = self._verdict
-            told = replace(ending, points=ending.points or part.points, tables=part.tables)
-            with get_client(sync_client=True) as client:
-                client.update_artifact(artifact_id, ArtifactUpdate(data=redact(markdown(told))))
-
-        self._when_up(complete)
 
     def _when_up(self, action: Callable[[], object]) -> None:
         """Do it now, or, while the server is away, later: Prefect's client would wait for it a minute each time."""
@@ -168,12 +151,10 @@ class PrefectLog(Lines):
             )
             self.steps[title] = made
 
-    def _publish(self, key: str, part: Part) -> Any:
-        """Publish a part as an artifact; its id."""
+    def _publish(self, key: str, part: Part) -> None:
+        """Publish a part as an artifact."""
         about = "; ".join(map(str, part.sentences)) or part.title
-        return create_markdown_artifact(
-            redact(markdown(part)), key=_key(self._pipeline, key), description=redact(about)
-        )
+        create_markdown_artifact(redact(markdown(part)), key=_key(self._pipeline, key), description=redact(about))
 
     def _try(self, action: Callable[[], object]) -> None:
         """A run matters more than a picture of it: an error is a line of the log."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from flows.records import RunRecord, State
-from flows.tell.metric_tables import metric_table, rows_of, values_of
+from flows.tell.metric_tables import rows_of
 from flows.tell.rendering.cells import cell
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
@@ -151,12 +151,6 @@ def ending_of(record: RunRecord) -> Ending:
     )
 
 
-def failed_ending(error: Exception) -> Ending:
-    """The end of a run of which there is no record."""
-    word, tone, begins = _ENDS[State.FAILED]
-    return Ending(word=word, tone=tone, headline=sentence(f"{begins}: {_first_line(str(error))}"), error=str(error))
-
-
 def _first_line(error: str) -> str:
     return next((line.rstrip(":") for line in error.splitlines() if line.strip()), "no reason is known")
 
@@ -181,23 +175,6 @@ def ending_part(ending: Ending) -> Part:
         points=ending.said,
         tables=[checks_table(ending.checks)] if ending.checks else [],
         texts=[("Error", ending.error)] if ending.error else [],
-    )
-
-
-def verdict_part(verdict: Verdict) -> Part:
-    """The gate's decision before what follows from it: candidate, champion and baselines side by side, and every check."""
-    said = "The gate lets the candidate through. Export, replay and promotion follow."
-    others = {side: values for side, values in verdict.metrics.sides.items() if side != "candidate"}
-    table = metric_table(values_of(verdict.metrics.candidate), others, value="candidate")
-    return Part(
-        f"Verdict: {verdict.verdict}",
-        [said if verdict.promote else "The candidate is not promoted.", *judged_on(verdict)],
-        tables=[
-            *([table] if table else []),
-            *([checks_table(verdict.checks)] if verdict.checks else []),
-        ],
-        findings=[Finding("warning", str(alarm)) for alarm in verdict.alarms],
-        points=verdict.sentences,
     )
 
 

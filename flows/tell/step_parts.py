@@ -1,13 +1,10 @@
 """What a step that has just ended came to, as a part: `headway stats` prints it, and Prefect keeps it as an artifact.
 
-told = part_of(output)                # of statistics, validation, training, evaluation, importance and verdict
+told = part_of(output)                # of statistics, validation, training, evaluation and importance
 text(told), markdown(told)
 """
 
-from pathlib import PurePosixPath
-
 from flows.dag.step import Output
-from flows.tell.ending import verdict_part
 from flows.tell.metric_tables import importance_table, metric_table, rows_of
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
@@ -35,26 +32,14 @@ def part_of(output: Output) -> Part | None:
             return Part("Importance", tables=[importance_table(output.value)])
         case "measure":
             return measured_part(output.value, split="test" if output.title == "measure test" else "eval")
-        case "gate":
-            return verdict_part(output.value)
     return None
 
 
 def key_of(output: Output) -> str:
     """The name under which what later runs say of the step follows: evaluation, evaluation-champion, curves-seed-1, ..."""
     words = [word for word in output.title.split() if output.stage == "train" or not word.isdigit()]
-    names = {"evaluate": "evaluation", "measure": "evaluation", "train": "curves", "gate": "verdict"}
+    names = {"evaluate": "evaluation", "measure": "evaluation", "train": "curves"}
     return "-".join([(names | {"validate": "validation"}).get(output.stage, output.stage), *words[1:]])
-
-
-def report_part(place: str) -> Part:
-    """Where the report of a run is: a path, or a bucket's URL. Neither is made a link, as no browser follows one from a
-    server's page."""
-    shown = f"headway report {PurePosixPath(place).stem} --open"
-    said = [
-        "The report of this run is one page, with figures. Where the store is seen, in the pipeline's folder, this shows it:"
-    ]
-    return Part("Report", said, commands=[place, shown])
 
 
 def _statistics(found: WindowStatistics) -> Part:

@@ -56,7 +56,7 @@ def test_it_is_shown_in_the_browser(churn):
     client.get(f"/?token={access.token}")
     (run, *_) = sorted(path.stem for path in (churn / "store" / "runs").glob("*.json"))
     model = "/stores/churn/models/churn"
-    for page in ("", "/runs", f"/runs/{run}", f"/runs/{run}/report", "/spans", "/disk"):
+    for page in ("", "/runs", f"/runs/{run}", f"/runs/{run}/report", "/spans"):
         assert client.get(f"/stores/churn{page}").status_code == 200, page
     for page in (model, f"{model}/versions/1", f"{model}/versions/2"):
         assert client.get(page).status_code == 200, page

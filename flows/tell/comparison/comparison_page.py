@@ -236,20 +236,11 @@ def _train_columns(a: Side, b: Side) -> Iterator[Table]:
 
 def _training(a: Side, b: Side) -> Part | None:
     """The part on the trainings, of several seeds the first; None where the store has neither any more."""
-    titles = [next(iter(trained_by(side.material)), None) for side in (a, b)]
-    found = [
-        Training(side.label, side.material, title)
-        for side, title in zip((a, b), titles, strict=True)
-        if title is not None
-    ]
+    found = [Training(of.label, of.material, title) for of in (a, b) for title in trained_by(of.material)[:1]]
     if not found:
         return None
     if len({each.material.outputs[each.title].fingerprint for each in found}) < len(found):
         return Part("Training", ["Both have the same training: its output is one and the same."])
-    sentences = []
-    for side, title in zip((a, b), titles, strict=True):
-        if title is None:
-            sentences.append(f"The store no longer has the training of {side.label}.")
-        elif (chosen := side.material.record.training) is not None:
-            sentences.append(sentence(f"{side.label}: {counted(chosen.rows, 'train row')}, {chosen.says}"))
-    return trainings(found, sentences)
+    chosen = [(each.name, each.material.record.training) for each in found]
+    said = [sentence(f"{name}: {counted(of.rows, 'train row')}, {of.says}") for name, of in chosen if of is not None]
+    return trainings(found, said)

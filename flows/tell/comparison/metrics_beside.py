@@ -10,7 +10,6 @@ from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
 from flows.tell.rendering.parts import Chart, Part, Table
 from headway.evaluation.results.measured import MetricValue
 from headway.messages import capital, counted, sentence, window_text
-from headway.metrics.classification import decided
 
 _MOST_SLICES = 40
 
@@ -31,7 +30,7 @@ def metrics(comparison: Compared, *, drawn: bool) -> Part | None:
     said = [
         f"Both on the {counted(same.rows, 'row')}{of} that {who}; differences are {b.label} − {a.label}, with 95% intervals."
     ]
-    tables = [paired_table("Metrics", comparison.apart, a.label, b.label), *_decisions(comparison)]
+    tables = [paired_table("Metrics", comparison.apart, a.label, b.label)]
     tables += [_own(side) for side in (a, b) if same.run not in (None, side.run)]
     return Part("Metrics", said, list(_charts(comparison)) if drawn else [], tables)
 
@@ -42,7 +41,7 @@ def _own(side: Side) -> Table:
     return metric_table(values, title=f"{capital(side.label)} on {rows_in_words(side.spans.eval)}")
 
 
-# --- figures and decisions
+# --- figures
 
 
 def _charts(comparison: Compared) -> Iterator[Chart]:
@@ -53,30 +52,8 @@ def _charts(comparison: Compared) -> Iterator[Chart]:
     names = score_charts.Names(comparison.a.label, comparison.b.label)
     if mine:
         yield from score_charts.charts_of(mine, theirs, names, beside=bool(theirs))
-    if score_charts.plain(a) and score_charts.plain(b):
-        if "residuals" in mine:
-            yield score_charts.errors(a, b, names)
-        elif "roc" in mine:
-            yield score_charts.agreement(a, b, names)
-
-
-def _decisions(comparison: Compared) -> Iterator[Table]:
-    """How many rows each side gets right, of a task that decides between classes."""
-    task, scored = comparison.a.task, comparison.scored
-    if scored is None or task not in ("binary", "multiclass") or not all(rows.known for rows in scored):
-        return
-    a, b = (decided(rows.prediction) == rows.label for rows in scored)
-    cells = {
-        "both": a & b,
-        f"only {comparison.a.label}": a & ~b,
-        f"only {comparison.b.label}": ~a & b,
-        "neither": ~a & ~b,
-    }
-    rows = [
-        {"who is right": what, "rows": f"{int(at.sum()):,}", "share": f"{at.mean():.1%}"} for what, at in cells.items()
-    ]
-    how = "A probability of 0.5 or more counts as class 1." if task == "binary" else "The likeliest class counts."
-    yield Table("Rows whose class they get right", rows, how)
+    if "residuals" in mine and score_charts.plain(a) and score_charts.plain(b):
+        yield score_charts.errors(a, b, names)
 
 
 # --- slices

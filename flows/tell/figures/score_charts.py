@@ -200,23 +200,6 @@ def errors(rows: Rows, theirs: Rows | None, names: Names) -> Chart:
     return Chart("How far predictions are off", figure(draw, name="errors", label=label), keys)
 
 
-def agreement(rows: Rows, theirs: Rows, names: Names) -> Chart:
-    """How far the predicted probabilities of two models are apart on the same rows."""
-    apart = theirs.prediction - rows.prediction
-    reach = max(float(np.quantile(np.abs(apart), 0.995)), 1e-3)
-    edges = np.linspace(-reach, reach, _BINS + 2)  # a bin around 0
-    share = np.histogram(np.clip(apart, -reach, reach), edges, weights=rows.weight)[0] / max(rows.total, 1e-12)
-
-    def draw(axes: Plot) -> None:
-        axes.stairs(share, edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
-        axes.set_xlabel(f"probability, {names.theirs} − {names.ours}")
-        axes.set_ylabel("share of the rows")
-
-    note = f"What {names.theirs} predicts for a row, less what {names.ours} does; the mean is {number(float(apart.mean()))}."
-    label = f"Distribution of the differences between the probabilities of {names.theirs} and {names.ours}"
-    return Chart("How far their predictions are apart", figure(draw, name="agreement", label=label), note=note)
-
-
 def _shares(axes: Plot, x: str, y: str) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.01)

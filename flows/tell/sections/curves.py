@@ -19,7 +19,6 @@ Point = dict[str, float | None]
 """The step, and what was recorded at it: loss, holdout_loss, learning_rate."""
 Line = list[tuple[int, float]]
 """(step, value)"""
-_BARS = "▁▂▃▄▅▆▇█"
 _POINTS = 20
 """Of a training, in a table."""
 _FACTS = {
@@ -92,7 +91,7 @@ def _facts(trained: Trained) -> dict[str, str | int | float]:
 
 
 def curves_part(title: str, path: Path, trained: Trained) -> Part | None:
-    """The curves of a training as a row of bars each, and as a table of about twenty steps; None without its history.
+    """The curves of a training as a table of about twenty steps; None without its history.
 
     Args:
         path: of its output.
@@ -100,24 +99,14 @@ def curves_part(title: str, path: Path, trained: Trained) -> Part | None:
     points = recorded(path / "history.json")
     if not points:
         return None
-    lines = {name: series(points, name) for name in ("loss", "holdout_loss", "learning_rate")}
-    names = {name: name.replace("_", " ") for name, line in lines.items() if line}
+    names = {n: n.replace("_", " ") for n in ("loss", "holdout_loss", "learning_rate") if series(points, n)}
     best = f", best on the holdout at step {trained.best_step:,}" if trained.best_step is not None else ""
-    steps = f"steps {points[0]['step']:,} to {points[-1]['step']:,}"
-    drawn = [{"curve": said, steps: f"`{_bars(lines[name])}`"} for name, said in names.items() if "loss" in name]
     rows = [
         {"step": point["step"]} | {said: point.get(name) for name, said in names.items()}
         for point in thinned(points, _POINTS)
     ]
     said = f"{counted(trained.steps, 'step')}{best}"
-    return Part(title.capitalize(), [said], tables=[Table("curves", drawn), Table("steps", rows)])
-
-
-def _bars(line: Line, most: int = 40) -> str:
-    """Values as bars of text, the largest the highest."""
-    values = [value for _, value in thinned(line, most)]
-    scale = (len(_BARS) - 1) / ((max(values) - min(values)) or 1.0)
-    return "".join(_BARS[round((value - min(values)) * scale)] for value in values)
+    return Part(title.capitalize(), [said], tables=[Table("steps", rows)])
 
 
 def recorded(path: Path) -> list[Point]:

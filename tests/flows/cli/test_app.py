@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import EPILOG, application, main
-from flows.cli.usage import commands, page, parameters
+from flows.cli.usage import page
+from tests.command_line import commands, parameters
 
 GOLDEN = Path(__file__).parent / "golden" / "command_line.json"
 
@@ -56,23 +57,24 @@ def test_exit_codes_are_those_of_the_errors():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["trian"], "'trian' is not a command; did you mean train?"),
-        (["--jsn"], "'--jsn' is not a command"),
+        (["trian"], 'Unknown command "trian". Did you mean "train"?'),
+        (["--jsn"], 'Unknown command "--jsn"'),
+        (["bogus", "--help"], 'Unknown command "bogus"'),
         (["--json", "runs"], "options come after the command, as in headway runs --json"),
-        (["run", "--windw", "9"], "--windw is not an option; did you mean --window?"),
-        (["run", "a", "b"], "one argument too many: 'b'"),
-        (["run", "--window"], "--window needs a value"),
+        (["run", "--windw", "9"], "Unknown option: --windw. Did you mean --window?"),
+        (["run", "a", "b"], "One argument too many: 'b'"),
+        (["run", "--window"], "--window requires an argument"),
         (["run", "--seed", "1.5"], "--seed: '1.5' is not a whole number"),
-        (["run", "--seed", "1", "--seed", "2"], "--seed is given twice"),
-        (["run", "--wait", "x"], "--wait: 'x' is not a number"),
+        (["run", "--seed", "1", "--seed", "2"], "--seed specified multiple times"),
+        (["run", "--wait", "x"], '--wait: unable to convert "x" into float'),
         (["run", "--set", "x"], "--set: 'x' is not KEY=VALUE"),
-        (["cat"], "SHARDS is required"),
-        (["predict", "--output", "x"], "--input is required"),
+        (["cat"], "SHARDS requires an argument"),
+        (["predict", "--output", "x"], "--input requires an argument"),
         (
             ["export-examples", "--output", "x", "--split", "trian"],
-            "--split: 'trian' is not one of train, eval, test; did you mean train?",
+            '"trian" for --split. Choose from: "train", "eval", "test". Did you mean "train"?',
         ),
-        (["debug", "stp"], "WHAT: 'stp' is not one of step; did you mean step?"),
+        (["debug", "stp"], '"stp" for WHAT. Choose from: "step". Did you mean "step"?'),
         (["gc", "--keep", "-1"], "'-1' is not a whole number of 0 or more"),
         (["runs", "--limit", "-1"], "'-1' is not a whole number of 0 or more"),
         (["quarantine", "--limit", "x"], "'x' is not a whole number of 0 or more"),
@@ -239,4 +241,4 @@ def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeyp
     path = Path(json.loads(capsys.readouterr().out)["path"])
     assert path.is_relative_to(tmp_path) and str(path) in (tmp_path / ".bashrc").read_text()
     assert main(["completion", "zsch"]) == 2
-    assert "did you mean zsh?" in capsys.readouterr().err
+    assert 'Did you mean "zsh"?' in capsys.readouterr().err

@@ -44,7 +44,7 @@ def test_a_learning_rate_that_is_left_out_is_not_shown_as_the_constant_of_large_
     (rate,) = (knob for knob in json.loads(capsys.readouterr().out)["knobs"] if knob["knob"] == "learning_rate")
     assert rate["pipeline"] == {"name": "auto"}
     assert main(["knobs", str(folder)]) == 0
-    assert "chosen by the train rows, once known" in capsys.readouterr().out
+    assert "chosen by the train rows: headway plan" in capsys.readouterr().out
     assert not (folder / "store").exists()
 
 

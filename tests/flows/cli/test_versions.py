@@ -239,7 +239,7 @@ def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, caps
     assert "version 1: its predictions are no longer in the store, so there are no intervals" in said
     assert "are the same version, 2" in typed(capsys, "compare", "2", "champion", code=2)
     assert "'nope' names no version" in typed(capsys, "compare", "2", "nope", code=2)
-    assert "B is required" in typed(capsys, "compare", "2", code=2)
+    assert "B requires an argument" in typed(capsys, "compare", "2", code=2)
     assert ". is a pipeline, and 2 versions are needed beside it" in typed(capsys, "compare", ".", "2", code=2)
 
 

@@ -5,12 +5,10 @@ import re
 import shutil
 import time
 from html import unescape
-from pathlib import Path
 
 import pytest
 
 from flows.dashboard.opened_stores import checked_spans, opened
-from flows.dashboard.pages.disk_page import DiskUsage, usage_of
 from flows.dashboard.run_index import RunIndex
 from flows.progress.step_progress import Progress, as_json, progress_path
 from headway import redaction
@@ -19,7 +17,6 @@ from headway.redaction import remember
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.flows.dashboard.conftest import PIPELINE, SPANS, add_run, add_version, ingest, name_of, verdict
-from tests.waiting import until
 
 MODEL = "/stores/flights/models/flights"
 
@@ -84,35 +81,6 @@ def test_spans_show_what_became_of_their_rows(client):
     assert re.search(r"2013-05 1,200 0 held against it 1", said), "monitor checked it, no run has used it"
 
 
-def test_disk_use_is_counted_aside_and_says_what_could_go(client, store):
-    client.get("/stores/flights/disk")
-    until(lambda: "could be deleted" in client.get("/stores/flights/disk").text)
-    said = text_of(client.get("/stores/flights/disk").text)
-    assert "stages/ingest 3" in said and "headway clean" in said
-    assert usage_of(store).bytes > 3 * 2000
-
-
-def test_a_served_version_is_counted_once_and_a_file_that_goes_meanwhile_not_at_all(store, monkeypatch):
-    before = usage_of(store).bytes
-    champion = store.root / "models" / "flights" / "2" / "saved_model" / "saved_model.pb"
-    (store.root / "serving" / "flights" / "copy").hardlink_to(champion)
-    champion.write_bytes(champion.read_bytes() + b"m" * 10_000)
-    assert usage_of(store).bytes == before + 10_000
-    files = Path.rglob
-    monkeypatch.setattr(Path, "rglob", lambda path, pattern: [*files(path, pattern), path / "gone"])
-    assert usage_of(store).bytes == before + 10_000 and store.size(store.root)
-
-
-def test_a_count_that_fails_says_why(store):
-    def fails(store):
-        raise StoreError("is unreachable", where="s3://team")
-
-    usage = DiskUsage(store, count=fails)
-    usage.look()
-    usage._thread.join()
-    assert usage.look()[0] == "s3://team: is unreachable"
-
-
 # --- while a run goes on
 
 
@@ -151,7 +119,7 @@ def test_an_empty_store_says_what_to_type(tmp_path, show, monkeypatch):
     monkeypatch.chdir(tmp_path)
     empty = show([tmp_path / "new"])
     assert "headway run new" in empty.get("/").text
-    for page in ("", "/runs", "/spans", "/disk", "/models/flights"):
+    for page in ("", "/runs", "/spans", "/models/flights"):
         assert empty.get(f"/stores/flights{page}").status_code == 200, page
     assert not (tmp_path / "new" / "store").exists(), "looking makes nothing"
     (tmp_path / "bare").mkdir()
@@ -187,7 +155,7 @@ def test_damage_is_named_and_the_rest_is_shown(client, store, path):
     text, said = DAMAGE[path]
     (store.root / path).parent.mkdir(exist_ok=True, parents=True)
     (store.root / path).write_text(text)
-    pages = {page: client.get(f"/stores/flights{page}") for page in ("", "/runs", "/spans", "/models/flights", "/disk")}
+    pages = {page: client.get(f"/stores/flights{page}") for page in ("", "/runs", "/spans", "/models/flights")}
     assert all(page.status_code == 200 for page in pages.values()), pages
     assert any(said in page.text for page in pages.values())
     assert name_of(3)[0] in pages["/runs"].text

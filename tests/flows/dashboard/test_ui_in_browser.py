@@ -31,7 +31,6 @@ PAGES = {
     "version": f"{MODEL}/versions/3",
     "promote": f"{MODEL}/versions/3/promote",
     "spans": "/stores/flights/spans",
-    "disk": "/stores/flights/disk",
 }
 
 
@@ -158,8 +157,7 @@ def test_the_reader_keeps_place_and_hears_that_the_dashboard_has_ended(visit, se
 def test_a_reader_without_the_token_stays_outside(visit, served):
     page = visit(served.partition("/?")[0] + MODEL)
     assert "Open the address that headway ui printed" in page.inner_text("h1")
-    page.get_by_label("Token").fill(served.partition("token=")[2])
-    page.get_by_role("button", name="Sign in").click()
+    page.goto(served)
     page.get_by_role("heading", name="3 stores").wait_for()
 
 

@@ -175,7 +175,7 @@ def test_a_collector_that_is_gone_costs_a_line_and_no_run(project, headway):
 def test_an_exporter_that_is_not_installed_is_named(project, headway):
     env = _environment(OTEL_TRACES_EXPORTER="zipkin")
     done = headway("stats", project, "--quiet", env=env, check=0)
-    assert "the exporter of traces 'zipkin' is not installed" in done.stderr
+    assert "no telemetry is exported: Requested component 'zipkin' not found" in done.stderr
 
 
 AT_ITS_END = """

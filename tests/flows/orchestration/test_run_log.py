@@ -9,6 +9,8 @@ from flows.orchestration import run_log
 from flows.orchestration.run_log import PrefectLog, RunLog
 from flows.progress.reporter import Event
 from flows.progress.step_progress import Progress
+from flows.records import read_record
+from flows.tell.rendering.markdown import markdown
 from headway.redaction import remember
 
 
@@ -69,6 +71,22 @@ def test_an_event_is_about_the_pipeline_and_waits_for_the_server(report):
     resource = {"prefect.resource.id": "headway.pipeline.churn", "prefect.resource.name": "churn"}
     payload = {"message": "churn: ${A_TOKEN}", "pipeline": "churn", "alarms": ["x"]}
     assert report.published == [("headway.drift.found", resource, payload)]
+
+
+@pytest.mark.parametrize("folder", ["/srv/churn/store/runs", "s3://bucket/runs"])
+def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to(report, monkeypatch, folder):
+    monkeypatch.setattr(PrefectLog, "_publish", lambda self, key, part: report.published.append((key, markdown(part))))
+    verdict = {"verdict": "reject", "promote": False, "reasons": ["auc 0.8 is under 0.85"]}
+    place = f"{folder}/20240501-100000-aa.html"
+    facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "reject", "started": "", "report": place}
+    report.server.up = False
+    report.run_ended(read_record(facts | {"verdict": verdict}), None)
+    assert not report.published, "the server is away"
+    report.catch_up()
+    ((key, shown),) = report.published
+    assert key == "verdict" and shown.startswith("# Verdict: rejected (red)\n")
+    assert "The candidate is rejected: auc 0.8 is under 0.85." in shown
+    assert f"\n    {place}\n    headway report 20240501-100000-aa --open\n" in shown and "](" not in shown
 
 
 def test_a_step_that_takes_long_has_a_bar_with_its_speed_and_the_time_left(report):

@@ -9,16 +9,15 @@ from html.parser import HTMLParser
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.dag.step import find_output
 from flows.records import record_of, records
 from flows.tell.comparison.compared import compare
 from flows.tell.comparison.comparison_page import page
 from flows.tell.comparison.shown import Comparison
+from flows.tell.ending import ending_of, ending_part
 from flows.tell.material import Material
 from flows.tell.paired import paired
 from flows.tell.past_run import Run, Version
 from flows.tell.rendering.markdown import markdown
-from flows.tell.step_parts import part_of
 from flows.tell.summary import summary
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Model
 from headway.messages import number
@@ -132,7 +131,7 @@ def check(where, text, form, spans_of):
 
 def test_every_page_of_the_dashboard(project, registry, spans_of, show):  # noqa: F811
     client, runs = show([project]), [record.run for record in records(registry.store)]
-    pages = ["/", STORE, f"{STORE}/runs", f"{STORE}/spans", f"{STORE}/disk", MODEL, f"{MODEL}/rollback"]
+    pages = ["/", STORE, f"{STORE}/runs", f"{STORE}/spans", MODEL, f"{MODEL}/rollback"]
     pages += [f"{MODEL}/versions/{version}" for version in (1, 2, 3)]
     pages += [f"{MODEL}/versions/{version}/promote" for version in (1, 2)]
     pages += [f"{STORE}/runs/{run}{what}" for run in runs for what in ("", "/report")]
@@ -212,7 +211,5 @@ def test_comparisons_reports_notebooks_and_artifacts(project, registry, spans_of
     for record in records(store):
         check(f"run {record.run}", Run(loaded, store, record)._repr_html_(), "html", spans_of)
         check(f"summary of {record.run}", summary(record), "part", spans_of)
-        gate = record.step("gate")
-        output = find_output(store, stage="gate", fingerprint=gate.fingerprint, title="gate")
-        check(f"artifact of {record.run}", markdown(part_of(output)), "part", spans_of)
+        check(f"artifact of {record.run}", markdown(ending_part(ending_of(record))), "part", spans_of)
     assert Material(store, record).verdict.spans

@@ -34,7 +34,7 @@ def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
     assert parts == ["Both sides", "Metrics", "Slices", "What differs", "Data", "Training"]
     charts = set(re.findall(r"<figcaption>(.*?)</figcaption>", html))
     named = {
-        "binary": {"ROC curve", "Precision and recall", "Calibration", "How far their predictions are apart"},
+        "binary": {"ROC curve", "Precision and recall", "Calibration"},
         "multiclass": {"Calibration"},
         LEVELS: {"Residuals", "Coverage of the quantiles"},
     }
