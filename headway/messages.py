@@ -140,16 +140,20 @@ def window_text(spans: Sequence[str] | None) -> str:
     return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
 
 
-def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """The most important metrics with those of the baselines: `auc 0.91 (constant 0.5)`."""
-    usual = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
-    first = (*usual, *(name for name in metrics or () if ":" in name))  # those of the user's own
+def usual(metrics: Mapping[str, Any]) -> list[str]:
+    """The names of the most important metrics that have a value, the first one first."""
+    first = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
+    own = [name for name in metrics if ":" in name]  # of the user's
     further: dict[str, str] = {}  # the first of each further label
-    for name in metrics or ():
+    for name in metrics:
         label, _, of = name.rpartition("/")
         if label and of in ("auc", "accuracy", "rmse", "deviance", "miscoverage"):
             further.setdefault(label, name)
-    first += (*further.values(),)
+    return [name for name in (*first, *own, *further.values()) if metrics.get(name) is not None]
+
+
+def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """The most important metrics with those of the baselines: `auc 0.91 (constant 0.5)`."""
 
     def beside(name: str) -> str:
         values = {who: of[name] for who, of in (baselines or {}).items() if of.get(name) is not None}
@@ -158,9 +162,7 @@ def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapp
         return " (" + ", ".join(f"{who} {metric_text(value)}" for who, value in values.items()) + ")"
 
     values = metrics or {}
-    return ", ".join(
-        f"{name} {metric_text(values[name])}{beside(name)}" for name in first if values.get(name) is not None
-    )
+    return ", ".join(f"{name} {metric_text(values[name])}{beside(name)}" for name in usual(values))
 
 
 def when(time: object) -> str:

@@ -30,8 +30,8 @@ class Monitor:
 
         Args:
             name: such as "range 3 of 2013-01".
-            facts: JSON values; `began` and `ended` are seconds since 1970 by the clock of its machine, `process` is
-                "<host>:<pid>".
+            facts: JSON values; `span` is the span of data that it is of, `began` and `ended` are seconds since 1970 by the clock
+                of its machine, `process` is "<host>:<pid>".
         """
 
     def alive(self) -> None:

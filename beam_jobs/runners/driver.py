@@ -52,7 +52,7 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
         ended.append(outcome)
         for facts in outcome.ranges:
             name = f"range {facts['index']}" + (f" of {job.span}" if job.span else "")
-            monitor.part(name, **{key: value for key, value in facts.items() if key != "index"})
+            monitor.part(name, span=job.span, **{key: value for key, value in facts.items() if key != "index"})
     return ended
 
 

@@ -28,8 +28,6 @@ _DEVICES = (
     "import tensorflow as tf\n"
     "print('devices:', ', '.join(d.name for d in tf.config.list_physical_devices()))"
 )
-_OPS = (("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, several times slower"),)
-"""The compiled ops: name, what it does, and what does it where it is not built."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Finding:
 
 def examine(pipeline: Path, overrides: Mapping[str, object]) -> list[Finding]:
     """Check everything that can be checked without changes. `overrides` change keys of the pipeline."""
-    return [_python(), *_requirements(), *_extras(), _devices(), *_ops(), *_project(pipeline, overrides)]
+    return [_python(), *_requirements(), *_extras(), _devices(), _op(), *_project(pipeline, overrides)]
 
 
 def _python() -> Finding:
@@ -99,14 +97,13 @@ def _devices() -> Finding:
     return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
 
 
-def _ops() -> Iterator[Finding]:
-    """Report the optional native ops, which one library holds; an op that is not built is not a fault."""
-    built = expected().exists()
-    for name, use, instead in _OPS:
-        state = "built" if enabled() else f"built, and switched off by {SWITCH}"
-        if not built:
-            state = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.compile"
-        yield Finding(True, f"op {name}", state)
+def _op() -> Finding:
+    """Report the optional native op; it is no fault where it is not built."""
+    state = "built" if enabled() else f"built, and switched off by {SWITCH}"
+    if not expected().exists():
+        state = "not built: it computes the loss of training.ranking; TensorFlow's own ops do so several times slower; "
+        state += "to build it: python -m tfcore.ops.compile"
+    return Finding(True, "op pairwise_loss", state)
 
 
 def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Finding]:

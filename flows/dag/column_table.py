@@ -43,10 +43,13 @@ def column_table(
     configs = pipeline.column_configs()
     read = {column.name: column for column in columns.read}
     transforms = _fitted_transforms(parameters) if parameters is not None else None
+    pooled = {of["column"]["name"] for of in (parameters or {}).get("fitted", ()) if of.get("pool")}
     rows = []
     for column in columns.schema.columns:
         own = read.get(column.name, column)
         transform, why = _way(own, column.name in read, configs.get(column.name), pipeline, transforms)
+        if column.name in pooled and own.is_list and own.type != "bytes":
+            why += ", pooled as its lists differ in length: say shape: n for a vector"
         if column.name in gone:
             transform, why = LEFT_OUT, ""
         rows.append(
@@ -102,13 +105,6 @@ def _way(
         why = f"role: {column.role}, and a feature"
     if auto and column.names_things:
         why += ", as its integers are names: say standardize for a quantity"
-    if (
-        column.is_list
-        and column.type != "bytes"
-        and transforms is not None
-        and "pooled" in transforms.get(column.name, "")
-    ):
-        why += ", pooled as its lists differ in length: say shape: n for a vector"
     if transforms is None:
         return "auto" if auto else ", ".join(op.op for op in config.transform if op != "auto"), why  # type: ignore[union-attr]
     return transforms.get(column.name, LEFT_OUT), why

@@ -5,6 +5,7 @@ step.fingerprint                      # equal fingerprint = same output = nothin
 output.value.final_loss, output.ref("predictions.parquet")
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -116,6 +117,11 @@ class Output(Generic[Answer]):
         """A reference to it, or to one file or folder of it; None: to its answer alone."""
         path = None if inside is None else self.path / inside
         return Ref(stage=self.stage, fingerprint=self.fingerprint, path=path)
+
+
+def title_of(steps: Sequence[Step]) -> str:
+    """The title of steps of one stage that run as one."""
+    return steps[0].title if len(steps) == 1 else f"{steps[0].stage.name} ({len(steps)})"
 
 
 def find_output(store: Store, stage: str, fingerprint: str, title: str) -> Output[Any] | None:

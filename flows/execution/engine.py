@@ -16,7 +16,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from flows.config.production import Stage as StageName
-from flows.dag.step import Output, Step
+from flows.dag.step import Output, Step, title_of
 from flows.execution.damage import NEVER, damaged_inputs
 from flows.execution.retries import tried
 from flows.execution.step_places import name_steps, naming_steps
@@ -138,7 +138,7 @@ class Engine:
         """Run steps in one call of their stage."""
         stage, outputs = steps[0].stage, list[Output[Any]]()
         with self._report.stage(steps), naming_steps(self.store, self._titles, steps[0].title):
-            monitor = self._report.monitor(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
+            monitor = self._report.monitor(title_of(steps))
             monitor.check()
             whys = [explain(self.store, step) for step in steps]
             for step, made, why in zip(steps, self._make(steps, monitor), whys, strict=True):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flows.dag.step import Output, Step
+from flows.dag.step import Output, Step, title_of
 from flows.observability.json_stream import JsonStream
 from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
@@ -80,8 +80,8 @@ class JsonLog(Reporter):
     @contextlib.contextmanager
     def stage(self, steps: Sequence[Step]) -> Iterator[None]:
         stage, began = steps[0].stage.name, time.perf_counter()
-        titles = [step.title for step in steps]
-        self._stages |= dict.fromkeys([*titles, f"{stage} ({len(steps)})"], stage)
+        title = title_of(steps)
+        self._stages |= dict.fromkeys([*(step.title for step in steps), title], stage)
         for step in steps:
             self._write("stage.started", f"{step.title} starts", step=step.title, fingerprint=step.fingerprint)
         try:
@@ -89,7 +89,6 @@ class JsonLog(Reporter):
         except BaseException as error:
             seconds = round(time.perf_counter() - began, 3)
             problem = redact(str(error).splitlines()[0] if str(error) else type(error).__name__)
-            title = titles[0] if len(titles) == 1 else f"{stage} ({len(steps)})"
             text, facts = f"{type(error).__name__}: {error}", dict[str, Any](kind=type(error).__name__)
             if isinstance(error, HeadwayError):
                 text, facts = str(error), error.facts
@@ -116,8 +115,7 @@ class JsonLog(Reporter):
         facts |= {"seconds": 0.0 if output.hit else round(output.seconds, 3), "bytes": output.bytes}
         facts |= {name: output.result[name] for name in _RESULT if output.result and name in output.result}
         self._stages.setdefault(output.title, output.stage)
-        message = " ".join(line_of(output).split())
-        self._write("stage.ended", message, step=output.title, stage=output.stage, **facts)
+        self._write("stage.ended", line_of(output, aligned=False), step=output.title, stage=output.stage, **facts)
 
     def note(self, line: str) -> None:
         self._write("note", line.strip(), level=_level(line.strip()))

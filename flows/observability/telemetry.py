@@ -12,19 +12,17 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from opentelemetry import context, trace
 from opentelemetry.trace import Span, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from flows.dag.step import Output, Step
+from flows.dag.step import Output, Step, title_of
 from flows.observability.providers import Providers
 from flows.progress.reporter import Event, Reporter
 from flows.records import RunRecord, State
 from flows.tell.ending import TOLD, ending_of
-from headway.errors import HeadwayError
 from headway.redaction import redact, redacted
 from headway.registry.registry import Registry
 
@@ -44,9 +42,6 @@ class Telemetry(Reporter):
         self._run = meter.create_histogram("headway.run.duration", "s", "how long a run took, by how it ended")
         self._verdicts = meter.create_counter("headway.verdicts", "{verdict}", "the gate's verdicts")
         self._events = meter.create_counter("headway.events", "{event}", "Headway's events, by name")
-        self._age = meter.create_gauge(
-            "headway.champion.age", "s", "time since the champion was promoted, at a run's end"
-        )
         self._span: Span | None = None
         """The run's."""
         self._names: dict[str, str] = {}
@@ -69,8 +64,6 @@ class Telemetry(Reporter):
         if verdict:
             self._verdicts.add(1, pipeline | {"headway.verdict": verdict})
         self._run.record(record.seconds, pipeline | {"headway.state": str(record.state)})
-        if (age := _age(registry)) is not None:
-            self._age.set(age, pipeline)
         if span is None:
             return
         facts = ending_of(record).model_dump(mode="json", include=TOLD)
@@ -87,7 +80,7 @@ class Telemetry(Reporter):
         stage = steps[0].stage.name
         spans = {step.title: self._start(step.title, stage, step.fingerprint, reused=False) for step in steps}
         first = spans[steps[0].title]
-        running = {f"{stage} ({len(steps)})": first, **spans}
+        running = {title_of(steps): first, **spans}
         with self._lock:
             self._open |= running
         current = context.attach(trace.set_span_in_context(first))
@@ -139,9 +132,8 @@ class Telemetry(Reporter):
 
     def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
         """Make the span of a part of a stage that ran in whatever process."""
-        about = name.rpartition(" of ")[2]
         with self._lock:
-            under = next((span for step, span in self._open.items() if step.endswith(about)), self._open.get(title))
+            under = self._open.get(f"ingest {facts.get('span')}") or self._open.get(title)
         if under is None:
             return
         began, ended = facts.get("began", time.time()), facts.get("ended", time.time())
@@ -177,14 +169,3 @@ def rows_of(output: Output) -> int | None:
     if isinstance(rows, Mapping):
         return sum(rows.values())
     return rows if isinstance(rows, int) else None
-
-
-def _age(registry: Registry) -> float | None:
-    """Seconds since the champion was promoted; None: there is none."""
-    try:
-        history = registry.history()
-    except (HeadwayError, OSError):  # who promotes next is told of it
-        return None
-    if not history:
-        return None
-    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(history[-1].time)).total_seconds())

@@ -161,7 +161,7 @@ class _Backfill:
         self._order = list(ends)
         spec = replace(self._spec, until=ends[-1], window=len(ends), last="ingest")
         for step in self._run(spec, self._report).stages:
-            span = step.title.removeprefix("ingest ")
+            span = str(step.span)
             row = BackfilledWindow(
                 until=span, state="ingested", spans=(span,), cached=step.cached, seconds=step.seconds
             )

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from flows.dag.step import Output
 from flows.progress.reporter import Reporter
 from flows.progress.step_progress import Progress, as_json, progress_path
-from flows.progress.terminal import Lines, ended_by
+from flows.progress.terminal import Lines
 from flows.records import RunRecord, State, log_path
 from flows.tell.ending import ending_of
 from headway.messages import now
@@ -51,14 +51,14 @@ class _LogFile(Lines):
     def __init__(self, store: Store, run: str):
         super().__init__()
         self._path, self._writing = log_path(store, run), threading.Lock()
-        self._progress, self._steps = progress_path(store, run), dict[str, Progress]()
+        self._progress = progress_path(store, run)
         self._lines: dict[str, float] = {}
         """When a step's progress was last a line, or would have been."""
 
     def progressed(self, progress: Progress) -> None:
         title, now = progress.step, time.monotonic()
         with self._writing:
-            self._steps[title] = progress
+            self.steps[title] = progress
             self._keep()
         if now - self._lines.setdefault(title, now) >= LINE_SECONDS:
             self._lines[title] = now
@@ -66,16 +66,14 @@ class _LogFile(Lines):
 
     def output(self, output: Output) -> None:
         with self._writing:
-            ended = ended_by(output, self._steps)
-            for title in ended:
-                del self._steps[title]
-            if ended:
+            for title in self.ended(output):
+                del self.steps[title]
                 self._keep()
         super().output(output)
 
     def _keep(self) -> None:
         with contextlib.suppress(OSError):  # the run matters more than what is shown of it
-            replace_text(self._progress, redact(as_json(list(self._steps.values()))))
+            replace_text(self._progress, redact(as_json(list(self.steps.values()))))
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         if record.state not in (State.FAILED, State.CANCELLED):  # of those `logged` says the error

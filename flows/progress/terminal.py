@@ -6,14 +6,15 @@
 Progress goes to stderr; what a command answers goes to stdout. `flows.progress.log_file` keeps all of it.
 """
 
+import contextlib
 import copy
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flows.dag.step import Output
+from flows.dag.step import Output, Step, title_of
 from flows.progress.reporter import Reporter
 from flows.progress.step_progress import Progress
 from flows.tell.step_line import TITLE_WIDTH, line_of
@@ -35,10 +36,21 @@ class Lines(Reporter):
         super().__init__(stop=stop)
         self.steps: dict[str, Any] = {}
         """What is shown of each step that runs, by its title."""
+        self._together: dict[str, str] = {}
+        """By stage: the title of its steps that run as one."""
+
+    @contextlib.contextmanager
+    def stage(self, steps: Sequence[Step]) -> Iterator[None]:
+        self._together[steps[0].stage.name] = title_of(steps)
+        yield
+
+    def ended(self, output: Output) -> set[str]:
+        """The titles of steps that an output has ended: its own, and that of several that ran as one."""
+        return self.steps.keys() & {output.title, self._together.get(output.stage, "")}
 
     def window(self, until: str) -> "Lines":
         bound = copy.copy(self)
-        bound.until, bound.steps = until, {}
+        bound.until, bound.steps, bound._together = until, {}, {}
         return bound
 
     def told(self, line: str) -> str:
@@ -99,7 +111,7 @@ class Bars(Lines):
     def output(self, output: Output) -> None:
         line = self.told(line_of(output, self._title_width))
         self.live.console.print(line, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
-        for title in ended_by(output, self.steps):
+        for title in self.ended(output):
             self.live.remove_task(self.steps.pop(title))
 
     def progressed(self, progress: Progress) -> None:
@@ -121,11 +133,6 @@ class Bars(Lines):
 
     def note(self, line: str) -> None:
         self.live.console.print(self.told(line), highlight=False, markup=False, soft_wrap=True)
-
-
-def ended_by(output: Output, titles: Iterable[str]) -> list[str]:
-    """Those of the titles that an output has ended: its own, and that of several steps of its stage that ran as one."""
-    return [title for title in titles if title == output.title or title.startswith(f"{output.stage} (")]
 
 
 def reporter(*, quiet: bool = False) -> Reporter:

@@ -19,8 +19,9 @@ from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
+from headway.evaluation.further_labels import split_name
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
-from headway.messages import between, ends, metric_text, metrics_line, signed, window_text
+from headway.messages import between, ends, metric_text, metrics_line, signed, usual, window_text
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
 from headway.tasks.table import direction
@@ -38,7 +39,7 @@ def outcome_of(check: Check) -> Outcome:
     low, high = check.interval
     if low <= 0 <= high:
         return UNCLEAR
-    return "better" if (low > 0) == (direction(str(check.metric).rpartition("/")[2], check.better) > 0) else "worse"
+    return "better" if (low > 0) == (direction(split_name(str(check.metric))[1], check.better) > 0) else "worse"
 
 
 def change(check: Check) -> str:
@@ -267,5 +268,5 @@ def metrics_of(version: Version) -> dict[str, float]:
 def primary_of(version: Version, known: str | None = None) -> str | None:
     """The metric that the gate decided by; the first of the usual ones where that is not known."""
     metrics, standing = metrics_of(version), version.facts.get("standing")
-    names = [known, standing.get("metric") if isinstance(standing, dict) else None, metrics_line(metrics).split(" ")[0]]
+    names = [known, standing.get("metric") if isinstance(standing, dict) else None, *usual(metrics)]
     return next((name for name in names if name in metrics), None)

@@ -5,8 +5,6 @@ steps_explained(store, record)                                  # the steps of a
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from pydantic import computed_field
 
@@ -107,8 +105,6 @@ class Explained(Frozen):
     kept: bool
     """The store still has it."""
     reads: "tuple[Read, ...]"
-    goes_in: tuple[str, ...]
-    """What else its fingerprint is made of."""
     made_by: str | None = None
     """Of one that was reused: the run that made it, and in how many seconds."""
     made_in: float | None = None
@@ -147,20 +143,11 @@ def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
                 reads=tuple(
                     Read(title=r.title, cached=r.cached, reason=r.reason) for r in steps if r.fingerprint in inside
                 ),
-                goes_in=tuple(_goes_in(key)),
                 made_by=made_by,
                 made_in=made_in,
             )
         )
     return steps
-
-
-def _goes_in(key: Mapping[str, Any]) -> list[str]:
-    """What a fingerprint is made of, but for the outputs of other steps."""
-    config = key.get("config")
-    own = [f"config ({', '.join(config)})" if isinstance(config, dict) and config else "config"] if config else []
-    others = [name for name, value in key.items() if name not in ("stage", "version", "config", "inputs") and value]
-    return [f"the stage's code (version {key['version']})", *own, *others] if key else []
 
 
 def _makers(store: Store) -> dict[str, tuple[str, float]]:

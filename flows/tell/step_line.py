@@ -9,10 +9,12 @@ from headway.messages import counted, metrics_line, number
 TITLE_WIDTH = 22
 
 
-def line_of(output: Output, title_width: int = TITLE_WIDTH) -> str:
-    """A finished step in one line."""
-    took = "cached" if output.hit else f"{output.seconds:.1f} s"
-    return f"  {output.title:<{title_width}} {took:>8}  {_detail(output)}".rstrip()
+def line_of(output: Output, title_width: int = TITLE_WIDTH, *, aligned: bool = True) -> str:
+    """A finished step in one line, with others in columns or by itself."""
+    took, detail = "cached" if output.hit else f"{output.seconds:.1f} s", _detail(output)
+    if not aligned:
+        return " ".join(filter(None, [output.title, took, detail]))
+    return f"  {output.title:<{title_width}} {took:>8}  {detail}".rstrip()
 
 
 def _detail(output: Output) -> str:

@@ -1,6 +1,6 @@
 """What a step that has just ended came to, as a part: `headway stats` prints it, and Prefect keeps it as an artifact.
 
-told = part_of(output)                # of statistics, validation, training, evaluation and importance
+told = part_of(output)                # of statistics, validation, evaluation and importance
 text(told), markdown(told)
 """
 
@@ -8,7 +8,6 @@ from flows.dag.step import Output
 from flows.tell.metric_tables import importance_table, metric_table, rows_of
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.curves import curves_part
 from flows.tell.sections.scores import measured_part
 from flows.tell.sections.window_data import column_rows, findings_of, splits_table
 from headway.messages import counted
@@ -24,8 +23,6 @@ def part_of(output: Output) -> Part | None:
             return _statistics(output.value)
         case "validate":
             return _validation(output.value)
-        case "train":
-            return curves_part(output.title, output.path, output.value)
         case "evaluate":
             return _evaluation(output.title, output.value)
         case "importance":
@@ -36,10 +33,10 @@ def part_of(output: Output) -> Part | None:
 
 
 def key_of(output: Output) -> str:
-    """The name under which what later runs say of the step follows: evaluation, evaluation-champion, curves-seed-1, ..."""
-    words = [word for word in output.title.split() if output.stage == "train" or not word.isdigit()]
-    names = {"evaluate": "evaluation", "measure": "evaluation", "train": "curves"}
-    return "-".join([(names | {"validate": "validation"}).get(output.stage, output.stage), *words[1:]])
+    """The name under which what later runs say of the step follows: evaluation, evaluation-champion, ..."""
+    words = [word for word in output.title.split() if not word.isdigit()]
+    names = {"evaluate": "evaluation", "measure": "evaluation", "validate": "validation"}
+    return "-".join([names.get(output.stage, output.stage), *words[1:]])
 
 
 def _statistics(found: WindowStatistics) -> Part:

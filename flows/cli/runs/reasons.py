@@ -111,8 +111,6 @@ def _whole(step: Explained) -> Iterator[str]:
             yield f"    differs   {step.why}"
     if step.reads:
         yield f"    reads     {some([_read(read) for read in step.reads], 8)}"
-    if step.goes_in:
-        yield f"    besides   {some(step.goes_in, 20)}"
     yield f"    output    {step.output}" + ("" if step.kept else " (no longer in the store)")
 
 

@@ -13,6 +13,7 @@ from flows.tell.paired import eval_spans, level, metrics_of, own_level, primary_
 from flows.tell.rendering.parts import Chart, Finding, Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, number, when, window_text
+from headway.redaction import redact
 from headway.registry.registry import Event, Registry, Version
 from headway.registry.versions import numbers
 
@@ -51,12 +52,11 @@ def model_page(
         facts.append(("in production since", f"{when(history[-1].time)} UTC"))
         heading = f"{model}: version {version.number} is the champion"
         message = f"Version {version.number} is the champion now." if changed == version.number else ""
-    facts += [("versions", f"{len(there):,}"), ("runs", f"{len(runs):,}")]
+    facts += [("versions", f"{len(there):,}"), ("runs", link(f"{len(runs):,}", address(slug, "runs", pipeline=model)))]
     if registry and version is not None and (before := registry.previous()) is not None:
         facts.append(("champion before", version_link(slug, model, before)))
         actions.append((f"Roll back to version {before}", address(slug, "models", model, "rollback")))
     facts += [(f"alias {name}", version_link(slug, model, at)) for name, at in aliases.items()]
-    every_run = link(counted(len(runs), "run"), address(slug, "runs", pipeline=model))
     return Page(
         model,
         heading,
@@ -73,7 +73,6 @@ def model_page(
             if registry and there
             else Part("Versions", ["No version yet: the first run that the gate lets through makes one."]),
             _drift(opened, model, registry),
-            Part("Runs", [Markup("{} of this pipeline in the store.").format(every_run)]),
         ],
     )
 
@@ -87,7 +86,8 @@ def champion_of(registry: Registry | None) -> tuple[Version | None, str | None]:
 
 
 def _in_a_line(error: HeadwayError) -> str:
-    return str(error).replace("\n  fix: ", "; ")
+    said = f"{error.where}: {error.problem}" if error.where else error.problem
+    return redact(f"{said}; {error.fix}" if error.fix else said)
 
 
 def version_link(slug: str, model: str, version: int) -> Markup:

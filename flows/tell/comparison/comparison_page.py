@@ -21,7 +21,7 @@ from flows.tell.rendering.parts import Finding, Part, Table
 from flows.tell.sections.curves import Training, trained_by, trainings
 from flows.tell.sections.window_data import MOST_DRAWN, by_weight, column_name, train_statistics, usual_values
 from flows.tell.summary import window
-from headway.messages import counted, duration, number, sentence, size, some, when
+from headway.messages import counted, number, sentence, size, some, when
 
 _MOST_DIFFERENCES = 200
 _MOST_LOADED = 300
@@ -112,12 +112,6 @@ def _read(side: Side) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in shown.items())
 
 
-def _took(side: Side) -> str:
-    seconds = [output.get().get("seconds") for output in side.material.outputs.values() if output.stage == "train"]
-    known = [each for each in seconds if isinstance(each, int | float)]
-    return duration(sum(known)) if known else ""
-
-
 _TOLD: dict[str, Callable[[Side], str]] = {
     "stands as": lambda side: ", ".join(side.names),
     "how its run ended": _ended,
@@ -130,7 +124,6 @@ _TOLD: dict[str, Callable[[Side], str]] = {
     "train rows": _rows("train"),
     "eval rows": _rows("eval"),
     "rows from the files": _read,
-    "training took": _took,
     "size": lambda side: size(side.bytes) if side.bytes else "",
 }
 

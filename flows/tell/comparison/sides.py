@@ -191,7 +191,7 @@ def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
             run=record.run,
             spans=_spans((material.key("splits").get("inputs") or {}).get("parts") or {}),
             verdict=_decided(record, record.champion.version if record.champion else None),
-            evaluated={title: each for title, each in stages.items() if title.startswith("evaluate")},
+            evaluated={step.title: step.fingerprint for step in record.stages if step.stage == "evaluate"},
             measured=stages.get("measure"),
             task=material.measured.task if material.measured is not None else None,
             material=material,

@@ -19,8 +19,6 @@ Point = dict[str, float | None]
 """The step, and what was recorded at it: loss, holdout_loss, learning_rate."""
 Line = list[tuple[int, float]]
 """(step, value)"""
-_POINTS = 20
-"""Of a training, in a table."""
 _FACTS = {
     "steps": "steps",
     "epochs": "epochs",
@@ -88,25 +86,6 @@ def trainings(found: Sequence[Training], sentences: Sequence[str]) -> Part:
 def _facts(trained: Trained) -> dict[str, str | int | float]:
     """What came out of a training, by name."""
     return {said: value for name, said in _FACTS.items() if (value := getattr(trained, name)) not in (None, 0)}
-
-
-def curves_part(title: str, path: Path, trained: Trained) -> Part | None:
-    """The curves of a training as a table of about twenty steps; None without its history.
-
-    Args:
-        path: of its output.
-    """
-    points = recorded(path / "history.json")
-    if not points:
-        return None
-    names = {n: n.replace("_", " ") for n in ("loss", "holdout_loss", "learning_rate") if series(points, n)}
-    best = f", best on the holdout at step {trained.best_step:,}" if trained.best_step is not None else ""
-    rows = [
-        {"step": point["step"]} | {said: point.get(name) for name, said in names.items()}
-        for point in thinned(points, _POINTS)
-    ]
-    said = f"{counted(trained.steps, 'step')}{best}"
-    return Part(title.capitalize(), [said], tables=[Table("steps", rows)])
 
 
 def recorded(path: Path) -> list[Point]:

@@ -21,7 +21,7 @@ from headway.statistics.summary import ColumnSummary
 from headway.tabular import quarantine
 from headway.validation.anomaly import Validated
 
-MOST_DRAWN, _MOST_LISTED, _MOST_SPANS, _MOST_REJECTED = 50, 2000, 40, 12
+MOST_DRAWN, _MOST_SPANS, _MOST_REJECTED = 50, 40, 12
 _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
 _COUNTS = ("read", "written", "filtered", "quarantined")
 
@@ -74,12 +74,12 @@ def _flow(counts: dict[str, dict[str, int]]) -> str:
 
 
 def _columns(material: Material) -> Iterator[Table]:
-    """The columns that matter most with their histograms, then the rest as figures."""
+    """The columns that matter most, with their histograms."""
     summaries = material.statistics.of("train")
     if not summaries:
         return
     order, by = by_weight(material, list(summaries))
-    drawn, rest = order[:MOST_DRAWN], order[MOST_DRAWN:]
+    drawn = order[:MOST_DRAWN]
     ours = train_statistics(material, "statistics", drawn)
     champion, theirs = _champion(material, drawn)
     pairs = [(ours[name], theirs.get(name)) for name in drawn if name in ours]
@@ -94,7 +94,7 @@ def _columns(material: Material) -> Iterator[Table]:
             "distribution": pictures.get(name),
             **{key: told[key] for key in ("missing", "distinct")},
             "usual values": usual_values(summaries[name]),
-            "tells the label": strengths.get(name) if name in drawn else None,
+            "tells the label": strengths.get(name),
             "drift": distance(ours.get(name), theirs.get(name)),
         }
 
@@ -105,12 +105,9 @@ def _columns(material: Material) -> Iterator[Table]:
         )
         note += "value's share"
     note += ". The outermost bars of numbers hold all values beyond the first and the last hundredth."
-    if rest:
-        note += f" Drawn are the {len(drawn)} columns {by}; the other {len(rest):,} are in the table below."
+    if rest := len(order) - len(drawn):
+        note += f" These are the {len(drawn)} columns {by}; headway stats lists the other {rest:,} too."
     yield Table("Columns of the train rows", [row(name) for name in drawn], note)
-    if rest:
-        more = f"{len(rest) - _MOST_LISTED:,} more: headway stats" if len(rest) > _MOST_LISTED else ""
-        yield Table(f"The other {len(rest):,} columns", [row(name) for name in rest[:_MOST_LISTED]], more, folded=True)
 
 
 def by_weight(material: Material, names: list[str]) -> tuple[list[str], str]:

@@ -11,17 +11,17 @@ def test_an_op_that_is_not_built_is_not_a_fault_and_comes_with_its_use_and_its_c
     monkeypatch.delenv("HEADWAY_OPS", raising=False)
     library = tmp_path / "headway_ops.so"
     monkeypatch.setattr(doctor, "expected", lambda: library)
-    (ranking,) = doctor._ops()
+    ranking = doctor._op()
     assert ranking.ok and ranking.found.startswith("not built")
     assert "training.ranking" in ranking.found and "python -m tfcore.ops.compile" in ranking.found
     library.touch()
-    assert {op.found for op in doctor._ops()} == {"built"}
+    assert doctor._op().found == "built"
     monkeypatch.setenv("HEADWAY_OPS", "off")
-    assert {op.found for op in doctor._ops()} == {"built, and switched off by HEADWAY_OPS"}
+    assert doctor._op().found == "built, and switched off by HEADWAY_OPS"
 
 
 def test_every_compiled_op_is_named():
-    named = {finding.what.removeprefix("op ") for finding in doctor._ops()}
+    named = {doctor._op().what.removeprefix("op ")}
     text = "".join(path.read_text() for path in sources())
     registered = re.findall(r'REGISTER_OP\("Headway(\w+)"\)', text)
     assert named == {re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower() for name in registered} != set()

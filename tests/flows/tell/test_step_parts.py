@@ -201,23 +201,10 @@ def test_columns_that_matter_stand_in_their_order():
 
 
 def test_each_kind_of_step_has_a_name_of_its_own():
-    titles = {"evaluate": "evaluate champion 3", "measure": "measure test", "train": "train seed 2"}
+    titles = {"evaluate": "evaluate champion 3", "measure": "measure test"}
     keys = [key_of(_output(stage, {}, title)) for stage, title in titles.items()]
-    assert keys == ["evaluation-champion", "evaluation-test", "curves-seed-2"]
+    assert keys == ["evaluation-champion", "evaluation-test"]
     assert key_of(_output("validate", {})) == "validation" and key_of(_output("statistics", {})) == "statistics"
-
-
-def test_a_training_has_its_curves(tmp_path):
-    points = [{"step": 10 * i, "loss": 1.0 / (i + 1), "holdout_loss": None if i % 2 else 0.5} for i in range(100)]
-    (tmp_path / "history.json").write_text(json.dumps({"history": points}))
-    output = Output("train", "train", "f", tmp_path, {"steps": 1000, "best_step": 20}, hit=False)
-    part = part_of(output)
-    assert part.sentences == ["1,000 steps, best on the holdout at step 20"]
-    lines = markdown(part).splitlines()
-    rows = [line for line in lines if line.startswith("| ") and line[2].isdigit()]
-    assert len(rows) == 20 and rows[0].startswith("| 0 | 1 |") and rows[-1].startswith("| 990 | 0.01 |")
-    (tmp_path / "history.json").unlink()
-    assert part_of(output) is None, "a training whose file is in a bucket only"
 
 
 def test_a_cell_stays_in_its_row_and_column():
