@@ -17,6 +17,7 @@ import collections
 import contextlib
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, ClassVar, NoReturn
 
 LAST_LINES = 20
 """Printed lines of a child that an error shows."""
@@ -117,6 +118,29 @@ def remove_abandoned() -> None:
                 os.close(lock)
 
 
+class Forked:
+    """A child that this process has forked, with what `ChildProcess` uses of a `subprocess.Popen`."""
+
+    waiting: ClassVar[list["Forked"]] = []
+    """Those that wait to be used."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]):
+        self.pid, self.stdin, self.stdout, self.stderr = pid, stdin, stdout, stderr
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() >= until:
+                raise subprocess.TimeoutExpired("fork", timeout or 0.0)
+            else:
+                time.sleep(0.005)
+        return self.returncode
+
+
 class ChildProcess:
     """A Python process that takes requests on stdin and answers on stdout, both as JSON lines.
 
@@ -130,6 +154,7 @@ class ChildProcess:
         ignore: lines that begin so are dropped.
         environment: variables set for it on top of this process's.
         folder: its working directory; None: this process's.
+        process: one that runs already, in place of a new one.
     """
 
     def __init__(
@@ -141,6 +166,7 @@ class ChildProcess:
         ignore: re.Pattern[str] | None = None,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
+        process: Forked | None = None,
     ):
         self.answers = 0
         """How many have come."""
@@ -149,7 +175,7 @@ class ChildProcess:
         self._sending = threading.Lock()
         self._scratch = Scratch("child")
         temporary = {"TMPDIR": self._scratch.name, SCRATCH: self._scratch.name}
-        self._process = subprocess.Popen(
+        self._process = process or subprocess.Popen(
             [sys.executable, *arguments],
             env={**os.environ, **temporary, **(environment or {})},
             cwd=folder,

@@ -1,7 +1,7 @@
 """Processes that have TensorFlow imported when they begin: forked, where starting each anew takes seconds of a processor.
 
     with ForkServer(folder) as server:
-        process = server.Popen([sys.executable, "-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"], env=...)
+        process = server.Popen([sys.executable, "-P", "-u", ".../tfcore/runtime/start.py", "tensorflow", "keras"], env=...)
 
 Takes the place of `headway.process.subprocess` for tests that are not about the start of a process. One server imports
 TensorFlow and Keras, another what a replay may import; neither runs an op, so that a fork finds nothing begun. What they
@@ -26,13 +26,16 @@ import tempfile
 import threading
 from pathlib import Path
 
-WORKER = ["-P", "-u", "-m", "tfcore.runtime.worker", "tensorflow", "keras"]
+WORKER = str(Path(__file__).parent.parent / "tfcore" / "runtime" / "start.py")
+PRELOAD = ["tensorflow", "keras"]
 OPTIONS = {"-I", "-P", "-u"}
 """Of the interpreter; a server began with those of its kind."""
 READ_EARLY = ("CUDA_", "GRPC_", "KERAS_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_")
 """How variables begin that are read while TensorFlow or Python starts."""
 READ_LATER = {"TF_CONFIG", "GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH"}
 """Those among them that are read later; of PYTHONPATH, the process gets the folders that the server does not have."""
+OF_WORKERS = {"KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL"}
+"""What a worker sets for itself, and a replay that it starts does not need."""
 
 STAGES = ["tfcore.train.stage", "tfcore.evaluation.stage", "tfcore.export.saved_model"]
 """What the processes of nearly every run import first."""
@@ -66,7 +69,8 @@ class ForkServer:
 
     def Popen(self, command, *, env, cwd=None, **more):
         python, *arguments = command
-        kind = "worker" if arguments == WORKER else "replay" if arguments[0] == "-I" else None
+        worker = WORKER in arguments and arguments[-2:] == PRELOAD
+        kind = "worker" if worker else "replay" if arguments[0] == "-I" else None
         if kind is None or python != sys.executable:
             return subprocess.Popen(command, env=env, cwd=cwd, **more)
         return self._forked(kind, arguments, env, cwd) or subprocess.Popen(command, env=env, cwd=cwd, **more)
@@ -112,9 +116,11 @@ class ForkServer:
             if kind not in self._servers:
                 self._servers[kind] = self._connected(kind)
         control, began_with = self._servers[kind]
-        if early(env) != began_with:
+        for_it = env if kind == "worker" else {name: value for name, value in env.items() if name not in OF_WORKERS}
+        if early(for_it) != began_with:
             return None
-        return Forked(control, {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd())})
+        asked = {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd()), "folder": str(self._folder)}
+        return Forked(control, asked)
 
     def _connected(self, kind):
         """A connection to the folder's server of a kind, which is started where there is none, and what it began with."""
@@ -259,6 +265,10 @@ def _run(asked, streams):
         sys.path[:0] = [folder for folder in folders if folder not in sys.path]
         os.chdir(asked["cwd"])
         words = [word for word in asked["arguments"] if word not in OPTIONS]
+        if words[0] == WORKER:  # what it starts, too, such as its replay
+            import headway.process
+
+            headway.process.subprocess = ForkServer(Path(asked["folder"]))
         if words[0] == "-m":
             sys.argv = words[1:]
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)

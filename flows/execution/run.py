@@ -8,7 +8,7 @@ between the DAG and the engine.
 
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
@@ -31,8 +31,6 @@ from headway.registry.leases import WAIT_SECONDS
 from headway.registry.registry import Event, Version
 from headway.schema.notes import Note
 from headway.storage.atomic_io import storage_error
-from tfcore.export.replay.replay_process import ReplayProcess
-from tfcore.export.replay.replay_stage import ReplayRequest
 from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.request import TrainRequest
 
@@ -114,14 +112,13 @@ class _Run:
     def go(self, wrap: Callable[[Executor], Executor]) -> RunRecord:
         try:
             self._tidy()
-            with Child(on_line=self.report.relay) as child, closing(ReplayProcess()) as replay:
-                self._begin(child, replay)
+            with Child(on_line=self.report.relay) as child:
+                self._begin(child)
                 engine = Engine(
                     self.run_spec.store,
                     child=child,
                     report=self.report,
                     on_output=self._output,
-                    runtime={ReplayRequest.name: {"process": replay}},
                     limits=self.run_spec.loaded.pipeline.limits,
                     retries=self.run_spec.loaded.pipeline.retries,
                 )
@@ -149,7 +146,7 @@ class _Run:
         if self.run_spec.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
 
-    def _begin(self, child: Child, replay: ReplayProcess) -> None:
+    def _begin(self, child: Child) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
         if not self.run_spec.store.children(self.run_spec.store.stages / IngestRequest.name):
             begin_import()  # while the plan reads the raw files: whatever it finds, none of it is ingested yet
@@ -164,8 +161,6 @@ class _Run:
             self.note(spans=tuple(plan.spans))
             self.record.save(self.run_spec.store)
             child.spawn()
-            if self.run_spec.last in (None, "replay"):
-                replay.start()
 
     def _output(self, output: Output[Any]) -> None:
         self.report.output(output)

@@ -146,7 +146,7 @@ class TinyPipeline:
         """The TensorFlow process of a flow run that trains."""
         for pid in self.children(engine):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"tfcore.runtime.worker" in command:
+            if b"tfcore/runtime/start.py" in command:
                 return pid
         raise AssertionError(f"process {engine} has no TensorFlow process: {self.children(engine)}")
 

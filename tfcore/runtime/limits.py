@@ -112,17 +112,26 @@ def _exceeded(stage: str, key: str, what: str, limit: float) -> LimitExceeded:
 
 
 def memory_of(pid: int | None) -> int:
-    """Bytes of resident memory of a process and all that it started; 0 where that is not known."""
+    """Bytes of resident memory of a process and all that it started, what several share counted once; 0 where that is not
+    known."""
     if pid is None:
         return 0
     parents: dict[int, int] = {}
-    pages: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            parents[int(folder.name)], pages[int(folder.name)] = int(fields[1]), int(fields[21])
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
     family, size = {pid}, 0
     while len(family) > size:
         size = len(family)
         family |= {child for child, parent in parents.items() if parent in family}
-    return sum(pages.get(member, 0) for member in family) * os.sysconf("SC_PAGE_SIZE")
+    return sum(_own_memory(member) for member in family)
+
+
+def _own_memory(pid: int) -> int:
+    """Bytes of resident memory of a process, with its share of what it has in common with others."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+    with contextlib.suppress(OSError):  # a kernel that does not tell shares
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

@@ -5,7 +5,7 @@
         result = child.call("tfcore.export.saved_model:export", request, out, monitor)
 
 TensorFlow never gives memory back and does not survive a fork, so it lives in a spawned process of its own
-(`tfcore.runtime.worker`), tied to this one by a pipe (`headway.process.ChildProcess`).
+(`tfcore.runtime.start`), tied to this one by a pipe (`headway.process.ChildProcess`).
 A stage's HeadwayError is raised here as the same kind; any other exception as a ChildError with its traceback.
 
 A stage without TensorFlow that has a limit runs in `child.plain`, a second process of the same kind that imports nothing
@@ -33,6 +33,8 @@ from headway.process import ChildProcess
 
 POLL_SECONDS = 0.1
 """How soon a stop asked of the monitor is passed on to the child."""
+WORKER = ("-P", "-u", str(Path(__file__).with_name("start.py")))
+"""How its process is started. -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive at once."""
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|"
@@ -52,7 +54,7 @@ class ChildError(HeadwayError):
 
 
 class Child:
-    """One `tfcore.runtime.worker` process. Calls from several threads run one after the other.
+    """One process of `tfcore.runtime.worker`. Calls from several threads run one after the other.
 
     Args:
         on_line: called with each line the child prints (stdout and stderr), from a thread of its own.
@@ -100,8 +102,7 @@ class Child:
             self._end(5.0)
             self._answers = queue.Queue()
             self._process = ChildProcess(
-                # -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive at once
-                ["-P", "-u", "-m", "tfcore.runtime.worker", *self._preload],
+                [*WORKER, "--replay", *self._preload],
                 self._answers.put,
                 on_line=self._on_line,
                 ignore=_NOISE if self._quiet else None,

@@ -1,6 +1,6 @@
 """A process that runs stage functions for its parent: the one that imports TensorFlow, and one that need not.
 
-    python -P -u -m tfcore.runtime.worker tensorflow keras      # the modules to import before the first request
+    python -P -u tfcore/runtime/start.py tensorflow keras      # the modules to import before the first request
 
 Requests come on stdin and answers go to stdout, JSON lines both; whatever else prints to stdout goes to stderr. In:
 
@@ -22,7 +22,6 @@ import inspect
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 import time
@@ -229,9 +228,6 @@ def main() -> None:
     os.dup2(2, 1)
     own(requests_fd)
     quiet_libraries()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # a terminal, a supervisor: they signal every process, and the parent decides; it ends this one by the pipe
-        signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()  # a crash in native code then prints where Python was
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
@@ -250,7 +246,3 @@ def main() -> None:
                 answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
         except BaseException as error:  # also SystemExit: a stage must not end the process
             answers.send(id=call, error=describe(error))
-
-
-if __name__ == "__main__":
-    main()

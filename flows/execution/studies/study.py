@@ -11,7 +11,6 @@ study and with runs.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 from flows.dag.dag import run_dag
@@ -22,8 +21,6 @@ from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, DataError
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
-from tfcore.export.replay.replay_process import ReplayProcess
-from tfcore.export.replay.replay_stage import ReplayRequest
 from tfcore.runtime.tensorflow_process import Child, ChildError
 from tfcore.train.request import TrainRequest
 
@@ -49,7 +46,6 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
         lock.held(wait_seconds=wait_seconds, on_wait=report.note),
         running(run_spec.store, name, name, wait_seconds=max(wait_seconds, WAIT_SECONDS), on_wait=report.note),
         Child(on_line=report.relay) as child,
-        closing(ReplayProcess()) as replay,
     ):
         told: set[str] = set()
 
@@ -60,7 +56,7 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
 
         def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
             report.check()
-            runtime = {ReplayRequest.name: {"process": replay}, TrainRequest.name: training}
+            runtime = {TrainRequest.name: training}
             engine = Engine(
                 run_spec.store,
                 child=child,

@@ -1,10 +1,9 @@
 """Runs `tfcore/export/replay/replay_main.py` in a fresh process that has only TensorFlow, to check an exported model.
 
-    process = ReplayProcess()
-    process.start()                             # imports TensorFlow while the model trains
-    answer = process.ask(replay_request(...), monitor)
+    answer = ReplayProcess().ask(replay_request(...), monitor)
 
-TensorFlow-free: the script is run by its path, isolated from the environment.
+In the TensorFlow process this is the one that `tfcore.runtime.start` forked from it before it had anything else. Elsewhere, and
+for a second replay, the script is run by its path, isolated from the environment. TensorFlow-free.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
-from headway.process import ChildProcess
+from headway.process import ChildProcess, Forked
 from headway.records.spec import feature_spec
 from headway.schema.columns import Column
 from tfcore.export.metadata import OtherFormats
@@ -30,7 +29,7 @@ SECONDS = 300.0
 
 
 class ReplayProcess:
-    """A fresh Python process that runs the replay script: started early, used once."""
+    """A fresh Python process that runs the replay script: used once."""
 
     def __init__(self) -> None:
         self._process: ChildProcess | None = None
@@ -39,7 +38,9 @@ class ReplayProcess:
     def start(self) -> None:
         """Start the process unless it runs; it imports TensorFlow and waits."""
         if self._process is None:
-            self._process = ChildProcess(["-I", script()], self._answers.put, folder=tempfile.gettempdir())
+            forked = Forked.waiting.pop() if Forked.waiting else None
+            arguments, folder = ["-I", script()], tempfile.gettempdir()
+            self._process = ChildProcess(arguments, self._answers.put, folder=folder, process=forked)
 
     def ask(self, request: Mapping[str, Any], monitor: Monitor) -> dict[str, Any]:
         """Send a request and return the answer; HeadwayError when the process fails."""

@@ -1,12 +1,9 @@
 """The replay stage: checks an export with raw rows of the store, in a fresh process that has only TensorFlow.
 
-    early = ReplayProcess()                     # imports TensorFlow while the model trains
-    early.start()
-    replay(ReplayRequest(saved_model=..., examples=..., predictions=..., columns=..., task="binary"), out, monitor,
-           process=early)
+    replay(ReplayRequest(saved_model=..., examples=..., predictions=..., columns=..., task="binary"), out, monitor)
 
 The SavedModel is copied to a folder of its own first, so that nothing it might have been saved next to is found. The
-process is `tfcore.export.replay.replay_process`'s; this side never imports TensorFlow.
+process is `tfcore.export.replay.replay_process`'s; this side imports no TensorFlow, and runs where the process was forked.
 """
 
 import json
@@ -55,6 +52,7 @@ class Replayed(Result):
 
 class ReplayRequest(Stage[Replayed]):
     name, version, runs = "replay", VERSION, "tfcore.export.replay.replay_stage:replay"
+    tensorflow = True
     rows: Annotated[int, Key("config", "replay_rows", always=True)] = Field(default=1000, ge=1)
     limits: Annotated[ServingLimits, Key("config", "limits", always=True)] = ServingLimits()
     wanted: Annotated[tuple[Format, ...], Key("config", "formats")] = Field(

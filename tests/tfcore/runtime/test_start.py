@@ -1,0 +1,92 @@
+"""How a TensorFlow process begins: TensorFlow is imported once, for it and for the process of its replay."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfcore
+from tests.tfcore.runtime.test_tensorflow_process import gone
+from tfcore.runtime.limits import memory_of
+from tfcore.runtime.tensorflow_process import Child
+
+START = Path(tfcore.__file__).parent / "runtime" / "start.py"
+STAGES = """
+import os
+from pathlib import Path
+from headway.monitor import Monitor
+from headway.process import Forked
+from tfcore.export.replay.replay_process import ReplayProcess
+
+def look(request, out, monitor):
+    import keras
+    import tensorflow as tf
+    from tensorflow.keras.layers import Dense  # as users write it
+    return {
+        "one": tf.keras.layers.Dense is keras.layers.Dense and Dense is keras.layers.Dense,
+        "waiting": [forked.pid for forked in Forked.waiting],
+    }
+
+def ask(request, out, monitor):
+    return ReplayProcess().ask({"columns": [], "saved_model": str(out / "none")}, Monitor())
+"""
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    monkeypatch.setattr("headway.process.subprocess", subprocess)  # this is about the start itself
+    (tmp_path / "looking.py").write_text(STAGES)
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    with Child(environment={"PYTHONPATH": path}) as child:
+        yield child
+
+
+def test_the_process_and_its_replay_share_one_import_of_tensorflow(child, tmp_path):
+    found = child.call("looking:look", {}, tmp_path)
+    assert found["one"], "Keras is not the one that it would be without the detour"
+    (pid,) = found["waiting"]
+    assert "SavedModel file does not exist" in child.call("looking:ask", {}, tmp_path)["error"]
+    assert gone(pid)
+    assert not child.call("looking:look", {}, tmp_path)["waiting"], "a process replays once"
+    assert "SavedModel file does not exist" in child.call("looking:ask", {}, tmp_path)["error"], "a second one is new"
+
+
+def test_a_waiting_replay_that_was_killed_is_told_and_one_whose_parent_was_killed_ends(child, tmp_path):
+    (pid,) = child.call("looking:look", {}, tmp_path)["waiting"]
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(Exception, match="the replay process was ended by SIGKILL"):
+        child.call("looking:ask", {}, tmp_path)
+    child.close()
+    (pid,) = child.call("looking:look", {}, tmp_path)["waiting"]
+    os.kill(child.pid, signal.SIGKILL)
+    assert gone(pid)
+
+
+def test_the_replay_begins_with_tensorflow_and_nothing_of_keras_or_headway(tmp_path):
+    script = tmp_path / "looks.py"
+    script.write_text(
+        "import sys, threading\n"
+        "foreign = {name.split('.')[0] for name in sys.modules} & {'keras', 'headway', 'tfcore', 'flows', 'pydantic'}\n"
+        "print(foreign, 'tensorflow' in sys.modules, 'numpy' in sys.modules, threading.active_count(), flush=True)\n"
+        "print(sys.stdin.readline(), file=sys.stderr, flush=True)\n"
+    )
+    program = (
+        f"import runpy; start = runpy.run_path({str(START)!r}, run_name='start'); assert start['import_tensorflow']()\n"
+        f"pid, stdin, stdout, stderr = start['fork_replay']({str(script)!r})\n"
+        "stdin.write(b'its own'); stdin.close(); print(stdout.read().decode(), stderr.read().decode())\n"
+        "import keras, pandas, scipy\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "set() True True 1" and "its own" in done.stdout
+
+
+def test_memory_that_a_process_shares_with_its_fork_is_counted_once():
+    program = "import os\nheld = b'1' * 200_000_000\nif os.fork(): print(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert 200e6 < memory_of(process.pid) < 300e6
+        process.stdin.close()
