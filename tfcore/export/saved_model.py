@@ -178,6 +178,7 @@ def save(
     images: Mapping[str, bytes] | None = None,
     index: ItemIndex | None = None,
     threshold: float | None = None,
+    try_requests: bool = True,
 ) -> dict[str, Signature]:
     """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
 
@@ -186,6 +187,7 @@ def save(
         images: of columns that hold images, what stands for one; see `tfcore.export.warm_up.black_image`.
         index: of a model of two towers: for the signatures `embed` and `top_k`.
         threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
+        try_requests: whether the graph has code that may refuse a request, and only those that it answers are written.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
@@ -240,7 +242,7 @@ def save(
         tensors = inputs if name not in named else packed(signatures[name], inputs)
         concrete[name](**{key: tf.convert_to_tensor(value) for key, value in tensors.items()})
 
-    write_warm_up(path, warm_up_requests(signatures, columns, answers, images))
+    write_warm_up(path, warm_up_requests(signatures, columns, answers if try_requests else None, images))
     return signatures
 
 
@@ -267,7 +269,14 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     transform = transform_of(request.transform, request.preprocess)
     threshold = ((request.card and request.card.threshold) or {}).get("value")
     signatures = save_model(
-        path, model, transform, request.transform, index=index, threshold=threshold, progress=Steps(monitor)
+        path,
+        model,
+        transform,
+        request.transform,
+        index=index,
+        threshold=threshold,
+        progress=Steps(monitor),
+        try_requests=bool(request.code) or index is not None,
     )
     predict = predictor(model, label_head(label))
     formats = None
@@ -297,6 +306,7 @@ def save_model(
     index: ItemIndex | None = None,
     threshold: float | None = None,
     progress: Callable[[str], None] = lambda step: None,
+    try_requests: bool = True,
 ) -> dict[str, Signature]:
     """Write a Keras model behind its transform as a SavedModel; see `save`.
 
@@ -317,6 +327,7 @@ def save_model(
         },
         index=index,
         threshold=threshold,
+        try_requests=try_requests,
     )
 
 

@@ -6,7 +6,8 @@
 The first call of a signature costs most of a second. The file holds a request of one row to each signature as a PredictionLog in
 a TFRecord; the messages are written by hand, since tensorflow-serving-api would be the only user of its version of grpc. The
 values are made up (zeros, empty texts, a black image), so that no row of the training data travels with the model. A server
-does not load a model that refuses such a request, so only those that it answers are written.
+does not load a model that refuses such a request, so only those are written that it answers. A model without code of the user's
+answers them all; the first calls, which take a quarter of a second, are left to the replay.
 """
 
 import math
@@ -39,13 +40,14 @@ Arrays = dict[str, NDArray[Any]]
 def warm_up_requests(
     signatures: Mapping[str, Signature],
     columns: Sequence[Column],
-    answers: Callable[[str, Arrays], object],
+    answers: Callable[[str, Arrays], object] | None,
     images: Mapping[str, bytes] | None = None,
 ) -> dict[str, Arrays]:
     """Return {signature: inputs for one row} of the signatures that the model answers.
 
     Args:
-        answers: called with a signature's name and such inputs; raises tf.errors.OpError where the model refuses them.
+        answers: called with a signature's name and such inputs; raises tf.errors.OpError where the model refuses them. None:
+            it refuses none.
         images: what stands for an image, of each column that holds some; see `black_image`.
     """
     requests: dict[str, Arrays] = {}
@@ -54,7 +56,8 @@ def warm_up_requests(
             continue
         inputs = {tensor.name: _made_up(tensor, columns, images or {}) for tensor in signature.inputs}
         try:
-            answers(name, inputs)
+            if answers is not None:
+                answers(name, inputs)
         except tf.errors.OpError:
             continue
         requests[name] = inputs

@@ -71,6 +71,10 @@ def import_tensorflow() -> bool:
 def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
     """Fork the process that runs the replay's script: (its pid, the files that are its stdin, stdout and stderr)."""
     (stdin, to), (out, stdout), (err, stderr) = (os.pipe() for _ in range(3))
+    files = 0
+    with contextlib.suppress(OSError, KeyError):
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        files = int(status["RssFile"].split()[0])
     if (pid := os.fork()) == 0:
         try:
             os.setpgid(0, 0)
@@ -80,7 +84,7 @@ def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
                 os.close(descriptor)
             os.chdir(tempfile.gettempdir())
             sys.argv = [script]
-            runpy.run_path(script, run_name="__main__")
+            runpy.run_path(script, {"FORKED_WITH": files}, run_name="__main__")
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

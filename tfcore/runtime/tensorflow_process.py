@@ -15,12 +15,14 @@ beforehand: a thread that hangs in native code ends with its process only.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import queue
 import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,8 @@ from headway.process import ChildProcess
 
 POLL_SECONDS = 0.1
 """How soon a stop asked of the monitor is passed on to the child."""
+SILENT_SECONDS = 1.0
+"""After so long a call says that it waits for TensorFlow to be imported."""
 WORKER = ("-P", "-u", str(Path(__file__).with_name("start.py")))
 """How its process is started. -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive at once."""
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -79,6 +83,7 @@ class Child:
         self._calls = itertools.count(1)
         self._one_call, self._state = threading.RLock(), threading.RLock()
         self._process: ChildProcess | None = None
+        self._importing = False
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
 
     def __enter__(self) -> Child:
@@ -100,7 +105,7 @@ class Child:
             if self.alive():
                 return
             self._end(5.0)
-            self._answers = queue.Queue()
+            self._answers, self._importing = queue.Queue(), bool(self._preload)
             self._process = ChildProcess(
                 [*WORKER, "--replay", *self._preload],
                 self._answers.put,
@@ -146,7 +151,7 @@ class Child:
             message = {"id": number, "call": function, "request": value, "out": outs, "runtime": runtime}
             message["traceparent"] = traceparent()
             process.send(message, default=_plain)
-            stopping = False
+            stopping, silent_until = False, time.monotonic() + SILENT_SECONDS
             while True:
                 try:
                     answer = self._answers.get(timeout=POLL_SECONDS)
@@ -157,6 +162,11 @@ class Child:
                 if not stopping and monitor.cancelled():
                     stopping = True
                     process.send({"stop": True})
+                if answer.get("event") == "ready":
+                    self._importing = False
+                if self._importing and time.monotonic() > silent_until:
+                    monitor.log(f"importing {', '.join(self._preload)}")
+                    silent_until = math.inf
                 if answer.get("id") != number:
                     continue  # nothing yet, or a call that its caller gave up
                 if "result" in answer:

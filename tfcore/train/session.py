@@ -221,6 +221,9 @@ class TrainingSession:
         kind: Callable[..., Learner] = Learner
         if self.placement.strategy is not None:
             kind = functools.partial(DistributedLearner, placement=self.placement)
+        # compiled and plain steps round differently, so a resumed training keeps the mode it began in
+        kept: dict[str, Jit] = {"jit": "on", "graph": "off"}
+        self.jit = kept[self.checkpoint.state["jit"]] if self.checkpoint else self._jit()
         return kind(
             model=self.model,
             head=head,
@@ -233,8 +236,7 @@ class TrainingSession:
             micro_batches=config.micro_batches > 1,
             scale=LossScale() if config.precision == "float16" else None,
             ending=StopCondition(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
-            # compiled and plain steps round differently, so a resumed training keeps the mode it began in
-            jit={"jit": "on", "graph": "off"}[self.checkpoint.state["jit"]] if self.checkpoint else self._jit(),
+            jit=self.jit,
             ranking=config.ranking,
             retrieval=None
             if config.retrieval is None
@@ -394,6 +396,8 @@ class TrainingSession:
 
         actions = [action for callback in self.callbacks for action in callback.actions(self)] if chief else []
         if not ended:
+            if chief:  # seconds, in which no step is done
+                self.monitor.log(f"{'tracing' if self.jit == 'off' else 'compiling'} the training step")
             self.step = run(
                 self.learner,
                 self.data.stacks(self.stack, self.model, self.total),

@@ -635,6 +635,51 @@ def test_this_side_of_the_replay_imports_no_tensorflow():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def wire(message):
+    """[(field's number, its bytes)] of a message of length-delimited fields."""
+    found, place = [], 0
+
+    def varint():
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    while place < len(message):
+        tag, size = varint(), varint()
+        assert tag & 7 == 2
+        found.append((tag >> 3, message[place : place + size]))
+        place += size
+    return found
+
+
+def warm_up_of(saved_model):
+    """{signature: inputs} of the requests that a model's folder has for a server to warm up with."""
+    path = str(saved_model / "assets.extra" / "tf_serving_warmup_requests")
+    asked = {}
+    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        ((number, predict_log),) = wire(record)
+        ((inner, request),) = wire(predict_log)
+        assert (number, inner) == (6, 1)  # PredictionLog.predict_log, PredictLog.request
+        (_, spec), *entries = wire(request)
+        ((_, name),) = [(n, value) for n, value in wire(spec) if n == 3]
+        assert {n for n, _ in entries} == {2}
+        inputs = {
+            key.decode(): tf.make_ndarray(TensorProto.FromString(v))
+            for (_, key), (_, v) in (wire(entry) for _, entry in entries)
+        }
+        asked[name.decode()] = inputs
+    return asked
+
+
+def answered(signature, inputs):
+    """The outputs of a signature by name, called with arrays."""
+    return signature(**{key: tf.constant(value) for key, value in inputs.items()})
+
+
 # ---- the stage, with the real transform and a real model -------------------------------------------------------------
 
 VOCABULARY = FittedOp(op="vocabulary", words=("UA", "AA"), oov_buckets=2)
@@ -692,6 +737,10 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
     assert ("classify" in loaded.signatures) == (task in ("binary", "multiclass"))
+    # the stage tries none of them where there is no code of the user's
+    asked = warm_up_of(tmp_path / "saved_model")
+    assert asked.keys() == set(loaded.signatures)
+    assert all(len(value) == 1 for name in asked for value in answered(loaded.signatures[name], asked[name]).values())
     arrays = {key: value.numpy() for key, value in named_tensors().items()}
     asked = {"saved_model": tmp_path / "saved_model", "formats": result["formats"]}
     differences = replay_script.other_formats(asked, loaded, arrays)
@@ -738,47 +787,12 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
             formats_text({"formats": {"tflite": 0.5}}, question)
 
 
-def wire(message):
-    """[(field's number, its bytes)] of a message of length-delimited fields."""
-    found, place = [], 0
-
-    def varint():
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-            if byte < 128:
-                return value
-
-    while place < len(message):
-        tag, size = varint(), varint()
-        assert tag & 7 == 2
-        found.append((tag >> 3, message[place : place + size]))
-        place += size
-    return found
-
-
 def test_each_signature_has_a_request_that_warms_a_server_up_and_that_the_loaded_model_answers(exported):
-    path = str(exported["path"] / "assets.extra" / "tf_serving_warmup_requests")
-    asked = {}
-    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
-        ((number, predict_log),) = wire(record)
-        ((inner, request),) = wire(predict_log)
-        assert (number, inner) == (6, 1)  # PredictionLog.predict_log, PredictLog.request
-        (_, spec), *entries = wire(request)
-        ((_, name),) = [(n, value) for n, value in wire(spec) if n == 3]
-        assert {n for n, _ in entries} == {2}
-        inputs = {
-            key.decode(): tf.make_ndarray(TensorProto.FromString(v))
-            for (_, key), (_, v) in (wire(entry) for _, entry in entries)
-        }
-        asked[name.decode()] = inputs
+    asked = warm_up_of(exported["path"])
     assert asked.keys() == exported["signatures"].keys()
     for name, inputs in asked.items():
         assert inputs.keys() == {tensor.name for tensor in exported["signatures"][name].inputs}
-        outputs = exported["loaded"].signatures[name](**{key: tf.constant(value) for key, value in inputs.items()})
-        assert all(len(value) == 1 for value in outputs.values())
+        assert all(len(value) == 1 for value in answered(exported["loaded"].signatures[name], inputs).values())
 
 
 def test_a_request_that_the_model_refuses_warms_nothing_up(exported):
@@ -790,5 +804,6 @@ def test_a_request_that_the_model_refuses_warms_nothing_up(exported):
         exported["signatures"], COLUMNS, refuses, images={"tailnum": black_image(FittedOp(op="image"))}
     )
     assert found.keys() == exported["signatures"].keys() - {"serving_default"}
+    assert warm_up_requests(exported["signatures"], COLUMNS, None).keys() == exported["signatures"].keys()
     image = found["serving_nullable"]["tailnum"][0]
     assert tf.io.decode_image(image).shape == (1, 1, 1)

@@ -14,6 +14,7 @@ from tfcore.runtime.limits import memory_of
 from tfcore.runtime.tensorflow_process import Child
 
 START = Path(tfcore.__file__).parent / "runtime" / "start.py"
+REPLAY = Path(tfcore.__file__).parent / "export" / "replay" / "replay_main.py"
 STAGES = """
 import os
 from pathlib import Path
@@ -68,20 +69,25 @@ def test_a_waiting_replay_that_was_killed_is_told_and_one_whose_parent_was_kille
 def test_the_replay_begins_with_tensorflow_and_nothing_of_keras_or_headway(tmp_path):
     script = tmp_path / "looks.py"
     script.write_text(
-        "import sys, threading\n"
+        "import runpy, sys, threading\n"
         "foreign = {name.split('.')[0] for name in sys.modules} & {'keras', 'headway', 'tfcore', 'flows', 'pydantic'}\n"
         "print(foreign, 'tensorflow' in sys.modules, 'numpy' in sys.modules, threading.active_count(), flush=True)\n"
+        f"replay = runpy.run_path({str(REPLAY)!r}, {{'FORKED_WITH': FORKED_WITH}})\n"
+        "print(replay['peak_memory_mb'](), flush=True)\n"
         "print(sys.stdin.readline(), file=sys.stderr, flush=True)\n"
     )
     program = (
         f"import runpy; start = runpy.run_path({str(START)!r}, run_name='start'); assert start['import_tensorflow']()\n"
         f"pid, stdin, stdout, stderr = start['fork_replay']({str(script)!r})\n"
         "stdin.write(b'its own'); stdin.close(); print(stdout.read().decode(), stderr.read().decode())\n"
+        f"print(runpy.run_path({str(REPLAY)!r})['peak_memory_mb']())\n"
         "import keras, pandas, scipy\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[0] == "set() True True 1" and "its own" in done.stdout
+    first, forked, *_, fresh = done.stdout.split("\n")[:-1]
+    assert first == "set() True True 1" and "its own" in done.stdout
+    assert float(forked) == pytest.approx(float(fresh), rel=0.15), "what a server that imports TensorFlow itself has"
 
 
 def test_memory_that_a_process_shares_with_its_fork_is_counted_once():

@@ -58,6 +58,9 @@ if __name__ == "__main__":
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+FORKED_WITH = globals().get("FORKED_WITH", 0)
+"""kB of pages of files, such as libraries, that the process had in memory from which this one was forked. A fork begins without
+them, a server would have them: see `tfcore.runtime.start`."""
 TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string, "bytes": tf.string}
 LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list", "bytes": "bytes_list"}
 WIDE = 500
@@ -218,9 +221,10 @@ def timed(signature, arrays, rows):
 def peak_memory_mb():
     """The largest resident memory of this process so far, MB (10^6 bytes); None where the system does not tell."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
-    except (OSError, StopIteration):
+        sizes = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        peak, files = (int(sizes[name].split()[0]) for name in ("VmHWM", "RssFile"))
+        return (peak + max(0, FORKED_WITH - files)) * 1024 / 1e6
+    except (OSError, KeyError):
         pass
     try:
         import resource

@@ -30,6 +30,9 @@ the rows are missed in the training."""
 LEAST_HOLDOUT = 100
 """The same for models without penalties: a user's, or one of images."""
 EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
+MOST_EPOCHS = 200
+"""So many passes over a small table are enough, also where they are fewer than `LEAST_STEPS`: the learning rate is higher by as
+much, so that weights get as far."""
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
@@ -88,16 +91,21 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
     if "batch_size" not in settings:
         batch = chosen["batch_size"] = _batch(training, facts.rows)
     timed = training.epochs is not None or training.steps is not None
+    rated = "learning_rate" not in settings and training.optimizer.name in _ADAM
+    rate = RATE
     if not timed:
-        steps = round(EPOCHS * facts.rows / batch)
-        chosen["steps"] = min(max(steps, LEAST_STEPS_OF_IMAGES if facts.images else LEAST_STEPS), MOST_STEPS)
+        steps, least = round(EPOCHS * facts.rows / batch), LEAST_STEPS_OF_IMAGES if facts.images else LEAST_STEPS
+        if penalized and rated and not facts.images:
+            least = min(LEAST_STEPS, MOST_EPOCHS * math.ceil(facts.rows / batch))
+            rate = _rounded(RATE * LEAST_STEPS / least)
+        chosen["steps"] = min(max(steps, least), MOST_STEPS)
     steps = training.model_copy(update=chosen).total_steps(facts.rows)
     if not timed and "early_stopping" not in settings and facts.rows >= (HOLDOUT if penalized else LEAST_HOLDOUT):
         chosen["early_stopping"] = EarlyStoppingConfig(
             patience=PATIENCE, every_steps=max(1, steps // LOOKS), holdout=0.1 if facts.rows >= 1_000 else 0.2
         )
-    if "learning_rate" not in settings and training.optimizer.name in _ADAM:
-        chosen["learning_rate"] = CosineRate(name="cosine", initial=RATE, warmup_steps=max(1, round(WARMUP * steps)))
+    if rated:
+        chosen["learning_rate"] = CosineRate(name="cosine", initial=rate, warmup_steps=max(1, round(WARMUP * steps)))
     return _explicit(training, chosen)
 
 

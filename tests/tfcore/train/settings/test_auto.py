@@ -33,7 +33,7 @@ def test_it_needs_no_tensorflow():
 @pytest.mark.parametrize("rows", [1, 30, 147, 800, 1500, 5000, HOLDOUT - 1])
 def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_part(rows, task):
     training, model = resolved(rows, task=task)
-    assert 1000 <= training.steps <= MOST_STEPS and training.epochs is None
+    assert 200 <= training.steps <= MOST_STEPS and training.epochs is None
     assert training.batch_size <= 128
     assert training.early_stopping is None
     assert training.learning_rate.name == "cosine"
@@ -42,6 +42,24 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert model.hidden == ((16,) if rows < 500 else (32, 16) if rows < 1000 else (100, 70, 50, 25))
     assert model.most_ids == max(50, rows // 20)
     assert "a linear part" in described(training, model) and "no holdout" in described(training, model)
+
+
+def test_so_few_rows_that_a_thousand_steps_are_hundreds_of_passes_have_fewer_and_longer_steps():
+    found = [resolved(rows)[0] for rows in (1, 11, 33, 100, 128, 129, 160, 1000)]
+    assert [training.steps for training in found] == [200, 200, 400, 800, 800, 1000, 1000, 1000]
+    assert all(training.steps * training.learning_rate.initial == pytest.approx(2.0) for training in found)
+    # a rate of the user's, a model without penalties: a thousand steps of it, as ever
+    for given in (
+        resolved(11, {"learning_rate": 0.1}),
+        resolved(11, {"optimizer": "sgd"}),
+        resolved(11, model={"name": "mine:f"}),
+    ):
+        assert given[0].steps == 1000
+    assert (
+        resolved(11, {"steps": 50})[0].learning_rate.initial
+        == resolved(11, {"epochs": 3})[0].learning_rate.initial
+        == 0.002
+    )
 
 
 def test_a_table_with_more_inputs_than_half_its_rows_has_a_sparse_linear_model():
