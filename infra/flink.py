@@ -28,12 +28,12 @@ from typing import Any
 import yaml
 
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.job_server import free_port, start, tail
 
 sys.path.insert(0, str(Path(__file__).parent))  # a test loads this by its path
 from flink_session import jobs, session
+from java_process import free_port, job_server, tail
 
-__all__ = ["Unavailable", "cluster", "jars", "jobs", "pool", "served", "session", "start"]
+__all__ = ["Unavailable", "cluster", "jars", "job_server", "jobs", "pool", "served", "session"]
 ROOT = Path(__file__).parents[1]
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 SLOTS = 2
@@ -109,9 +109,8 @@ def cluster(workers: str = "pool", *, master: str = "[local]") -> Iterator[Runne
 @contextlib.contextmanager
 def served(name: str, options: dict[str, Any], workers: str = "pool") -> Iterator[RunnerConfig]:
     """A job server of flink or spark while the block runs; yields the runner that leads there. `workers`: as of `cluster`."""
-    own = RunnerConfig(name=name, options=options | {f"{name}_job_server_jar": str(jars(name))})
     with contextlib.ExitStack() as stack:
-        address, log = stack.enter_context(start(own))
+        address, log = stack.enter_context(job_server(name, options, jars(name)))
         options = options | {"job_endpoint": address}
         if workers == "pool":
             where, _ = stack.enter_context(pool())
@@ -119,7 +118,7 @@ def served(name: str, options: dict[str, Any], workers: str = "pool") -> Iterato
         try:
             yield RunnerConfig(name=name, options=options)
         except Exception as error:
-            error.add_note(f"the job server's log ends with:\n{log()}")
+            error.add_note(f"the job server's log ends with:\n{tail(log)}")
             raise
 
 

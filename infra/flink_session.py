@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from java_process import OPENS, free_port, running, tail
+
 from beam_jobs.runners.flink_rest import ask
-from beam_jobs.runners.job_server import OPENS, free_port, tail
 
 _ENTRY = {
     "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
@@ -59,19 +59,12 @@ def session(jars: Path, slots: int = 2) -> Iterator[str]:
         settings = {"jobmanager.rpc.address": "localhost", "jobmanager.rpc.port": free_port()}
         settings |= {"rest.address": "localhost", "rest.port": rest, "taskmanager.numberOfTaskSlots": slots}
         configure(scratch, settings)
-        started: list[subprocess.Popen[bytes]] = []
-        try:
-            for name in _ENTRY:
-                tied = [sys.executable, "-m", "beam_jobs.runners.job_server", *command(jars, name, scratch)]
-                with (scratch / f"{name}.log").open("wb") as log:
-                    started.append(subprocess.Popen(tied, stdin=subprocess.PIPE, stdout=log, stderr=log))
-            await_slots(f"localhost:{rest}", slots, started, [scratch / f"{name}.log" for name in _ENTRY])
+        logs = [scratch / f"{name}.log" for name in _ENTRY]
+        with contextlib.ExitStack() as stack:
+            commands = zip((command(jars, name, scratch) for name in _ENTRY), logs, strict=True)
+            started = [stack.enter_context(running(*each)) for each in commands]
+            await_slots(f"localhost:{rest}", slots, started, logs)
             yield f"localhost:{rest}"
-        finally:
-            for process in reversed(started):
-                assert process.stdin is not None
-                process.stdin.close()
-                process.wait()
 
 
 def configure(folder: Path, settings: Mapping[str, object]) -> None:

@@ -70,9 +70,8 @@ def check_counts(counts: Mapping[str, int], where: str) -> None:
 
 def _notes(request: IngestRequest, done: Sequence[RangeResult], merging: Merging) -> None:
     """Merge the ranges' key indexes into the span's."""
-    shutil.rmtree(merging.out / NOTES, ignore_errors=True)
     if done:
-        key_index.merge([merging.folder(each.folder) / NOTES for each in done], merging.out / NOTES)
+        key_index.merge([merging.fetch(each, NOTES) for each in done], merging.out / NOTES)
     else:
         key_index.KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place).save(
             merging.out / NOTES
@@ -86,12 +85,11 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
     for each in done:
         if split in each.facts["records"]:
             name = shard_name(split, each.piece.index, len(done))
-            merging.take(each.folder, f"{split}/{SHARD}", name, delivered=True)
-            saved.append(merging.folder(each.folder) / split / STATISTICS)
+            merging.take(each, f"{split}/{SHARD}", name)
+            saved.append(merging.fetch(each, f"{split}/{STATISTICS}"))
             shards.append({"file": name, "rows": each.facts["records"][split]})
     statistics = merging.out / "statistics" / split
     statistics.parent.mkdir(exist_ok=True)
-    shutil.rmtree(statistics, ignore_errors=True)
     if len(saved) == 1:
         shutil.copytree(saved[0], statistics)
     else:
@@ -106,7 +104,8 @@ def quarantined_rows(files: Sequence[InputFile], done: Sequence[RangeResult], me
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
     for each, before in zip(done, befores, strict=True):
         if each.facts["quarantined"]:
-            yield rows_in_files(quarantine.read(merging.folder(each.folder)), each.piece, names, before)
+            folder = merging.fetch(each, quarantine.FILE_NAME).parent
+            yield rows_in_files(quarantine.read(folder), each.piece, names, before)
 
 
 def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before: int) -> pa.Table:

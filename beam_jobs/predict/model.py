@@ -6,7 +6,9 @@ local_model(folder, "s3://team/store/models/flights/3/…/saved_model", digest) 
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from pathlib import Path
 
 from headway.errors import StoreError
@@ -19,6 +21,8 @@ from headway.storage.process_identity import mark
 from headway.storage.store import default_cache
 
 _FETCHING = threading.Lock()
+_UNUSED_SECONDS = 24 * 3600.0
+"""A model in the cache that no range was given to for so long is removed when another is fetched."""
 
 
 def model_digest(folder: Path) -> str:
@@ -53,9 +57,18 @@ def local_model(folder: str, url: str | None, digest: str) -> str:
                 if not aside.is_dir() or model_digest(aside) != digest:
                     raise StoreError("is not the model that was asked for", where=url, fix="run again")
                 aside.rename(target)
+                _trim(target.parent)
             except OSError:
                 if not target.is_dir():  # else another process was first
                     raise
             finally:
                 remove(aside)
+        os.utime(target)
     return str(target)
+
+
+def _trim(cache: Path) -> None:
+    """Remove what was not used for a while; a process that has loaded a model needs its files no more."""
+    for path in cache.iterdir():
+        if time.time() - path.stat().st_mtime > _UNUSED_SECONDS:
+            remove(path)

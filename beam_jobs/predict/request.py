@@ -100,6 +100,11 @@ class PredictRequest(Frozen):
             "write": self.write,
         }
 
+    def whole_key(self) -> str:
+        """The digest of everything that the output as a whole depends on."""
+        files = [[name, file.crc32c] for name, file in zip(self.names, self.files, strict=True)]
+        return fingerprint({"config": self._digest, "files": files})
+
     def key(self, piece: Range) -> str:
         """The digest of everything that one range's output depends on: the config, and the range's own files."""
         last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)

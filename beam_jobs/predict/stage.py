@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,6 @@ from headway.monitor import Monitor
 from headway.sources.base import Range
 from headway.sources.discovery.open_source import open_source
 from headway.storage.filesystem import open_file
-from headway.storage.fingerprint import fingerprint
 from headway.storage.locks import Lock
 from headway.storage.manifest import FileEntry
 from headway.storage.store import RANGES
@@ -54,6 +54,9 @@ MANIFEST = "predictions.json"
 FORMAT = 1
 _LOCK = "locks/predict.json"
 _OURS = re.compile(r"part-\d+-of-\d+\.(parquet|jsonl)|" + re.escape(quarantine.FILE_NAME))
+_PROBE = re.compile(r"\.(probe|clock)-[0-9a-f]+")
+"""What a look at a bucket puts there for a moment; a process that is killed then leaves it."""
+_PROBE_SECONDS = 3600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +86,8 @@ class PredictJob(SpanJob):
         counts["read"] = counts.pop("rows")
         check_counts(counts, where=self.where)
         self._clear()
-        quarantined = merging.out / quarantine.FILE_NAME
-        quarantine.write(quarantined, quarantined_rows(self.request.files, done, merging))
-        files = {"quarantine": _about(merging, quarantined.name)} if quarantined.exists() else {}
+        quarantine.write(merging.out / quarantine.FILE_NAME, quarantined_rows(self.request.files, done, merging))
+        quarantined = [_about(made) for made in merging.deliver()]
         # when it raises, the rejected rows stay to be looked at: without a manifest there is no output
         _bounded(counts, self.max_quarantined, self.place.objects.name(quarantine.FILE_NAME))
         parts = []
@@ -93,17 +95,17 @@ class PredictJob(SpanJob):
         for each, before in zip(done, befores, strict=True):
             for part, name in self.names(each.piece, len(done), each.facts).items():
                 if each.facts["first_row"] == before:
-                    merging.take(each.folder, part, name)
-                    size, crc32c = each.files[part]
-                    about = {"bytes": size, "crc32c": crc32c}
+                    merging.take(each, part, name)
+                    made = FileEntry(path=name, bytes=each.files[part][0], crc32c=each.files[part][1])
                 else:
-                    source, path = merging.folder(each.folder) / part, merging.out / name
-                    _renumbered(source, path, self.request, before - (each.facts["first_row"] or 0))
-                    about = _about(merging, name)
-                parts.append({"file": name, "rows": each.facts["predicted"]} | about)
+                    source = merging.fetch(each, part)
+                    _renumbered(source, merging.out / name, self.request, before - (each.facts["first_row"] or 0))
+                    merging.drop(source)  # or this machine's disk would have to hold the whole output
+                    (made,) = merging.deliver()
+                parts.append({"file": name, "rows": each.facts["predicted"]} | _about(made))
         result = {
             "format": FORMAT,
-            "key": whole_key(self.request, [each.piece for each in done]),
+            "key": self.request.whole_key(),
             "model": self.request.digest,
             "counts": counts,
             "inputs": [
@@ -111,7 +113,7 @@ class PredictJob(SpanJob):
                 for name, file in zip(self.request.names, self.request.files, strict=True)
             ],
             "parts": parts,
-            **files,
+            **({"quarantine": quarantined[0]} if quarantined else {}),
         }
         return result, []
 
@@ -119,7 +121,12 @@ class PredictJob(SpanJob):
         """Remove an earlier call's output, its manifest first."""
         objects = self.place.objects
         objects.delete([MANIFEST])
-        objects.delete(name for name in objects.children("") if _OURS.fullmatch(name))
+        old = (time.time() - _PROBE_SECONDS) * 1e9
+        objects.delete(
+            name
+            for name, found in objects.listing().items()
+            if _OURS.fullmatch(name) or (_PROBE.fullmatch(name) and found.changed < old)
+        )
 
 
 def predict(
@@ -133,8 +140,8 @@ def predict(
     """Predict every row of the request's files; see the module.
 
     Returns:
-        What predictions.json holds (JSON values: counts, parts with their rows, bytes and crc32c), and "kept": how many
-        ranges an earlier call had finished, "cached": whether that was all of it.
+        What predictions.json holds (JSON values: counts, parts with their rows, bytes and crc32c), "cached": whether an
+        earlier call had written it, and "kept": else, how many ranges an earlier call had finished.
 
     Raises:
         ConfigError: a column to pass through does not exist.
@@ -148,25 +155,20 @@ def predict(
     place = job.place
     _refuse_foreign(place)
     request.check()
-    ranges = job.cut()
-    if (done := _finished(place, whole_key(request, ranges))) is not None:
+    if (done := _finished(place, request.whole_key())) is not None:
         _bounded(done["counts"], max_quarantined, place.objects.name(quarantine.FILE_NAME))
-        return done | {"kept": len(ranges), "cached": True}
+        return done | {"kept": 0, "cached": True}
     with _alone(place) as still:
         (outcome,) = run_spans([job], monitor, runner or RunnerConfig())
         assert outcome.result is not None
         if outcome.kept:
-            monitor.log(f"{outcome.kept} of {len(ranges)} ranges were finished before")
+            total = outcome.kept + len(outcome.ranges)
+            monitor.log(f"{outcome.kept} of {total} ranges were finished before")
         still()
         with writable(place.url):
             place.objects.write(MANIFEST, (json.dumps(outcome.result, indent=1) + "\n").encode())
             place.clear()
     return outcome.result | {"kept": outcome.kept, "cached": False}
-
-
-def whole_key(request: PredictRequest, ranges: Sequence[Range]) -> str:
-    """What the output as a whole depends on."""
-    return fingerprint({"ranges": [request.key(piece) for piece in ranges], "names": request.names})
 
 
 @contextlib.contextmanager
@@ -206,7 +208,7 @@ def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
     if isinstance(place, FolderPlace) and place.root.exists() and not place.root.is_dir():
         raise StoreError("is a file", where=place.url, fix="name a folder that is empty or does not exist")
     place.objects.check()
-    names = {*place.objects.children("")} - {_LOCK.split("/")[0]}
+    names = {name for name in place.objects.children("") if not _PROBE.fullmatch(name)} - {_LOCK.split("/")[0]}
     if names and not names & {MANIFEST, RANGES}:
         problem = "the folder is not empty, and no prediction wrote what is in it"
         raise StoreError(problem, where=place.url, fix="name a folder that is empty or does not exist")
@@ -221,10 +223,8 @@ def with_rows(ranges: Sequence[Range]) -> list[Range]:
     ]
 
 
-def _about(merging: Merging, name: str) -> dict[str, Any]:
-    """The manifest's entry for a merged file, which is delivered."""
-    (entry,) = merging.deliver(name)
-    return {"file": name, "bytes": entry.bytes, "crc32c": entry.crc32c}
+def _about(made: FileEntry) -> dict[str, Any]:
+    return {"file": made.path, "bytes": made.bytes, "crc32c": made.crc32c}
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:

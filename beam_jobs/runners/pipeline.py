@@ -15,7 +15,7 @@ import platform
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -40,6 +40,7 @@ _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
 Element = tuple[int, Range, int]
 """(which span, a range of it, how many ranges it has)"""
+Result = TypeVar("Result")
 Done = tuple[int, "RangeResult | Failure | int"]
 """(which span, a range's end or the number of ranges)"""
 
@@ -61,34 +62,38 @@ class _SpanFn(beam.DoFn):
         return Watch.of(self._name)
 
     def setup(self) -> None:
-        if self._process != _PROCESS:  # a process that a runner started for its jobs: no GPU, one thread a range
+        if self._name and self._process != _PROCESS:  # a process that a runner started for our jobs: no GPU
             own()
-
-    @contextlib.contextmanager
-    def _noted(self) -> Iterator[None]:
-        """Hand an error on to the driver as it is, and stop the job, if the driver is here."""
-        try:
-            yield
-        except BaseException as error:
-            if (watch := self.watch) is not None:
-                watch.fail(error)
-            raise
 
     def _stopped(self) -> bool:
         """Whether the job was stopped; so is one whose driver was in this process and has left."""
         watch = self.watch
         return watch.stopped() if watch is not None else bool(self._name) and self._process == _PROCESS
 
+    def _tried(self, index: int, work: Callable[[], Result]) -> Result | Failure:
+        """What `work` returns, or the user's mistake in a range (-1: in a span). A driver in this process gets any error as it
+        is, and stops the job."""
+        watch = self.watch
+        try:
+            self._check_versions()
+            return work()
+        except Stopped:
+            raise
+        except HeadwayError as error:
+            failure = Failure(index, error.facts)
+        except BaseException as error:
+            if watch is not None:
+                watch.fail(error)
+            raise
+        if watch is not None:
+            watch.fail(failure.exception())
+        return failure
+
     def _check_versions(self) -> None:
         """Raise ConfigError in a worker whose code is not the driver's; any worker may be the first with a span."""
         if self._versions != _versions():
             problem = f"a worker runs {_versions()}, and the driver {self._versions}"
             raise ConfigError(problem, where="runner", fix="install the driver's versions on every worker")
-
-    def _failed(self, span: int, failure: Failure) -> Any:
-        if (watch := self.watch) is not None:
-            watch.fail(failure.exception())
-        return beam.pvalue.TaggedOutput(_FAILED, (span, failure))
 
 
 class CutSpan(_SpanFn):
@@ -99,23 +104,22 @@ class CutSpan(_SpanFn):
     def process(self, span: int) -> Iterable[Any]:
         if self._stopped():
             return
-        job = self._jobs[span]
-        with self._noted():
-            try:
-                self._check_versions()
-                if self.watch is None:
-                    with writable(job.where):
-                        job.place.begin()
-                pieces = job.cut()
-            except HeadwayError as error:
-                yield self._failed(span, Failure(-1, error.facts))
-                return
-            if (watch := self.watch) is not None:
-                watch.cut(span, pieces)
+        pieces = self._tried(-1, lambda: self._cut(self._jobs[span]))
+        if isinstance(pieces, Failure):
+            yield beam.pvalue.TaggedOutput(_FAILED, (span, pieces))
+            return
+        if (watch := self.watch) is not None:
+            watch.cut(span, pieces)
         yield beam.pvalue.TaggedOutput(self.COUNTS, (span, len(pieces)))
         # they are dealt in this order
         for piece in sorted(pieces, key=lambda piece: piece.facts.get("rows", piece.end - piece.start), reverse=True):
             yield span, piece, len(pieces)
+
+    def _cut(self, job: SpanJob) -> list[Range]:
+        if self.watch is None:
+            with writable(job.where):
+                job.place.begin()
+        return job.cut()
 
 
 class ProcessRange(_SpanFn):
@@ -140,16 +144,12 @@ class ProcessRange(_SpanFn):
                 if watch.stopped():
                     raise Stopped
 
-        with self._noted():
-            try:
-                self._check_versions()
-                done = run_range(self._jobs[span], piece, total, tick)
-            except ConfigError as error:
-                done = Failure(piece.index, error.facts)
-            except Stopped:
-                return
+        try:
+            done = self._tried(piece.index, lambda: run_range(self._jobs[span], piece, total, tick))
+        except Stopped:
+            return
         if isinstance(done, Failure):
-            yield self._failed(span, done)
+            yield beam.pvalue.TaggedOutput(_FAILED, (span, done))
             return
         if done.kept and watch is not None:
             watch.read(span, piece.index, done.facts["rows"])
@@ -169,12 +169,10 @@ class FinishSpan(_SpanFn):
         ends = [each for each in done if not isinstance(each, int)]
         if self._stopped() and not any(isinstance(each, Failure) for each in ends):
             return
-        with self._noted():
-            try:
-                self._check_versions()
-            except ConfigError as error:
-                ends.append(Failure(-1, error.facts))
-            yield span, finish(self._jobs[span], counts[0] if counts else None, ends)
+        outcome = self._tried(-1, lambda: finish(self._jobs[span], counts[0] if counts else None, ends))
+        if isinstance(outcome, Failure):
+            outcome = Outcome(failure=outcome).put(self._jobs[span])
+        yield span, outcome
 
 
 class Spans(beam.PTransform):
@@ -217,8 +215,9 @@ class BeamRunner:
             HeadwayError: a cluster gave the job up.
             Exception: Beam failed here, or a range did with an error that is not the user's.
         """
-        with silenced(), job_server.reach(self._config) as (reached, log):
-            reached = _named(reached)
+        job_server.check(self._config)
+        with silenced():
+            reached = _named(self._config)
             pipeline = make_pipeline(reached)
             pipeline | Spans(jobs, watch.name)
             if reached.name == "direct":
@@ -233,7 +232,7 @@ class BeamRunner:
             except HeadwayError:
                 raise
             except Exception as error:  # gRPC's own kinds among them
-                raise _failed(reached, error, log()) from error
+                raise _failed(reached, error) from error
 
     def submitted(self, cancel: Callable[[], object]) -> None:
         """Note that the cluster has the job; if a stop came first, cancel it at once."""
@@ -273,15 +272,13 @@ def _cancel(runner: RunnerConfig, result: Any) -> None:
     result.cancel()
 
 
-def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:
-    """The error of a job that failed on a cluster, with the ends of its message and of the server's log."""
+def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
+    """The error of a job that failed on a cluster, with the end of its message."""
     code = getattr(error, "code", None)
     gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
     text = str(error).strip()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     cause = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
     problem = f"the job failed on the {runner.name} runner: {cause}"
-    if log:
-        problem += f"\nthe job server's log ends with:\n{log}"
-    where = str(runner.options.get("job_endpoint") or runner.options.get("flink_master") or "runner")
-    return HeadwayError(problem, where=where, fix="look at the cluster's and the worker pool's logs")
+    where = str(runner.options.get("job_endpoint", "runner"))
+    return HeadwayError(problem, where=where, fix="look at the logs of cluster, job server and worker pool")

@@ -4,10 +4,10 @@
     with place.attempt() as folder:                        # of this machine's disk
         ...write into it...
         place.deliver(folder, "00003-1f", fact_bytes, files, names={})    # .ranges/00003-1f/, whole or not at all
-    with place.merging() as merging:
-        merging.folder("00003-1f")                         # the files of that range, on this machine's disk
-        merging.take("00003-1f", "part.parquet", "part-00003.parquet")
-        merging.deliver()                                  # the files in merging.out
+    with place.attempt() as folder:
+        place.fetch("00003-1f", ["part.parquet"], folder)  # the folder of that range on this machine's disk
+        place.take("00003-1f", "part.parquet", "part-00003.parquet")
+        place.put(folder, entries(folder))                 # under their names in the output
 
 A range that runs twice, at the same time even, delivers the same bytes twice. Its facts make it whole and come last.
 A place belongs to the job that was the last to prepare it: workers of an earlier one, which may outlive their driver,
@@ -21,7 +21,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headway.errors import StoreError
@@ -29,7 +29,7 @@ from headway.process import Scratch
 from headway.storage.atomic_io import link_or_copy, sync_path, writing
 from headway.storage.bucket import Bucket
 from headway.storage.filesystem import is_remote
-from headway.storage.manifest import NAME, FileEntry, checksum, entry, on_disk
+from headway.storage.manifest import FileEntry, checksum, on_disk
 from headway.storage.objects import Folder
 from headway.storage.store import RANGES
 
@@ -150,42 +150,27 @@ class FolderPlace(_Place):
         folder = self.root / _at(name)
         return all(on_disk(folder / file, checksum) == entry for file, entry in files.items())
 
-    @contextlib.contextmanager
-    def merging(self, *, lasting: bool = False) -> Iterator[FolderMerging]:
-        """The ranges, to be merged.
+    def fetch(self, name: str, files: Iterable[str], scratch: Path) -> Path:
+        """The folder of a range, on this machine's disk.
 
         Args:
-            lasting: what is delivered is synced; else a commit does so.
+            files: what is asked for of it, at least.
+            scratch: where it may be copied to.
         """
-        yield FolderMerging(self.root, lasting)
+        return self.root / _at(name)
 
-
-class FolderMerging:
-    """The ranges of a span, merged into its folder."""
-
-    def __init__(self, root: Path, lasting: bool):
-        self.out, self._lasting = root, lasting
-        self.spill = root / RANGES / "spill"
-        self._taken = set[str]()
-
-    def folder(self, name: str) -> Path:
-        """The folder of a range, on this machine's disk."""
-        return self.out / _at(name)
-
-    def take(self, name: str, file: str, target: str, *, delivered: bool = False) -> None:
+    def take(self, name: str, file: str, target: str) -> None:
         """Give a range's file its name in the output; the range keeps it, too."""
-        (self.out / target).unlink(missing_ok=True)
-        link_or_copy(self.folder(name) / file, self.out / target)
-        self._taken.add(target)
-        if self._lasting:
-            sync_path(self.out / target)
+        (self.root / target).unlink(missing_ok=True)
+        link_or_copy(self.root / _at(name) / file, self.root / target)
+        sync_path(self.root / target)
 
-    def deliver(self, name: str | None = None) -> list[FileEntry]:
-        """Entries of a file that was written to `out`, or of all: they are in place already."""
-        names = [each for each in _files(self.out) if each not in self._taken] if name is None else [name]
-        for each in names if self._lasting else ():
-            sync_path(self.out / each)
-        return [entry(self.out, each) for each in names]
+    def put(self, folder: Path, files: Sequence[FileEntry]) -> None:
+        """Move files of a folder on this machine into the output."""
+        for path in (each.path for each in files):
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).replace(self.root / path)
+            sync_path(self.root / path)
 
 
 class BucketPlace(_Place):
@@ -217,60 +202,25 @@ class BucketPlace(_Place):
         listed = self.objects.listing(base)
         return all((found := listed.get(f"{base}/{file}")) and found.bytes == size for file, (size, _) in files.items())
 
-    @contextlib.contextmanager
-    def merging(self, *, lasting: bool = False) -> Iterator[BucketMerging]:
-        with Scratch("span") as scratch:
-            yield BucketMerging(self.objects, Path(scratch))
+    def fetch(self, name: str, files: Iterable[str], scratch: Path) -> Path:
+        for key in (f"{_at(name)}/{file}" for file in files):
+            self.objects.copy(key, scratch / key)
+        return scratch / _at(name)
 
+    def take(self, name: str, file: str, target: str) -> None:
+        self.objects.duplicate(f"{_at(name)}/{file}", target)
 
-class BucketMerging:
-    """The ranges of a span, fetched to this machine's disk, merged there and put."""
-
-    def __init__(self, bucket: Bucket, scratch: Path):
-        self._bucket, self._scratch = bucket, scratch
-        self.out, self.spill = scratch / "out", scratch / "spill"
-        self.out.mkdir()
-        self._there: dict[str, list[str]] | None = None
-
-    def folder(self, name: str) -> Path:
-        base = _at(name)
-        if self._there is None:
-            self._there = {}
-            for key in self._bucket.listing(RANGES):
-                self._there.setdefault("/".join(key.split("/")[:2]), []).append(key)
-        for key in self._there.pop(base, ()):
-            self._bucket.copy(key, self._scratch / key)
-        return self._scratch / base
-
-    def take(self, name: str, file: str, target: str, *, delivered: bool = False) -> None:
-        """As of a folder.
-
-        Args:
-            delivered: `deliver` of the range put it under its name.
-        """
-        if not delivered:
-            self._bucket.duplicate(f"{_at(name)}/{file}", target)
-
-    def deliver(self, name: str | None = None) -> list[FileEntry]:
-        """Put a file of `out`, or all, which are removed there; return their entries."""
-        made = [entry(self.out, each) for each in (_files(self.out) if name is None else [name])]
-        self._bucket.put_all((each.path, self.out / each.path, each.crc32c) for each in made)
-        for each in made:
-            (self.out / each.path).unlink()
-        return made
-
-
-def _files(folder: Path) -> list[str]:
-    """The files below a folder but those of ranges, and the manifest of a commit that was cut off."""
-    paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    return [path.as_posix() for path in paths if path.parts[0] not in (RANGES, NAME)]
+    def put(self, folder: Path, files: Sequence[FileEntry]) -> None:
+        self.objects.put_all((each.path, folder / each.path, each.crc32c) for each in files)
+        for each in files:
+            (folder / each.path).unlink()
 
 
 @contextlib.contextmanager
 def writable(url: str) -> Iterator[None]:
-    """Raise any failure to write to a place as a StoreError."""
+    """Raise any failure to write to a place as a StoreError; what fills for a bucket is this machine's temporary folder."""
     try:
-        with writing(Path(url)):
+        with writing(Path(tempfile.gettempdir() if is_remote(url) else url)):
             yield
     except OSError as error:
         raise StoreError(f"cannot be written: {error.strerror or error}", where=url) from None

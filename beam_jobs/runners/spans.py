@@ -2,7 +2,7 @@
 
     job = IngestJob(request, place)
     for piece in job.cut():
-        done = run_range(job, piece, total, tick)          # a RangeResult, or a Failure: the user's mistake
+        done = run_range(job, piece, total, tick)          # a RangeResult
     finish(job, total, [done, ...])                         # puts the span's outcome into its place
     Outcome.read(job)                                       # in the driver
 
@@ -21,16 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.runners.place import (
-    BucketMerging,
-    BucketPlace,
-    Files,
-    FolderMerging,
-    FolderPlace,
-    open_place,
-    range_name,
-    writable,
-)
+from beam_jobs.runners.place import BucketPlace, Files, FolderPlace, open_place, range_name, writable
 from headway.errors import KINDS, HeadwayError, StoreError
 from headway.sources.base import Range
 from headway.storage.fingerprint import fingerprint
@@ -38,7 +29,6 @@ from headway.storage.manifest import FileEntry, entries, tools
 
 Tick = Callable[[int], None]
 """Called after each batch with how many rows of the range have been read; may raise `Stopped`."""
-Merging = FolderMerging | BucketMerging
 
 
 class Stopped(Exception):
@@ -74,6 +64,40 @@ class RangeResult:
     """The process, and when the range began and ended in it."""
     kept: bool = False
     """Whether an earlier job had finished it."""
+
+
+class Merging:
+    """Merges the ranges of a span on this machine; what is made of them is written into `out`.
+
+    Args:
+        named: the ranges' files have their names in the output already.
+    """
+
+    def __init__(self, place: FolderPlace | BucketPlace, scratch: Path, *, named: bool):
+        self._place, self._scratch, self._named = place, scratch, named
+        self.out, self.spill = scratch / "out", scratch / "spill"
+        self.out.mkdir()
+
+    def fetch(self, done: RangeResult, part: str) -> Path:
+        """A file of a range, or a folder in it, on this machine's disk."""
+        files = [file for file in done.files if f"{file}/".startswith(f"{part}/")]
+        return self._place.fetch(done.folder, files, self._scratch) / part
+
+    def drop(self, path: Path) -> None:
+        """Remove a file that was fetched, if that is a copy."""
+        if path.is_relative_to(self._scratch):
+            path.unlink()
+
+    def take(self, done: RangeResult, file: str, target: str) -> None:
+        """Give a range's file its name in the output."""
+        if not self._named:
+            self._place.take(done.folder, file, target)
+
+    def deliver(self) -> tuple[FileEntry, ...]:
+        """Put the files of `out`, which are removed there, into the output; return their entries."""
+        made = entries(self.out)
+        self._place.put(self.out, made)
+        return made
 
 
 @dataclass(frozen=True)
@@ -153,27 +177,25 @@ class Outcome:
         return cls(**values | {"failure": Failure(**values["failure"]) if values["failure"] else None})
 
 
-def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult | Failure:
+def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult:
     """Make a range's files and deliver them to the place, unless they are there already.
 
     Raises:
+        HeadwayError: the user's mistake.
         Stopped: the tick asked for it, or the place is another job's by now.
     """
     place, began, key = job.place, time.time(), _kept_key(job, piece)
     name = range_name(piece.index, key or job.id)
-    try:
-        if key is not None and (kept := _kept(place, piece, name, key)) is not None:
-            return kept
-        with writable(place.url), place.attempt() as folder:
-            facts = job.process(piece, folder, tick)
-            names = job.names(piece, total, facts)
-            files = {entry.path: (entry.bytes, entry.crc32c) for entry in entries(folder)}
-            saved = json.dumps({"key": key, "facts": facts, "files": files}).encode()
-            if not place.belongs(job.id):
-                raise Stopped
-            place.deliver(folder, name, saved, files, names if job.fresh else {})
-    except HeadwayError as error:
-        return Failure(piece.index, error.facts)
+    if key is not None and (kept := _kept(place, piece, name, key)) is not None:
+        return kept
+    with writable(place.url), place.attempt() as folder:
+        facts = job.process(piece, folder, tick)
+        names = job.names(piece, total, facts)
+        files = {entry.path: (entry.bytes, entry.crc32c) for entry in entries(folder)}
+        saved = json.dumps({"key": key, "facts": facts, "files": files}).encode()
+        if not place.belongs(job.id):
+            raise Stopped
+        place.deliver(folder, name, saved, files, names if job.fresh else {})
     ran = {"process": f"{socket.gethostname()}:{os.getpid()}", "began": began, "ended": time.time()}
     return RangeResult(piece, facts, name, files, ran)
 
@@ -220,8 +242,9 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
         if total is None or lost or len(results) > total:
             raise lost_ranges(job, len(lost), total, lost[0] if lost else 0)
         whole = [results[index] for index in range(total)]
-        with writable(place.url), place.merging(lasting=not job.fresh) as merging:
-            result, files = job.finish(whole, merging)
+        with writable(place.url), place.attempt() as scratch:
+            named = job.fresh and isinstance(place, BucketPlace)
+            result, files = job.finish(whole, Merging(place, scratch, named=named))
     except HeadwayError as error:
         return Outcome(failure=Failure(-1, error.facts)).put(job)
     ranges = [{"index": r.piece.index, "rows": r.facts["rows"], **r.ran} for r in whole if not r.kept]

@@ -16,13 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.sample import Sample
 from headway.sources.type_conflicts import without_values
-from headway.storage.filesystem import size_and_time
+from headway.storage.filesystem import open_file, reading, size_and_time
+from headway.storage.manifest import crc32c
 from headway.tabular.list_arrays import is_list
 
 BATCH_ROWS = 131_072
@@ -31,6 +33,7 @@ BATCH_BYTES = 36 << 20
 RANGE_CELLS = 64 << 20
 """A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
 _RANGES = 8
+_READ_BYTES = 4 << 20
 CUT = 200
 """A malformed line is quoted up to this many characters."""
 
@@ -42,6 +45,8 @@ class InputFile(Frozen):
     bytes: int
     crc32c: str
     """Eight hex digits."""
+    changed: float | None = Field(default=None, exclude=True)
+    """When it last changed before its checksum was taken, in seconds since 1970; None: nobody looked."""
     quoted_newlines: bool = False
     """CSV: a newline stands inside quotes, so the file cannot be cut."""
 
@@ -111,15 +116,27 @@ class Source(Protocol):
 
 
 def check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
-    """Raise DataError unless the file of a range that was read has the size for which its checksum stands. A range of
-    many small files, which are read whole, is not looked at."""
-    expected = files[piece.file].bytes
-    if not piece.row_per_file and (size := size_and_time(piece.path)[0]) != expected:
-        raise DataError(
-            f"changed while it was read: it has {size:,} bytes, and had {expected:,} when the run began",
-            where=piece.path,
-            fix="put new data into files of their own, by a rename; then run again",
-        )
+    """Raise DataError unless the file of a range that was read is the one of the checksum: by its size, and by its bytes if
+    it has another time. A range of many small files, which are read whole, is not looked at."""
+    if piece.row_per_file:
+        return
+    file, (size, changed) = files[piece.file], size_and_time(piece.path)
+    if size != file.bytes:
+        how = f"it has {size:,} bytes, and had {file.bytes:,} when the run began"
+    elif file.changed not in (None, changed) and _checksum(piece.path) != file.crc32c:
+        how = "its size is the same as when the run began, and its bytes are not"
+    else:
+        return
+    raise DataError(
+        f"changed while it was read: {how}",
+        where=piece.path,
+        fix="put new data into files of their own, by a rename; then run again",
+    )
+
+
+def _checksum(path: str) -> str:
+    with open_file(path) as file, reading(path):
+        return crc32c(iter(lambda: file.read(_READ_BYTES), b""))[1]
 
 
 def whole_files(ranges: Sequence[Range]) -> list[Range]:

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from prefect.states import Completed, Running
 
-from beam_jobs.runners.job_server import free_port
 from flows.config.pipeline import read_pipeline
 from flows.orchestration import second_half
+from tests.ports import free_port
 from tests.waiting import until
 
 PIPELINE = """

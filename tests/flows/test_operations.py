@@ -25,8 +25,8 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.runners.job_server import free_port
 from tests.flows.churn import PIPELINE
+from tests.ports import free_port
 from tests.serving import serving
 from tests.waiting import until
 
@@ -38,6 +38,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1200)]
 MODULE = """
 import os
 import sys
+from tests.ports import free_port
 
 
 def _say():

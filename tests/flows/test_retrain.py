@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from beam_jobs.runners.job_server import free_port
 from flows.observability.events import events_of_record
 from flows.records import read_record
 from flows.retrain import ended
 from flows.tell.ending import ending_of
 from headway.storage.process_identity import alive
+from tests.ports import free_port
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent

@@ -22,12 +22,12 @@ import pyarrow.fs as pafs
 
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.flink_rest import ask
-from beam_jobs.runners.job_server import free_port, start, tail
 from tests.infra.machines import Machine, Network
 from tests.waiting import until
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "infra"))  # scripts, no package
 from flink_session import await_slots, command, configure
+from java_process import free_port, job_server, tail
 
 ROOT = Path(__file__).parents[2]
 POOL = 50000
@@ -82,8 +82,7 @@ class FlinkMachines:
                 self._begin_machine(network, number)
             await_slots(self.rest, self._count, [], [each.log for each in self.managers])
             options = {"flink_master": self.rest, "parallelism": self._count}
-            server = {"flink_job_server_jar": str(self._jars)}
-            address, _ = ends.enter_context(start(RunnerConfig(name="flink", options=options | server)))
+            address, _ = ends.enter_context(job_server("flink", options, self._jars))
             options |= {"job_endpoint": address, "environment_type": "EXTERNAL"}
             self.runner = RunnerConfig(name="flink", options=options | {"environment_config": f"localhost:{POOL}"})
             self._ends = ends.pop_all()

@@ -26,9 +26,9 @@ import yaml
 from beam_jobs.runners.config import RunnerConfig
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "infra"))  # scripts, no package
-from flink import Unavailable, cluster, jars, jobs, pool, served, session, start
+from flink import Unavailable, cluster, jars, job_server, jobs, pool, served, session
 
-__all__ = ["Unavailable", "cluster", "compare", "jars", "jobs", "pool", "project", "served", "session", "start"]
+__all__ = ["Unavailable", "cluster", "compare", "jars", "job_server", "jobs", "pool", "project", "served", "session"]
 PIPELINE = """
 name: flights
 source: {format: parquet, path: "data/{span}.parquet", parquet: {range_rows: 4096}}

@@ -70,18 +70,6 @@ def test_ingest_and_predict_write_the_bytes_of_the_local_runner(jars, january):
     assert done.stdout.startswith("ingest: 27004 rows, ")
 
 
-def test_a_runner_by_the_name_of_flink_brings_its_own_job_server(jars, january, tmp_path):
-    options = {"flink_master": "[local]", "parallelism": 2, "flink_job_server_jar": str(jars)}
-    folder = tmp_path / "flights"
-    flink.project(folder, january, flink.RunnerConfig(name="flink", options=options))
-    before = _processes()
-    flink.headway("ingest", folder / "flink.yaml")
-    flink.headway("ingest", folder / "pipeline.yaml")
-    stages = [flink.digests(folder / store / "stages" / "ingest") for store in ("store", "store-flink")]
-    assert stages[0] == stages[1] and len(stages[0]) > 10
-    assert _processes() <= before
-
-
 def test_a_ctrl_c_cancels_the_job_on_a_cluster_of_its_own(jars, january, long, tmp_path):
     with flink.session(jars) as rest, flink.cluster(master=rest) as runner:
         with _ingesting(tmp_path, long, runner) as process:
@@ -110,8 +98,7 @@ def test_a_ctrl_c_cancels_the_job_on_a_cluster_of_its_own(jars, january, long, t
 def test_a_job_whose_workers_die_is_an_error_with_its_reason(jars, long, tmp_path):
     with contextlib.ExitStack() as stack:
         options = {"flink_master": "[local]", "parallelism": 2}
-        own = options | {"flink_job_server_jar": str(jars)}
-        address, _ = stack.enter_context(flink.start(flink.RunnerConfig(name="flink", options=own)))
+        address, _ = stack.enter_context(flink.job_server("flink", options, jars))
         where, pool = stack.enter_context(flink.pool())
         options |= {"job_endpoint": address, "environment_type": "EXTERNAL", "environment_config": where}
         runner = flink.RunnerConfig(name="flink", options=options)

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from beam_jobs.runners.job_server import free_port
 from headway.storage.process_identity import alive
+from tests.ports import free_port
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

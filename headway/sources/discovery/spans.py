@@ -211,6 +211,8 @@ def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
 
 
 def _checked(config: SourceConfig, path: str) -> InputFile:
+    # images are read whole
+    changed = None if config.format == "images" else storage.size_and_time(path)[1]
     room = np.empty(_FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES, np.uint8)
     quotes = Quotes(config.csv.quote) if config.format == "csv" else None
 
@@ -224,6 +226,5 @@ def _checked(config: SourceConfig, path: str) -> InputFile:
         size, checksum = crc32c(blocks(file))
     if not size and config.format != "images":
         raise DataError("the file is empty", where=path, fix="remove it, or write it again")
-    return InputFile(
-        path=path, bytes=size, crc32c=checksum, quoted_newlines=quotes is not None and quotes.newline_inside
-    )
+    quoted = quotes is not None and quotes.newline_inside
+    return InputFile(path=path, bytes=size, crc32c=checksum, changed=changed, quoted_newlines=quoted)

@@ -251,12 +251,36 @@ def test_a_file_that_grows_after_its_checksum_is_a_data_error(request_for, write
     assert not any(out.iterdir())
 
 
-def test_only_a_process_that_a_runner_started_is_headways_own(monkeypatch):
+@pytest.mark.parametrize("same", [True, False])
+def test_a_file_that_another_of_its_size_replaces_is_a_data_error_unless_its_bytes_are_the_same(
+    request_for, write_csv, out, monkeypatch, same
+):
+    path = write_csv(5)
+    request, original = request_for(path), stage.run_spans
+
+    def run(*args):
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines if same else [lines[0], *reversed(lines[1:])]))
+        os.utime(path, (1, 1))
+        return original(*args)
+
+    monkeypatch.setattr(stage, "run_spans", run)
+    if same:
+        assert ingest(request, out, Monitor(), runner=ONE)["counts"]["read"] == 5
+        return
+    with pytest.raises(DataError, match=r"raw\.csv: changed while it was read: its size is the same"):
+        ingest(request, out, Monitor(), runner=ONE)
+    assert not any(out.iterdir())
+
+
+def test_only_a_process_that_a_runner_started_for_headway_is_its_own(monkeypatch):
     monkeypatch.setattr("headway.process._OWN", [])
     work = ProcessRange([], "a job")
     work.setup()
     assert not owned()
     monkeypatch.setattr(pipeline, "_PROCESS", "another process")
+    ProcessRange([], "").setup()
+    assert not owned(), "IngestSpans runs in the workers of a user's own pipeline"
     work.setup()
     assert owned()
 

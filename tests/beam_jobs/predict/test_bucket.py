@@ -1,5 +1,8 @@
 """Predictions into a folder of a bucket: one at a time, whole or not there, and never over what others put."""
 
+import errno
+import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from beam_jobs.predict import stage
 from beam_jobs.predict.model import local_model, model_digest
 from beam_jobs.predict.stage import MANIFEST, predict
 from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.place import writable
 from headway.errors import Locked, StoreError
 from headway.monitor import Monitor
 from headway.storage.bucket import Bucket
@@ -85,6 +89,36 @@ def test_a_second_prediction_into_a_folder_fails_and_changes_nothing(data, model
     assert predict(request, url, Monitor())["cached"]
 
 
+def test_what_a_killed_look_at_the_bucket_left_is_no_file_of_others_and_goes(data, model, bucket_url, monkeypatch):
+    bucket, request = Bucket(f"{bucket_url}/scored"), _request(data / "a.parquet", model)
+    for name in (".probe-0123456789ab", ".clock-0123456789ab"):
+        bucket.write(name, b"1")
+    result = predict(request, bucket.url, Monitor())
+    assert result["parts"] and ".probe-0123456789ab" in bucket.listing(), "it may be another process's, at work"
+    monkeypatch.setattr(stage, "_PROBE_SECONDS", -10.0)
+    predict(_request(data / "a.parquet", model, write="jsonl"), bucket.url, Monitor())
+    assert not [name for name in bucket.listing() if name.startswith((".probe", ".clock"))]
+
+
+def test_numbering_the_rows_of_a_text_file_holds_one_part_at_a_time_on_the_disk(data, model, bucket_url, monkeypatch):
+    files, write = [], stage._renumbered
+
+    def renumbered(source, path, *arguments):
+        write(source, path, *arguments)
+        files.append([file for file in source.parents[2].rglob("*") if file.is_file()])
+
+    monkeypatch.setattr(stage, "_renumbered", renumbered)
+    request = _request(data / "a.csv", model, format="csv")
+    predict(request, f"{bucket_url}/scored", Monitor(), runner=RunnerConfig(workers=1))
+    assert len(files) > 2 and {len(each) for each in files} == {2}, "the part, and the part with its rows' numbers"
+
+
+def test_a_full_disk_of_a_worker_is_named_and_not_the_bucket(bucket_url):
+    with pytest.raises(StoreError, match="no space left on device") as error, writable(f"{bucket_url}/scored"):
+        raise OSError(errno.ENOSPC, "no room")
+    assert error.value.where == tempfile.gettempdir()
+
+
 def test_a_folder_of_others_is_left_as_it_is(data, model, bucket_url):
     bucket = Bucket(f"{bucket_url}/theirs")
     bucket.write("notes.txt", b"x")
@@ -109,3 +143,21 @@ def test_a_worker_without_the_models_folder_fetches_it_once(data, bucket_url, tm
     with pytest.raises(StoreError, match="is not the model that was asked for"):
         local_model("/not/here", bucket.url, "another")
     assert [path.name for path in there.parent.iterdir()] == [digest]
+
+
+def test_a_model_that_was_not_used_for_a_day_leaves_a_workers_cache_when_another_comes(
+    data, bucket_url, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fetched = []
+    for name in ("first", "second", "third"):
+        folder, bucket = tmp_path / name, Bucket(f"{bucket_url}/{name}")
+        folder.mkdir()
+        (folder / "saved_model.pb").write_text(name)
+        bucket.put("saved_model.pb", folder / "saved_model.pb", checksum(folder / "saved_model.pb")[1])
+        fetched.append(Path(local_model("/not/here", bucket.url, model_digest(folder))))
+        if name == "second":
+            os.utime(fetched[0], (1, 1))
+            os.utime(fetched[1], (1, 1))
+            local_model("/not/here", bucket.url, model_digest(folder))  # a range takes it
+    assert [path.exists() for path in fetched] == [False, True, True]

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from beam_jobs.runners import flink_rest
-from beam_jobs.runners.job_server import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture

@@ -41,13 +41,14 @@ def test_a_range_is_there_when_its_facts_are(place):
     assert place.facts(name) is None and place.objects.listing() == before
     _write(place, 3, "rows", b'{"rows": 7}')
     assert place.facts(name) == b'{"rows": 7}'
-    with place.merging() as merging:
-        assert sorted(p.name for p in merging.folder(name).rglob("*")) == [FACTS, "note", "shard", "train"]
-        merging.take(name, "train/shard", "part-3")
-        (merging.out / "merged").mkdir()
-        (merging.out / "merged" / "a").write_text("m")
-        entries = merging.deliver()
-    assert [(entry.path, entry.bytes) for entry in entries] == [("merged/a", 1)]
+    with place.attempt() as folder:
+        here = place.fetch(name, ["train/shard", "note"], folder)
+        assert (here / "train" / "shard").read_text() == "rows" and (here / "note").read_text() == "n"
+        place.take(name, "train/shard", "part-3")
+        (folder / "out" / "merged").mkdir(parents=True)
+        (folder / "out" / "merged" / "a").write_text("m")
+        place.put(folder / "out", entries(folder / "out"))
+        assert not entries(folder / "out")
     place.clear()
     assert set(place.objects.listing()) == {"part-3", "merged/a"}
     assert place.objects.read("part-3") == b"rows"
@@ -57,9 +58,10 @@ def test_an_attempt_too_many_changes_nothing_and_other_facts_replace(place, tmp_
     name = range_name(0, KEY)
     for facts, text in ((b"{}", "one"), (b"{}", "one"), (b'{"other": 1}', "two")):
         _write(place, 0, text, facts)
-    with place.merging() as merging:
-        assert (merging.folder(name) / "train" / "shard").read_text() == "two"
-        entry = checksum(merging.folder(name) / "train" / "shard")
+    with place.attempt() as folder:
+        shard = place.fetch(name, ["train/shard"], folder) / "train" / "shard"
+        assert shard.read_text() == "two"
+        entry = checksum(shard)
     assert place.whole(name, {"train/shard": entry})
     assert not place.whole(name, {"train/shard": (entry[0] + 1, entry[1])})
     assert not place.whole(name, {"gone": entry}) and not place.whole(range_name(1, KEY), {"train/shard": entry})
@@ -71,8 +73,6 @@ def test_files_of_a_new_output_go_under_their_names_in_a_bucket(bucket_url):
     assert set(place.objects.listing()) == {"train-1"} | {
         f"{RANGES}/00001-0123456789ab/{file}" for file in ("note", FACTS)
     }
-    with place.merging() as merging:
-        merging.take(range_name(1, KEY), "train/shard", "train-1", delivered=True)
     assert place.objects.read("train-1") == b"rows"
 
 

@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from beam_jobs.runners.job_server import free_port
 from flows.config.pipeline import read_pipeline
 from flows.dag.run_spec import RunSpec
 from flows.execution.run import execute
@@ -26,6 +25,7 @@ from flows.observability.telemetry import Telemetry
 from flows.progress.reporter import Reporter
 from headway.errors import DataError
 from headway.redaction import remember
+from tests.ports import free_port
 from tfcore.runtime.tensorflow_process import traceparent
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from beam_jobs.runners.job_server import free_port
 from flows.cli.operations.deploying_commands import _own_windows
 from flows.config.pipeline import read_pipeline
+from tests.ports import free_port
 
 
 @pytest.fixture
