@@ -1,25 +1,31 @@
 """The stage that proves the splits of a window free of leakage, with rows looked up in the raw files.
 
-    result = prove(SplitsRequest(...), out, Monitor())
+    result = prove(SplitsRequest(...), out, Monitor(), runner=RunnerConfig())
     result["says"], result["anomalies"]
 
-The raw files are read again only when something looks wrong, to name the rows; what was filtered or rejected at ingest is
-so again.
+The raw files are read again only when something looks wrong, to name the rows, by the Beam pipeline of ingest; what was
+filtered or rejected at ingest is so again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.ingest.merge import file_names
+from beam_jobs.ingest.merge import file_names, rows_before
 from beam_jobs.ingest.range_worker import Places, RangeWork
 from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.driver import run_spans
+from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leakage.copies import File, copies
@@ -28,11 +34,13 @@ from headway.leakage.hash_sets import Hashes
 from headway.leakage.keys import canonical, key_hashes, key_text
 from headway.leakage.proof import prove as prove_splits
 from headway.leakage.window_proof import IndexedSpan
+from headway.messages import counted
 from headway.monitor import Monitor
-from headway.sources.base import Chunk, Range
+from headway.sources.base import Chunk, Range, read_unchanged
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, Stage
+from headway.storage.manifest import FileEntry
 from headway.tabular.splits import SPLITS, Part, SplitConfig
 from headway.tabular.stacked import Mask
 from headway.validation.anomaly import SplitProof
@@ -53,6 +61,7 @@ class SpanOutput(Frozen):
 
 class SplitsRequest(Stage[SplitProof]):
     name, version, runs = "splits", VERSION, "beam_jobs.leakage_check:prove"
+    delivers = True
     split: Annotated[SplitConfig, Key("config")]
     parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
     """By split of the window: which part of which span."""
@@ -60,13 +69,25 @@ class SplitsRequest(Stage[SplitProof]):
     """In the window's order."""
 
 
-def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+def prove(
+    request: SplitsRequest,
+    out: Path,
+    monitor: Monitor,
+    *,
+    runner: RunnerConfig | None = None,
+    places: Sequence[str] = (),
+) -> dict[str, Any]:
     """Run the stage: write out/splits.json; return it, a `SplitProof` as JSON.
 
     An anomaly never fails the stage; `validate` gives it the gravity that the config wants.
 
+    Args:
+        runner: reads rows again.
+        places: the folder of a bucket in which its workers leave what they find, in place of `out`.
+
     Raises:
         DataError: notes are damaged.
+        HeadwayError: the runner failed.
     """
     spans = {output.request.span: output.request for output in request.spans}
     window = [IndexedSpan.load(output.request.span, output.notes.file) for output in request.spans]
@@ -76,16 +97,29 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         for span, part in of:
             splits.setdefault(span, {})[part] = split
 
+    where = [*places, str(out)][0]
+
     def look(columns: Sequence[str], hashes: Hashes, names: Sequence[str]) -> list[KeyOccurrence]:
-        occurrences: list[KeyOccurrence] = []
-        for name in names:
-            monitor.check()
-            monitor.log(f"reading the rows of span {name} again")
-            try:
-                occurrences += list(_look(spans[name], columns, hashes, splits[name]))
-            except (DataError, OSError) as error:  # what was found is found, whether its rows can be shown or not
-                monitor.log(f"the rows of span {name} cannot be read again: {error}")
-        return occurrences
+        monitor.log(f"reading the rows of {counted(len(names), 'span')} again")
+        keys = tuple(np.sort(hashes).tolist())
+        jobs = [
+            LookJob(spans[name], f"{where}/look-{number}", tuple(columns), keys) for number, name in enumerate(names)
+        ]
+        try:
+            found = [(end.result or {})["found"] for end in run_spans(jobs, monitor, runner or RunnerConfig())]
+        except DataError as error:  # whether its rows can be shown or not, what was found is found
+            monitor.log(f"the rows cannot be read again: {error}")
+            return []
+        finally:
+            for job in jobs:
+                job.place.clear()
+                shutil.rmtree(job.where, ignore_errors=True)
+        return [
+            KeyOccurrence(hashed, (value,), written, name, splits[name][part], file, row)
+            for name, rows in zip(names, found, strict=True)
+            for hashed, value, written, part, file, row in rows
+            if part in splits[name]
+        ]
 
     proof = prove_splits(request.split, window, request.parts, look)
     proof.anomalies += copies(list(_files(request, splits)))
@@ -107,39 +141,52 @@ def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterato
             yield File(part.request.span, name, file.bytes, file.crc32c, split)
 
 
-def _look(
-    request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits: dict[str, str]
-) -> Iterator[KeyOccurrence]:
-    """The rows of a span whose key has one of these hashes; a few rows per key."""
-    names, parts = file_names(request.files), request.split.names()
-    sorted_hashes, source = np.sort(hashes), request.open()
-    occurrences: dict[tuple[int, Any, str], int] = {}
-    file, before = -1, 0
-    for piece in request.ranges():
-        if piece.file != file:
-            file, before = piece.file, 0
-        reader = _Finder(request, piece, columns, sorted_hashes)
-        types = reader.types(piece)
-        for chunk in source.read(piece, reader.names(types), types):
-            reader.add(chunk)
-        for value, hashed, written, code, at in reader.occurrences:
-            part = parts[code]
-            key = hashed, value, part
-            occurrences[key] = occurrences.get(key, 0) + 1
-            if occurrences[key] <= PLACES and part in splits:
-                name = names[piece.file + at] if piece.row_per_file else names[piece.file]
-                row = 1 if piece.row_per_file else before + at + 1
-                yield KeyOccurrence(hashed, value, written, request.span, splits[part], name, row)
-        before += reader.rows
+@dataclass(frozen=True)
+class LookJob(SpanJob):
+    """Finds the rows of a span whose key has one of some hashes; a few rows per key."""
+
+    request: IngestRequest
+    columns: tuple[str, ...]
+    hashes: tuple[int, ...]
+    """Rising."""
+
+    def cut(self) -> list[Range]:
+        return self.request.ranges()
+
+    def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
+        finder = _Finder(self, piece)
+        types = finder.types(piece)
+        for chunk in read_unchanged(self.request.open(), self.request.files, piece, finder.names(types), types):
+            finder.add(chunk)
+            tick(finder.rows)
+        return {"rows": finder.rows, "found": finder.occurrences}
+
+    def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
+        return {}
+
+    def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
+        """The rows: hash, key, key as it is written, split, file, row counted from 1 in it."""
+        names, found, seen = file_names(self.request.files), list[list[Any]](), Counter[tuple[int, str, str]]()
+        befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
+        for each, before in zip(done, befores, strict=True):
+            piece = each.piece
+            for hashed, value, written, part, at in each.facts["found"]:
+                seen[hashed, value, part] += 1
+                if seen[hashed, value, part] <= PLACES:
+                    place = (names[piece.file + at], 1) if piece.row_per_file else (names[piece.file], before + at + 1)
+                    found.append([hashed, value, written, part, *place])
+        return {"found": found}, []
 
 
 class _Finder(RangeWork):
     """Collects the rows of a range that have a wanted key."""
 
-    def __init__(self, request: IngestRequest, piece: Range, columns: Sequence[str], hashes: Hashes):
-        super().__init__(request, Path(), piece)
-        self.occurrences: list[tuple[tuple[Any, ...], int, str, int, int]] = []
-        self._key, self._hashes = columns, hashes
+    def __init__(self, job: LookJob, piece: Range):
+        super().__init__(job.request, Path(), piece)
+        self.occurrences: list[tuple[int, str, str, str, int]] = []
+        """Hash, key, key as it is written, split, place in the range."""
+        self._key, self._hashes = job.columns, np.array(job.hashes, np.uint64)
+        self._parts = job.request.split.names()
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         hashes, missing = key_hashes(batch, self._key)
@@ -157,6 +204,6 @@ class _Finder(RangeWork):
         plain = [canonical(batch.column(name)).take(wanted).to_pylist() for name in self._key]
         written = [batch.column(name).take(wanted).to_pylist() for name in self._key]
         for i, row in enumerate(rows.tolist()):
-            value = tuple(tuple(column[i]) if isinstance(column[i], list) else column[i] for column in plain)
+            value = repr([column[i] for column in plain])
             text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))
-            self.occurrences.append((value, int(hashes[row]), text, int(codes[row]), int(at[row])))
+            self.occurrences.append((int(hashes[row]), value, text, self._parts[codes[row]], int(at[row])))

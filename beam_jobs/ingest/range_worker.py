@@ -32,11 +32,10 @@ from headway.records.grouping import Group, Rows, grouper, one_batch
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import FURTHER, LABEL, UNIT, Column
-from headway.sources.base import Chunk, Range, check_unchanged
+from headway.sources.base import Chunk, Range, read_unchanged
 from headway.sources.config import NAMED
 from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
-from headway.storage.filesystem import unreadable
 from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expression_errors import Overflow
@@ -69,18 +68,13 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
     types = work.types(piece)
     names = work.names(types)
     try:
-        for chunk in request.open().read(piece, names, types):
+        for chunk in read_unchanged(request.open(), request.files, piece, names, types):
             work.add(chunk)
             del chunk  # or it would be there while the next one is read
             tick(work.rows)
-        check_unchanged(request.files, piece)
         return work.finish()
     except Overflow as error:
         raise _placed(error, request, piece) from None
-    except OSError as error:
-        if error.filename == piece.path:
-            raise unreadable(piece.path, error) from None
-        raise
     finally:
         work.close()
         if (

@@ -27,9 +27,8 @@ from beam_jobs.predict.request import FILE, ROW, PredictRequest
 from beam_jobs.runners.spans import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
-from headway.sources.base import Chunk, Range, check_unchanged
+from headway.sources.base import Chunk, Range, read_unchanged
 from headway.sources.discovery.open_source import open_source
-from headway.storage.filesystem import unreadable
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.list_arrays import decoded
 
@@ -130,16 +129,11 @@ class RangeScorer(RangeRows):
         Raises:
             DataError: the range cannot be read, its file has changed, or a column that goes through cannot be written.
         """
-        request, piece = self._request, self._piece
-        try:
-            for chunk in open_source(request.source).read(piece, request.read(), raw_types(request.coerced())):
-                yield self._table(chunk)
-                tick(self.rows)
-            check_unchanged(request.files, piece)
-        except OSError as error:
-            if error.filename == piece.path:
-                raise unreadable(piece.path, error) from None
-            raise
+        request, types = self._request, raw_types(self._request.coerced())
+        source = open_source(request.source)
+        for chunk in read_unchanged(source, request.files, self._piece, request.read(), types):
+            yield self._table(chunk)
+            tick(self.rows)
 
     def _table(self, chunk: Chunk) -> pa.RecordBatch:
         """The chunk's rows that fit, with their predictions."""

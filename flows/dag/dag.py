@@ -87,8 +87,8 @@ class Calls:
     def __init__(self, executor: Executor, result: RunResult):
         self._executor, self._result = executor, result
 
-    def __call__(self, stage: Stage[Answer], title: str) -> Output[Answer]:
-        return self.all([Step(stage, title)])[0]
+    def __call__(self, stage: Stage[Answer], title: str, **runtime: object) -> Output[Answer]:
+        return self.all([Step(stage, title, runtime)])[0]
 
     def all(self, steps: Sequence[Step]) -> list[Output[Any]]:
         outputs = self._executor.call_many(steps)
@@ -117,7 +117,7 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
         folder = spec.store.local(statistics.path)
         completed = window.columns.completed([SplitStatistics.load(folder / split) for split in statistics.value.rows])
         window = window.having(completed)
-    proof = run(splits_request(window, requests, ingested), "splits")
+    proof = run(splits_request(window, requests, ingested), "splits", runner=pipeline.runner)
     champion = registry.champion()
     reference = reference_of(champion, statistics.fingerprint)
     validated = run(validate_request(window, ingested, statistics, proof, reference), "validate")

@@ -23,7 +23,7 @@ from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.sample import Sample
 from headway.sources.type_conflicts import without_values
-from headway.storage.filesystem import open_file, reading, size_and_time
+from headway.storage.filesystem import open_file, reading, size_and_time, unreadable
 from headway.storage.manifest import crc32c
 from headway.tabular.list_arrays import is_list
 
@@ -115,11 +115,24 @@ class Source(Protocol):
         """Read at most the first `rows` rows, every column, to infer a schema from."""
 
 
-def check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
-    """Raise DataError unless the file of a range that was read is the one of the checksum: by its size, and by its bytes if
-    it has another time. A range of many small files, which are read whole, is not looked at."""
-    if piece.row_per_file:
-        return
+def read_unchanged(
+    source: Source, files: Sequence[InputFile], piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]
+) -> Iterator[Chunk]:
+    """Read a range as `Source.read` does, and look at its end whether the file is still the one of the checksum.
+
+    Raises:
+        DataError: besides, it cannot be read, or has changed. A range of many small files is not looked at.
+    """
+    try:
+        yield from source.read(piece, columns, types)
+    except OSError as error:
+        raise unreadable(piece.path, error) from None
+    if not piece.row_per_file:
+        _check_unchanged(files, piece)
+
+
+def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
+    """Compare sizes, and bytes where the file's time is another."""
     file, (size, changed) = files[piece.file], size_and_time(piece.path)
     if size != file.bytes:
         how = f"it has {size:,} bytes, and had {file.bytes:,} when the run began"

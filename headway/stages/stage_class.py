@@ -62,8 +62,8 @@ class Stage(Frozen, Generic[Answer]):
     runs_many: ClassVar[str | None] = None
     """"module:function" that runs several as one: function(requests, outs, monitor) -> answers."""
     delivers: ClassVar[bool] = False
-    """Its workers write to a store in a bucket themselves: the function takes `places`, the folders there; and each answer
-    has the entries of the files under "files". Of a store in a folder it goes on with what a killed process left."""
+    """Its workers write to a store in a bucket themselves: the function takes `places`, the folders there; and an answer has
+    the entries of the files that are there under "files". Of a store in a folder it goes on with what a killed process left."""
     tensorflow: ClassVar[bool] = False
     """Runs in the TensorFlow process."""
     streams: ClassVar[bool] = False

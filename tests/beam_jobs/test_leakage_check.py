@@ -13,12 +13,14 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.ingest.stage import ingest
 from beam_jobs.leakage_check import FILE, SpanOutput, SplitsRequest, prove
 from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.worker_pool import Pool
 from headway.errors import ConfigError, DataError
 from headway.leakage.key_index import read
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.config import CsvConfig, SourceConfig
 from headway.sources.discovery.spans import files
+from headway.storage.bucket import Bucket
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
 
@@ -59,7 +61,8 @@ def window(tmp_path):
             ingest(request, out, Monitor(), runner=RunnerConfig(workers=1))
             outputs.append(SpanOutput(request=request, notes=out / NOTES))
         parts = parts or {n: tuple(p) for n, p in window_splits(split, list(spans)).items() if p}
-        result = prove(SplitsRequest(split=split, spans=tuple(outputs), parts=parts), tmp_path, Monitor())
+        run.request = SplitsRequest(split=split, spans=tuple(outputs), parts=parts)
+        result = prove(run.request, tmp_path, Monitor())
         assert json.loads((tmp_path / FILE).read_text()) == result
         return result
 
@@ -114,6 +117,30 @@ def test_a_key_written_in_two_ways_leaks_through_the_hash_and_is_found(window):
     assert message.count("row ") == 10 and "a a.csv row" in message and "b b.csv row" in message
     assert ".0'" in message and "as k '" in message
     assert "the same way" in result["anomalies"][0]["fix"] and result["says"] == []
+
+
+def test_workers_elsewhere_look_the_rows_up_and_leave_them_in_a_bucket(window, bucket_url, tmp_path):
+    split = SplitConfig(key="k", eval=0.4)
+    result = window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))
+    assert {path.name for path in tmp_path.iterdir()} == {"raw", "out", FILE}
+    (tmp_path / "there").mkdir()
+    place = f"{bucket_url}/proof"
+    with Pool() as pool:
+        options = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": pool.address}
+        runner = RunnerConfig(name="portable", options=options)
+        assert prove(window.request, tmp_path / "there", Monitor(), runner=runner, places=[place]) == result
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {FILE} and not Bucket(place).listing()
+
+
+def test_rows_that_cannot_be_read_again_are_not_shown_and_what_was_found_stands(window, tmp_path):
+    split, lines = SplitConfig(key="k", eval=0.4), []
+    window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))
+    (tmp_path / "raw" / "b" / "b.csv").unlink()
+    monitor = Monitor()
+    monitor.log = lines.append
+    kinds = [each["kind"] for each in apart(prove(window.request, tmp_path, monitor))]
+    assert kinds == ["key overlap"]
+    assert lines[0] == "reading the rows of 2 spans again" and "b.csv: there is no such file" in lines[1]
 
 
 def test_the_rows_named_are_those_of_the_file(window):
