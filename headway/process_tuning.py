@@ -16,7 +16,7 @@ import contextlib
 import ctypes
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -47,6 +47,30 @@ def uncollected(*, keep: bool = False) -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+def for_all_threads(
+    setting: Callable[[], contextlib.AbstractContextManager[object]],
+) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Make a setting of the process one for blocks in several threads: the first block makes it, the last one unmakes it."""
+    lock, made, blocks = threading.Lock(), contextlib.ExitStack(), 0
+
+    @contextlib.contextmanager
+    def block() -> Iterator[None]:
+        nonlocal blocks
+        with lock:
+            if not blocks:
+                made.enter_context(setting())
+            blocks += 1
+        try:
+            yield
+        finally:
+            with lock:
+                blocks -= 1
+                if not blocks:
+                    made.close()
+
+    return block
 
 
 @cache

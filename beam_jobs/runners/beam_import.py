@@ -16,25 +16,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from headway.process_tuning import uncollected
+from headway.process_tuning import for_all_threads, uncollected
 
 _LOGGERS = ("apache_beam", "grpc")
 _READER = "wait_until_finish_read"
 """Beam's thread that reads a cluster's messages."""
-_LOCK, _SILENCED, _RESTORE = threading.Lock(), list[object](), contextlib.ExitStack()
-"""The blocks in which Beam is silent, and what sets back the levels that the first of them changed."""
 _IMPORTING = threading.Lock()
-
-
-@contextlib.contextmanager
-def _root_handler() -> Iterator[None]:
-    """Give the root logger a handler for the block; else `logging.warning` would install one for good."""
-    root, silent = logging.getLogger(), logging.NullHandler()
-    root.addHandler(silent)
-    try:
-        yield
-    finally:
-        root.removeHandler(silent)
 
 
 def begin_import() -> None:
@@ -77,25 +64,23 @@ def _label_in_notebooks(beam: Any) -> None:
         beam.pipeline.alter_label_if_ipython = lambda transform, pvalueish: None
 
 
+@for_all_threads
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
     """Keep Beam from logging anything short of a crash; failures are raised to the caller anyway."""
-    block = object()
-    with _LOCK:
-        if not _SILENCED:
-            for name in _LOGGERS:
-                logger = logging.getLogger(name)
-                _RESTORE.callback(logger.setLevel, logger.level)
-                logger.setLevel(logging.CRITICAL)
-        _SILENCED.append(block)
+    levels = {logger: logger.level for logger in map(logging.getLogger, _LOGGERS)}
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(
+        silent
+    )  # a cluster's messages go there; without a handler `logging.warning` would install one for good
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
     try:
-        with _root_handler():  # a cluster's messages go to the root logger
-            yield
+        yield
     finally:
-        with _LOCK:
-            _SILENCED.remove(block)
-            if not _SILENCED:
-                _RESTORE.close()
+        root.removeHandler(silent)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 @contextlib.contextmanager

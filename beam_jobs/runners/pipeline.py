@@ -11,7 +11,9 @@ imported.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import platform
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,6 +40,7 @@ _PROCESS = uuid.uuid4().hex
 """Tells this process from those that a runner starts."""
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
+_LACKS = "a worker does not have the code of the job"
 Element = tuple[int, Range, int]
 """(which span, a range of it, how many ranges it has)"""
 Result = TypeVar("Result")
@@ -175,6 +178,30 @@ class FinishSpan(_SpanFn):
         yield span, outcome
 
 
+def _late(fn: beam.DoFn) -> beam.DoFn:
+    """The DoFn, unpickled by a worker with its first element. One without the code says so then; if it cannot even unpickle what
+    a bundle takes, it never asks for the bundle's elements, and Flink waits three minutes before it tries again."""
+    data, lacks = pickle.dumps(fn), _LACKS
+
+    class Late(beam.DoFn):  # a class within a function travels by value
+        fn: Any = None
+
+        def process(self, element: Any) -> Any:
+            if self.fn is None:
+                try:
+                    fn = pickle.loads(data)  # noqa: S301 - a part of the job, as this class is
+                except ImportError as error:
+                    raise RuntimeError(f"{lacks}: {error}") from None
+                fn.setup()
+                self.fn = fn
+            return self.fn.process(element)
+
+        def finish_bundle(self) -> Any:
+            return None if self.fn is None else self.fn.finish_bundle()
+
+    return Late()
+
+
 class Spans(beam.PTransform):
     """Processes spans, and yields (which span, its outcome): the whole pipeline."""
 
@@ -188,15 +215,17 @@ class Spans(beam.PTransform):
 
     def expand(self, pipeline: Any) -> Any:
         spans = pipeline | "spans" >> beam.Create(range(len(self._jobs)), reshuffle=False)
-        cut = spans | "cut" >> beam.ParDo(CutSpan(self._jobs, self._name)).with_outputs(
+        cut = spans | "cut" >> beam.ParDo(_late(CutSpan(self._jobs, self._name))).with_outputs(
             CutSpan.COUNTS, _FAILED, main="ranges"
         )
         # a Reshuffle, but for what it does to keep windows and times, which takes longer than a small span
         keyed = cut.ranges | "key" >> beam.Map(lambda element: ((element[0], element[1].index), element))
         spread = keyed | "spread" >> beam.GroupByKey() | "ranges" >> beam.FlatMap(lambda grouped: grouped[1])
-        done = spread | "process" >> beam.ParDo(ProcessRange(self._jobs, self._name)).with_outputs(_FAILED, main="done")
+        done = spread | "process" >> beam.ParDo(_late(ProcessRange(self._jobs, self._name))).with_outputs(
+            _FAILED, main="done"
+        )
         ends = (cut[CutSpan.COUNTS], cut[_FAILED], done.done, done[_FAILED]) | "ends" >> beam.Flatten()
-        return ends | "span" >> beam.GroupByKey() | "finish" >> beam.ParDo(FinishSpan(self._jobs, self._name))
+        return ends | "span" >> beam.GroupByKey() | "finish" >> beam.ParDo(_late(FinishSpan(self._jobs, self._name)))
 
 
 class BeamRunner:
@@ -277,6 +306,9 @@ def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
     code = getattr(error, "code", None)
     gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
     text = str(error).strip()
+    if lacks := re.search(rf"{_LACKS}: .*", text):
+        fix = "install the driver's versions on every worker: docs/runners.md"
+        return ConfigError(lacks[0], where="runner", fix=fix)
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     cause = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
     problem = f"the job failed on the {runner.name} runner: {cause}"

@@ -159,18 +159,24 @@ class FolderPlace(_Place):
         """
         return self.root / _at(name)
 
-    def take(self, name: str, file: str, target: str) -> None:
-        """Give a range's file its name in the output; the range keeps it, too."""
+    def take(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
+        """Give a range's file its name in the output; the range keeps it, too.
+
+        Args:
+            lasting: sync it; else a commit does so.
+        """
         (self.root / target).unlink(missing_ok=True)
         link_or_copy(self.root / _at(name) / file, self.root / target)
-        sync_path(self.root / target)
+        if lasting:
+            sync_path(self.root / target)
 
-    def put(self, folder: Path, files: Sequence[FileEntry]) -> None:
+    def put(self, folder: Path, files: Sequence[FileEntry], *, lasting: bool = True) -> None:
         """Move files of a folder on this machine into the output."""
         for path in (each.path for each in files):
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).replace(self.root / path)
-            sync_path(self.root / path)
+            if lasting:
+                sync_path(self.root / path)
 
 
 class BucketPlace(_Place):
@@ -207,10 +213,10 @@ class BucketPlace(_Place):
             self.objects.copy(key, scratch / key)
         return scratch / _at(name)
 
-    def take(self, name: str, file: str, target: str) -> None:
+    def take(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
         self.objects.duplicate(f"{_at(name)}/{file}", target)
 
-    def put(self, folder: Path, files: Sequence[FileEntry]) -> None:
+    def put(self, folder: Path, files: Sequence[FileEntry], *, lasting: bool = True) -> None:
         self.objects.put_all((each.path, folder / each.path, each.crc32c) for each in files)
         for each in files:
             (folder / each.path).unlink()
@@ -223,4 +229,6 @@ def writable(url: str) -> Iterator[None]:
         with writing(Path(tempfile.gettempdir() if is_remote(url) else url)):
             yield
     except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror or error}", where=url) from None
+        reason = error.strerror or str(error).splitlines()[0]
+        fix = "check the name, the rights and the space; in a bucket the credentials and the network"
+        raise StoreError(f"cannot be written: {reason}", where=url, fix=fix) from None

@@ -70,11 +70,11 @@ class Merging:
     """Merges the ranges of a span on this machine; what is made of them is written into `out`.
 
     Args:
-        named: the ranges' files have their names in the output already.
+        fresh: of the job; a bucket then has the ranges' files under their names already, and on a disk a commit syncs all.
     """
 
-    def __init__(self, place: FolderPlace | BucketPlace, scratch: Path, *, named: bool):
-        self._place, self._scratch, self._named = place, scratch, named
+    def __init__(self, place: FolderPlace | BucketPlace, scratch: Path, *, fresh: bool):
+        self._place, self._scratch, self._fresh = place, scratch, fresh
         self.out, self.spill = scratch / "out", scratch / "spill"
         self.out.mkdir()
 
@@ -90,13 +90,13 @@ class Merging:
 
     def take(self, done: RangeResult, file: str, target: str) -> None:
         """Give a range's file its name in the output."""
-        if not self._named:
-            self._place.take(done.folder, file, target)
+        if not (self._fresh and isinstance(self._place, BucketPlace)):
+            self._place.take(done.folder, file, target, lasting=not self._fresh)
 
     def deliver(self) -> tuple[FileEntry, ...]:
         """Put the files of `out`, which are removed there, into the output; return their entries."""
         made = entries(self.out)
-        self._place.put(self.out, made)
+        self._place.put(self.out, made, lasting=not self._fresh)
         return made
 
 
@@ -243,8 +243,7 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
             raise lost_ranges(job, len(lost), total, lost[0] if lost else 0)
         whole = [results[index] for index in range(total)]
         with writable(place.url), place.attempt() as scratch:
-            named = job.fresh and isinstance(place, BucketPlace)
-            result, files = job.finish(whole, Merging(place, scratch, named=named))
+            result, files = job.finish(whole, Merging(place, scratch, fresh=job.fresh))
     except HeadwayError as error:
         return Outcome(failure=Failure(-1, error.facts)).put(job)
     ranges = [{"index": r.piece.index, "rows": r.facts["rows"], **r.ran} for r in whole if not r.kept]

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from headway.process_tuning import for_all_threads
 from headway.sources.base import Range
 
 _WATCHES: dict[str, Watch] = {}
-_LOCK, _RUNNING, _RESTORE = threading.Lock(), list[object](), contextlib.ExitStack()
-"""The jobs of this process at the moment, and what sets back the settings that the first of them made."""
 _NEW_OBJECTS = 200_000
 """So many more objects than before make Python look for cycles."""
 
@@ -80,6 +79,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         return None if len(totals) < spans or None in totals else sum(totals)  # type: ignore[arg-type]
 
 
+@for_all_threads
 @contextlib.contextmanager
 def worker_threads() -> Iterator[None]:
     """Set process-wide settings that suit several worker threads.
@@ -89,20 +89,13 @@ def worker_threads() -> Iterator[None]:
     A batch of a wide table is thousands of objects and no cycles: looking for those after every 700 of them took a tenth
     of the time.
     """
-    run = object()
-    with _LOCK:
-        if not _RUNNING:
-            _RESTORE.callback(gc.set_threshold, *gc.get_threshold())
-            _RESTORE.callback(pa.set_cpu_count, pa.cpu_count())
-            _RESTORE.callback(sys.setswitchinterval, sys.getswitchinterval())
-            gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
-            pa.set_cpu_count(1)
-            sys.setswitchinterval(min(sys.getswitchinterval(), 0.0005))
-        _RUNNING.append(run)
+    collect, cores, switch = gc.get_threshold(), pa.cpu_count(), sys.getswitchinterval()
+    gc.set_threshold(_NEW_OBJECTS, *collect[1:])
+    pa.set_cpu_count(1)
+    sys.setswitchinterval(min(switch, 0.0005))
     try:
         yield
     finally:
-        with _LOCK:
-            _RUNNING.remove(run)
-            if not _RUNNING:
-                _RESTORE.close()
+        sys.setswitchinterval(switch)
+        pa.set_cpu_count(cores)
+        gc.set_threshold(*collect)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 import uuid
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from apache_beam.transforms.window import GlobalWindows
 
+from beam_jobs.runners.place import writable
 from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, whole_errors
 from headway.errors import ConfigError, StoreError
 from headway.records.classic import encode_classic
@@ -115,7 +115,7 @@ class _Shard:
         self._rows: list[int] = []
         self._bytes = self._crc = 0
         filesystem, path = _there(writer.folder)
-        with _writing(self._where):
+        with writable(self._where):
             self._file = filesystem.open_output_stream(f"{path}/{self._name}")
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -133,13 +133,13 @@ class _Shard:
         for pieces in records:
             data = frame(b"".join(pieces))
             self._crc, self._bytes = google_crc32c.extend(self._crc, data), self._bytes + len(data)
-            with _writing(self._where):
+            with writable(self._where):
                 self._file.write(data)
         self._rows += sizes
 
     def finish(self) -> Facts:
         self._groups(self._grouper.finish())
-        with _writing(self._where):
+        with writable(self._where):
             self._file.close()
         return {"file": self._name, "rows": packed(self._rows), "bytes": self._bytes, "crc32c": f"{self._crc:08x}"}
 
@@ -198,7 +198,7 @@ def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> F
     for number, shard in enumerate(sorted(shards, key=lambda shard: shard["file"])):
         name = f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord"
         source, target = f"{attempt}/{shard['file']}", f"{root}/{name}"
-        with _writing(f"{folder}/{name}"):
+        with writable(f"{folder}/{name}"):
             if filesystem.get_file_info(source).type != pafs.FileType.NotFound:  # else an earlier try moved it
                 filesystem.move(source, target)
             found = filesystem.get_file_info(target).size
@@ -212,7 +212,7 @@ def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> F
         "feature_spec": feature_spec(writer.columns, writer.rows_per_record),
         "splits": {split: {"rows": sum(total(shard["rows"]) for shard in named), "shards": named}},
     }
-    with _writing(f"{folder}/{SPEC}"):
+    with writable(f"{folder}/{SPEC}"):
         with filesystem.open_output_stream(f"{attempt}/{SPEC}") as file:
             file.write((json.dumps(described, indent=1) + "\n").encode())
         filesystem.move(f"{attempt}/{SPEC}", f"{root}/{SPEC}")
@@ -227,16 +227,6 @@ def _there(folder: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem of a folder, which is made, and the path in it."""
     filesystem, path = resolve(folder)
     if not is_remote(folder):
-        with _writing(folder):
+        with writable(folder):
             filesystem.create_dir(path)
     return filesystem, path
-
-
-@contextlib.contextmanager
-def _writing(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
-        fix = "check the name, the rights and the space; in a bucket the credentials and the network"
-        raise StoreError(f"cannot be written: {reason}", where=name, fix=fix) from None

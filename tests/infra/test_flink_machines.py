@@ -271,3 +271,17 @@ def test_a_worker_of_another_version_is_named(cluster, raw, driver, other_pool):
     found = driver.type("ingest", pipeline, code=2)["error"]
     assert "a worker runs Headway 9.9.9 on Python" in found["problem"], found
     assert found["fix"] == "install the driver's versions on every worker"
+
+
+def test_a_worker_without_the_code_is_named(cluster, raw, driver, other_pool):
+    """Beam's own pool serves any Python that has Beam."""
+    pool = f"PATH={sys.prefix}/bin:$PATH PYTHONPATH= python -m apache_beam.runners.worker.worker_pool_main"
+    other_pool("sh", "-c", f"echo workers start at 50000; exec env {pool} --service_port 50000")
+    store = f"s3://{cluster.bucket()}/store"
+    pipeline = driver.pipeline("there", PIPELINE, f"s3://{raw}/months/{{span}}.parquet", store)
+    begun = time.monotonic()
+    found = driver.type("ingest", pipeline, code=2)["error"]
+    print(time.monotonic() - begun, found)
+    assert found["problem"] == "a worker does not have the code of the job: No module named 'beam_jobs'", found
+    assert found["where"] == "runner" and found["fix"].startswith("install the driver's versions on every worker")
+    until(lambda: "RUNNING" not in flink.jobs(cluster.rest).values(), about=lambda: flink.jobs(cluster.rest))
