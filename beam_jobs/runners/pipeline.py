@@ -40,7 +40,7 @@ _PROCESS = uuid.uuid4().hex
 """Tells this process from those that a runner starts."""
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
-_LACKS = "a worker does not have the code of the job"
+_LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
 Element = tuple[int, Range, int]
 """(which span, a range of it, how many ranges it has)"""
 Result = TypeVar("Result")
@@ -181,19 +181,15 @@ class FinishSpan(_SpanFn):
 def _late(fn: beam.DoFn) -> beam.DoFn:
     """The DoFn, unpickled by a worker with its first element. One without the code says so then; if it cannot even unpickle what
     a bundle takes, it never asks for the bundle's elements, and Flink waits three minutes before it tries again."""
-    data, lacks = pickle.dumps(fn), _LACKS
+    data = pickle.dumps(fn)
 
     class Late(beam.DoFn):  # a class within a function travels by value
         fn: Any = None
 
         def process(self, element: Any) -> Any:
             if self.fn is None:
-                try:
-                    fn = pickle.loads(data)  # noqa: S301 - a part of the job, as this class is
-                except ImportError as error:
-                    raise RuntimeError(f"{lacks}: {error}") from None
-                fn.setup()
-                self.fn = fn
+                self.fn = pickle.loads(data)  # noqa: S301 - a part of the job, as this class is
+                self.fn.setup()
             return self.fn.process(element)
 
         def finish_bundle(self) -> Any:
@@ -306,9 +302,9 @@ def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
     code = getattr(error, "code", None)
     gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
     text = str(error).strip()
-    if lacks := re.search(rf"{_LACKS}: .*", text):
+    if lacks := _LACKS.search(text):
         fix = "install the driver's versions on every worker: docs/runners.md"
-        return ConfigError(lacks[0], where="runner", fix=fix)
+        return ConfigError(f"a worker does not have the code of the job: {lacks[0]}", where="runner", fix=fix)
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     cause = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
     problem = f"the job failed on the {runner.name} runner: {cause}"

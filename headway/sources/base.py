@@ -50,6 +50,12 @@ class InputFile(Frozen):
     quoted_newlines: bool = False
     """CSV: a newline stands inside quotes, so the file cannot be cut."""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InputFile) and self.model_dump() == other.model_dump()
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.bytes, self.crc32c))
+
 
 @dataclass(frozen=True)
 class Range:
