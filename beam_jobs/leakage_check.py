@@ -25,6 +25,7 @@ from beam_jobs.ingest.range_worker import Places, RangeWork
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
+from beam_jobs.runners.place import open_place
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from headway.config import Frozen
 from headway.errors import DataError
@@ -40,7 +41,7 @@ from headway.sources.base import Chunk, Range, read_unchanged
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, Stage
-from headway.storage.manifest import FileEntry
+from headway.storage.manifest import FileEntry, entries
 from headway.tabular.splits import SPLITS, Part, SplitConfig
 from headway.tabular.stacked import Mask
 from headway.validation.anomaly import SplitProof
@@ -77,13 +78,13 @@ def prove(
     runner: RunnerConfig | None = None,
     places: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run the stage: write out/splits.json; return it, a `SplitProof` as JSON.
+    """Run the stage: write out/splits.json; return it, a `SplitProof` as JSON, and with `places` the entries of "files".
 
     An anomaly never fails the stage; `validate` gives it the gravity that the config wants.
 
     Args:
         runner: reads rows again.
-        places: the folder of a bucket in which its workers leave what they find, in place of `out`.
+        places: a folder of a bucket that gets the file, and in which the workers leave what they find, in place of `out`.
 
     Raises:
         DataError: notes are damaged.
@@ -126,6 +127,10 @@ def prove(
     found = SplitProof(says=tuple(proof.says), anomalies=tuple(proof.anomalies), splits=proof.splits)
     result = found.model_dump(mode="json")
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for place in places:
+        made = entries(out)
+        open_place(place).put(out, made)
+        result["files"] = [entry.model_dump(mode="json") for entry in made]
     return result
 
 

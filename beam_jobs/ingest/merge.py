@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from beam_jobs.ingest.range_worker import NOTES, SHARD, STATISTICS
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.spans import Merging, RangeResult
-from headway.errors import DataError
 from headway.leakage import key_index
 from headway.records.spec import feature_spec, total
 from headway.schema.columns import Column
 from headway.sources.base import InputFile, Range
 from headway.statistics.split_statistics import merge_all
+from headway.storage.manifest import Counts
 from headway.tabular import quarantine
 
 
@@ -49,7 +49,7 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Mergin
         ),
         "filtered": sum(each.facts["filtered"] for each in done),
     }
-    check_counts(counts, where=f"span {request.span}")
+    Counts(**counts)
     return {
         "span": request.span,
         "rows_per_record": request.records.rows,
@@ -59,13 +59,6 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Mergin
         "splits": splits,
         "counts": counts,
     }
-
-
-def check_counts(counts: Mapping[str, int], where: str) -> None:
-    """Raise DataError unless the rows read are the sum of the rows written, quarantined and filtered."""
-    if counts["read"] * 2 != sum(counts.values()):
-        text = ", ".join(f"{count} {what}" for what, count in counts.items())
-        raise DataError(f"rows do not add up: {text}", where=where, fix="a bug: please report it")
 
 
 def _notes(request: IngestRequest, done: Sequence[RangeResult], merging: Merging) -> None:

@@ -122,11 +122,9 @@ class FolderPlace(_Place):
     @contextlib.contextmanager
     def attempt(self) -> Iterator[Path]:
         """A new folder on the same disk; removed at the end."""
-        folder = Path(tempfile.mkdtemp(prefix="attempt-", dir=self.root / RANGES))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        scratch = tempfile.TemporaryDirectory(prefix="attempt-", dir=self.root / RANGES, ignore_cleanup_errors=True)
+        with scratch as folder:
+            yield Path(folder)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
         """Make what an attempt wrote the folder of the range, in one rename.

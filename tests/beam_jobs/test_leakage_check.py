@@ -128,8 +128,9 @@ def test_workers_elsewhere_look_the_rows_up_and_leave_them_in_a_bucket(window, b
     with Pool() as pool:
         options = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": pool.address}
         runner = RunnerConfig(name="portable", options=options)
-        assert prove(window.request, tmp_path / "there", Monitor(), runner=runner, places=[place]) == result
-    assert {path.name for path in (tmp_path / "there").iterdir()} == {FILE} and not Bucket(place).listing()
+        there = prove(window.request, tmp_path / "there", Monitor(), runner=runner, places=[place])
+    assert [file["path"] for file in there.pop("files")] == [FILE] == [*Bucket(place).listing()]
+    assert there == result == json.loads(Bucket(place).read(FILE)) and not [*(tmp_path / "there").iterdir()]
 
 
 def test_rows_that_cannot_be_read_again_are_not_shown_and_what_was_found_stands(window, tmp_path):
