@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import importlib
 import importlib.util
 import io
@@ -131,6 +132,8 @@ def _nothing_heavy(request):
 
 
 def pytest_configure(config):
+    # at the default, the search for cycles takes up to a twentieth of a test that traces graphs
+    gc.set_threshold(10_000, 10, 20)
     if not config.option.gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before anything imports TensorFlow; children have it too
     if config.option.quick:

@@ -113,6 +113,7 @@ class Feed:
                 spec[column.name + PRESENT] = tf.TensorSpec([None], tf.bool)
         return spec
 
+    @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.pipeline`
     def dataset(self) -> tf.data.Dataset:
         """The raw rows, each once, in their order: an `element_spec` element per record or generator's batch."""
         names, spec = [column.name for column in self.columns], self.element_spec

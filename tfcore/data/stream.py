@@ -34,6 +34,28 @@ def live_stacks(
     Raises:
         DataError: the generator gave what does not fit, or ended.
     """
+    stacks = 0
+    for value in feed.safe(_dataset(feed, transform, labeler, batch, stack, first_row, augment)):
+        stacks += 1
+        yield value
+    raise DataError(
+        f"ended after {stacks * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, but the "
+        "training needs more",
+        where="the generator",
+        fix="lower training.steps, training.batch_size or training.steps_per_call, or give more rows",
+    )
+
+
+@tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
+def _dataset(
+    feed: Feed,
+    transform: Transform,
+    labeler: Labeler,
+    batch: int,
+    stack: int,
+    first_row: int,
+    augment: Augment | None,
+) -> tf.data.Dataset:
     decoder = Decoder(feed.columns, feed.shards.rows_per_record, [column.name for column in feed.columns])
 
     def prepared(_: tf.Tensor, record: tf.Tensor) -> Batch:
@@ -56,14 +78,4 @@ def live_stacks(
         return {name: tf.reshape(value, [stack, batch, *value.shape[1:]]) for name, value in rows.items()}
 
     rows = feed.records(first_row).map(prepared, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    dataset = varied(rows.rebatch(stack * batch, drop_remainder=True)).map(stacked).prefetch(1)
-    stacks = 0
-    for value in feed.safe(dataset):
-        stacks += 1
-        yield value
-    raise DataError(
-        f"ended after {stacks * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, but the "
-        "training needs more",
-        where="the generator",
-        fix="lower training.steps, training.batch_size or training.steps_per_call, or give more rows",
-    )
+    return varied(rows.rebatch(stack * batch, drop_remainder=True)).map(stacked).prefetch(1)

@@ -92,10 +92,13 @@ class Served(tf.Module):
         self._index = index
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
-        """A tf.function for each signature; it takes and gives the tensors as `tfcore.export.packed_inputs` packs them."""
+        """A tf.function for each signature but `transform`; it takes the tensors as `tfcore.export.packed_inputs` packs them.
+
+        Signatures whose columns are alike call one trace of the transform and the model.
+        """
+        predict = tf.function(self.predict, autograph=False)
         answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
-            "transform": lambda _, columns: self._transformed(columns),
-            "classify": lambda tensors, columns: self._classified(tensors, columns),
+            "classify": lambda tensors, columns: self._classified(tensors, predict(columns)),
         }
         users = self._columns
         if (index := self._index) is not None:
@@ -106,50 +109,43 @@ class Served(tf.Module):
         def function(name: str) -> Any:
             inputs = signatures[name].inputs
             asked = users if name == "top_k" else self._columns
-            answer = answers.get(name, lambda _, columns: self.predict(columns))
+            answer = answers.get(name, lambda _, columns: predict(columns))
             if name == "serve_examples":
                 spec = {"examples": tf.TensorSpec([None], tf.string, name="examples")}
-                return _named_function(lambda t: self.predict(of_examples(t["examples"], self._columns)), spec)
+                return _named_function(lambda t: predict(of_examples(t["examples"], self._columns)), spec)
             return _named_function(
                 lambda tensors: answer(tensors, of_tensors(tensors, asked, inputs)), packed_specs(inputs)
             )
 
-        return {name: function(name) for name in signatures}
+        return {name: function(name) for name in signatures if name != "transform"}
 
     def predict(self, columns: Mapping[str, RawColumn]) -> Tensors:
         return self._predict(self.transform(columns))
 
-    def _transformed(self, columns: Mapping[str, RawColumn]) -> Tensors:
-        """The transform's outputs, each under a name a tensor can have."""
-        outputs = self.transform.named(columns)
-        names = output_names(list(outputs))
-        named = {names[name]: value for name, value in outputs.items()}
-        return packed_outputs(named, [_described(name, value) for name, value in named.items()])
-
-    def transformed(self) -> list[Tensor]:
-        """Return the outputs of the `transform` signature."""
-        gathered: list[Tensor] = []
-
-        def look(columns: dict[str, RawColumn]) -> tf.Tensor:
-            outputs = self.transform.named(columns)
-            names = output_names(list(outputs))
-            gathered.extend(_described(names[name], value) for name, value in outputs.items())
-            return tf.zeros([])
-
+    def transform_function(self) -> tuple[Any, list[Tensor]]:
+        """The tf.function of the signature `transform`, whose tensors are packed too, and what its outputs are."""
+        described: list[Tensor] = []
         inputs = nullable_inputs(self._columns)
-        _named_function(
-            lambda tensors: {"none": look(of_tensors(tensors, self._columns, inputs))}, packed_specs(inputs)
-        ).get_concrete_function()
-        return sorted(gathered, key=lambda tensor: tensor.name)
+
+        def transformed(tensors: Tensors) -> Tensors:
+            outputs = self.transform.named(of_tensors(tensors, self._columns, inputs))
+            names = output_names(list(outputs))  # those that a tensor can have
+            named = {names[name]: value for name, value in outputs.items()}
+            described[:] = [_described(name, named[name]) for name in sorted(named)]
+            return packed_outputs(named, described)
+
+        function = _named_function(transformed, packed_specs(inputs))
+        function.get_concrete_function()
+        return function, described
 
     def _best(self, index: ItemIndex, tensors: Tensors, columns: dict[str, RawColumn], signature: Signature) -> Tensors:
         excluded = list_of(EXCLUDE, tensors, signature.inputs, rows_of(columns))
         return index.top_k(self.transform(with_blanks(columns, self._columns)), tensors["k"], *excluded)
 
-    def _classified(self, tensors: Tensors, columns: Mapping[str, RawColumn]) -> Tensors:
+    def _classified(self, tensors: Tensors, predicted: Tensors) -> Tensors:
         classify = self._head.task.classify(self._head.classes)
         assert classify is not None
-        return self._head.decided(self.predict(columns), tensors[classify.argument.name])
+        return self._head.decided(predicted, tensors[classify.argument.name])
 
 
 def _named_function(body: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
@@ -202,10 +198,11 @@ def save(
         index=index,
     )
     progress("tracing the transform")
-    signatures = describe(columns, head.task, head.classes, served.transformed(), threshold, served=head.described())
+    transform_function, outputs = served.transform_function()
+    signatures = describe(columns, head.task, head.classes, outputs, threshold, served=head.described())
     if index is not None:
         signatures |= describe_towers(columns, index.item, index.width, index.texts)
-    functions = served.functions(signatures)
+    functions = served.functions(signatures) | {"transform": transform_function}
     concrete = {}
     for name, function in functions.items():
         progress(f"tracing {name} with {counted(len(signatures[name].inputs), 'input')}")

@@ -301,6 +301,7 @@ class TrainingData:
     def _keep(self, rows: Batch) -> None:
         self._kept = rows
 
+    @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.pipeline`
     def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
         """Prepare the stacks for the devices of this process."""
         where = self._placement

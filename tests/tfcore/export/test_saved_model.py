@@ -258,6 +258,22 @@ def test_classify_decides_at_the_chosen_threshold_where_a_request_names_none(tmp
     )
 
 
+def test_the_transform_is_traced_once_for_each_form_of_the_columns_and_not_for_each_signature(tmp_path):
+    traced = []
+
+    class Counted(SmallTransform):
+        def __call__(self, columns):
+            traced.append(sorted(name for name, column in columns.items() if column.present is not None))
+            return super().__call__(columns)
+
+    model = small_model()
+    variables = [variable.value for variable in model.variables]
+    arguments = {"predict": binary(model), "columns": COLUMNS, "task": "binary", "variables": variables}
+    save(tmp_path / "saved_model", transform=Counted(), **arguments)
+    # of serving_default; of serving_nullable, serve_examples and classify; and once more by name for the transform signature
+    assert sorted(traced) == [["dep delay"], *2 * [["dep delay", "seats", "tailnum"]]]
+
+
 def test_the_transform_signature_gives_the_model_s_inputs(exported):
     found = exported["loaded"].signatures["transform"](**named_tensors())
     delay = np.where(PRESENT["dep delay"], (ROWS["dep delay"] - 10) / 20, 0)
