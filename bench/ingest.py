@@ -227,7 +227,6 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     from beam_jobs.ingest import range_worker
     from headway.leakage.key_index import KeyIndex
     from headway.records.tfrecord import ShardWriter
-    from headway.sources.discovery.open_source import open_source
     from headway.statistics.split_statistics import SplitStatistics
     from headway.tabular.row_split import RowSplit
 
@@ -263,16 +262,11 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
                 return
             yield chunk
 
-    opened = range_worker.open_source
-
-    class Source:
-        def __init__(self, config: Any):
-            self.read = lambda *args: decoded(opened(config).read(*args))
-
-    range_worker.open_source = Source  # type: ignore[assignment]
+    read = range_worker.read_unchanged
+    range_worker.read_unchanged = lambda *args: decoded(read(*args))
     request = request_of(arguments.input)
     started = time.thread_time()
-    for piece in open_source(request.source).ranges(request.files):
+    for piece in request.ranges():
         (out / str(piece.index)).mkdir()
         range_worker.ingest_range(request, piece, out / str(piece.index), lambda rows: None)
     total = time.thread_time() - started
