@@ -342,15 +342,27 @@ def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
         return rule, None
     if all(re.fullmatch(ISO_TIME, text) for text in first) and _all(texts, rule := _rule("timestamp")):
         return rule, None
-    good = [rule for rule, pattern in _candidates() if all(pattern.match(text) for text in first) and _all(texts, rule)]
+    fitting = (rule for rule, pattern in _candidates(first[0]) if all(pattern.match(text) for text in first))
+    good = [rule for rule in fitting if _all(texts, rule)]
     if len(good) > 1 and (both := _day_or_month(good)):
         return None, both
     return (good[0], None) if good else (None, None)
 
 
+def _candidates(text: str) -> list[tuple[Parse, re.Pattern[str]]]:
+    """The forms of the dates that a text begins as: to compile all of them takes longer than to read the file."""
+    return [
+        each
+        for form in (*_DATES, *_PERIODS)
+        if re.match(pattern_of(form).removesuffix("$"), text)
+        for each in _forms(form)
+    ]
+
+
 @functools.cache
-def _candidates() -> list[tuple[Parse, re.Pattern[str]]]:
-    forms = [*(date + time for date in _DATES for time in _TIMES), *_PERIODS]
+def _forms(date: str) -> list[tuple[Parse, re.Pattern[str]]]:
+    """A form of dates, without and with each form of times."""
+    forms = [date] if date in _PERIODS else [date + time for time in _TIMES]
     return [(Parse.model_validate(form), re.compile(pattern_of(form))) for form in forms]
 
 
@@ -376,7 +388,7 @@ def _mixed_dates(texts: pa.Array, many: pa.Array, rows: int) -> str | None:
         if re.fullmatch(_EPOCH, first):
             fits = pc.match_substring_regex(texts, f"^{_EPOCH}$")
         else:
-            rules = [rule for rule, pattern in _candidates() if pattern.fullmatch(first)]
+            rules = [rule for rule, pattern in _candidates(first) if pattern.fullmatch(first)]
             masks = [
                 _read(texts, rule) for rule in [*rules, *([_rule("timestamp")] if re.match(ISO_TIME, first) else [])]
             ]
