@@ -35,7 +35,10 @@ class _Hidden(MetaPathFinder):
 @contextlib.contextmanager
 def lean_keras() -> Iterator[None]:
     """Import Keras within the block without what it imports for wrappers, plots and data frames where that is installed, such as
-    scikit-learn, Matplotlib and pandas: half a processor second and 90 MB. Whoever else imports them in the block gets them."""
+    scikit-learn, Matplotlib and pandas: half a processor second and 90 MB. Whoever else imports them in the block gets them.
+
+    Keras then lacks its wrappers for scikit-learn and its plots; layers that need SciPy find it, and data frames are arrays.
+    """
     hidden = _Hidden()
     sys.meta_path.insert(0, hidden)
     try:

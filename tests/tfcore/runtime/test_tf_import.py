@@ -19,13 +19,20 @@ with startup():
     import mine
 print(mine.pandas.DataFrame({"a": [1]}).shape, "matplotlib" in sys.modules)
 import matplotlib.pyplot
+import numpy
+keras = mine.keras
+print(keras.layers.STFTSpectrogram(frame_length=16, frame_step=8)(numpy.zeros((1, 64, 1), "float32")).shape)
+print(keras.Sequential([keras.layers.Dense(1)]).predict(mine.pandas.DataFrame({"a": [1.0, 2.0]}), verbose=0).shape)
 """
 
 
 def test_a_users_module_that_needs_scikit_learn_is_imported_while_tensorflow_starts(tmp_path):
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[0] == "(1, 1) False"
+    shapes = done.stdout.split("\n")
+    assert shapes[0] == "(1, 1) False"
+    assert shapes[1] == "(1, 7, 9)", "a layer of Keras that needs SciPy finds it"
+    assert shapes[2] == "(2, 1)", "Keras takes data frames"
 
 
 @pytest.mark.parametrize("ask", ["import pandas", "import importlib; importlib.import_module('pandas')"])
