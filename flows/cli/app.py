@@ -135,9 +135,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own()
         quiet_libraries()
     app = application()
-    if (wrong := _log_format(own_tokens, process=arguments is None)) is not None:
-        error: HeadwayError = ConfigError(f"{wrong!r} is not a log format", fix="--log-format text, or json")
+    chosen = _log_format(own_tokens)
+    if chosen not in ("", "text", "json"):
+        error: HeadwayError = ConfigError(f"{chosen!r} is not a log format", fix="--log-format text, or json")
         return _complain(own_tokens, command, error)
+    if chosen == "json" and arguments is None:
+        from flows.observability.json_stream import take_over
+
+        take_over()
     try:
         if not tokens or ({"--help", "-h"} & {*own_tokens} and (not command or command in app)):
             from flows.cli.usage import page
@@ -166,26 +171,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _complain(own_tokens, command, error)
 
 
-def _log_format(tokens: Sequence[str], *, process: bool) -> str | None:
-    """Make stderr a stream of JSON lines where that is asked for, before anything is printed; the format if there is none such.
-
-    Args:
-        process: whether this process is the command's.
-    """
+def _log_format(tokens: Sequence[str]) -> str:
+    """What stderr is to be; known before anything is printed."""
     choice = os.environ.get("HEADWAY_LOG_FORMAT", "")
     for place, token in enumerate(tokens):
         name, equals, value = token.partition("=")
         if name == "--log-format":
             choice = value if equals else "".join(tokens[place + 1 : place + 2])
-    if choice in ("", "text"):
-        return None
-    if choice != "json":
-        return choice
-    if process:
-        from flows.observability.json_stream import take_over
-
-        take_over()
-    return None
+    return choice
 
 
 def _complain(tokens: Sequence[str], command: str, error: HeadwayError) -> int:

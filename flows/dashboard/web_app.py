@@ -179,22 +179,18 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
         return HTMLResponse(render(Page("Sign in", heading, message=said, every=0), {}), 401)
 
     @app.exception_handler(HeadwayError)
-    def known(request: Request, error: Exception) -> Response:
-        return problem(request, "It cannot be shown", str(error), 409)
-
     @app.exception_handler(RequestValidationError)
-    def not_there(request: Request, error: Exception) -> Response:
-        return refused(request, _not_there())
-
     @app.exception_handler(HTTPException)
-    def refused(request: Request, error: HTTPException) -> Response:
-        title = "There is no such page" if error.status_code == 404 else "This cannot be done"
-        return problem(request, title, str(error.detail), error.status_code)
-
     @app.exception_handler(OSError)
-    def unread(request: Request, error: OSError) -> Response:
-        said = f"{error.filename}: {error.strerror}" if error.filename else str(error) or type(error).__name__
-        return problem(request, "A file of the store cannot be read", said, 500)
+    def known(request: Request, error: Exception) -> Response:
+        if isinstance(error, HeadwayError):
+            return problem(request, "It cannot be shown", str(error), 409)
+        if isinstance(error, OSError):
+            said = f"{error.filename}: {error.strerror}" if error.filename else str(error) or type(error).__name__
+            return problem(request, "A file of the store cannot be read", said, 500)
+        found = error if isinstance(error, HTTPException) else _not_there()
+        title = "There is no such page" if found.status_code == 404 else "This cannot be done"
+        return problem(request, title, str(found.detail), found.status_code)
 
     @app.middleware("http")
     async def whole(request: Request, call_next: Any) -> Response:

@@ -1,7 +1,7 @@
 """The first page of a store, and the page over several: what runs, the models, what is wrong, the latest runs."""
 
+import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from markupsafe import Markup
 
@@ -137,18 +137,10 @@ def _model_row(opened: OpenedStore, model: str, runs: list[RunRecord]) -> dict[s
 
 
 def _how_to_begin(opened: OpenedStore) -> Part:
-    commands = [f"headway run {_typed(loaded.file)}" for loaded in opened.pipelines.values()] or [
-        "headway run PIPELINE"
-    ]
+    places = [of.folder if of.file.name == "pipeline.yaml" else of.file for of in opened.pipelines.values()]
+    commands = [f"headway run {os.path.relpath(place)}" for place in places] or ["headway run PIPELINE"]
     said = [
         "This store is empty: no run has written to it yet.",
         "A run appears here as soon as it begins. To start one:",
     ]
     return Part("Nothing here yet", said, commands=commands)
-
-
-def _typed(file: Path) -> str:
-    """A pipeline as it would be typed from here."""
-    place = file.parent if file.name == "pipeline.yaml" else file
-    here = Path.cwd()
-    return str(place.relative_to(here)) if place.is_relative_to(here) else str(place)

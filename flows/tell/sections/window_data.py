@@ -82,8 +82,8 @@ def _columns(material: Material) -> Iterator[Table]:
     drawn = order[:MOST_DRAWN]
     ours = train_statistics(material, "statistics", drawn)
     champion, theirs = _champion(material, drawn)
-    pairs = [(ours[name], theirs.get(name)) for name in drawn if name in ours]
-    pictures = dict(zip([pair[0].name for pair in pairs], histograms(pairs, name="columns"), strict=True))
+    known = [name for name in drawn if name in ours]
+    pictures = dict(zip(known, histograms([(ours[n], theirs.get(n)) for n in known], name="columns"), strict=True))
     strengths = material.validated.strengths if material.validated is not None else {}
 
     def row(name: str) -> Row:
