@@ -25,6 +25,10 @@ class Monitor:
     def log(self, line: str) -> None:
         """Report one line for a person."""
 
+    def warn(self, line: str) -> None:
+        """Report one line that a person should look at."""
+        self.log(f"warning: {line}")
+
     def part(self, name: str, **facts: Any) -> None:
         """Report a part of the stage that has ended, in whatever process it ran.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.dag.step import Output, Step, title_of
 from flows.observability.json_stream import JsonStream
-from flows.progress.reporter import Event, Reporter
+from flows.progress.reporter import Event, Level, Reporter
 from flows.progress.step_progress import Progress
 from flows.records import RunRecord, State
 from flows.tell.ending import TOLD, ending_of
@@ -22,7 +22,6 @@ from headway.errors import HeadwayError
 from headway.redaction import redact
 from headway.registry.registry import Registry
 
-_LEVELS = {"warning:": "warning", "error:": "error"}
 _RESULT = (
     *("rows", "steps", "epochs", "final_loss", "best_loss", "steps_per_second", "metrics", "verdict", "reasons"),
     *("errors", "warnings", "counts", "stopped", "largest_difference", "signatures"),
@@ -100,8 +99,8 @@ class JsonLog(Reporter):
         fields = progress.model_dump(exclude={"step", "facts"}) | progress.facts
         self._write("stage.progress", f"{progress.step}: {progress.amount}", step=progress.step, **fields)
 
-    def logged(self, title: str, line: str) -> None:
-        self._write("stage.log", line, level=_level(line), step=title)
+    def logged(self, title: str, line: str, level: Level = "info") -> None:
+        self._write("stage.log", line, level=level, step=title)
 
     def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
         self._write("stage.part", f"{title}: {name}", step=title, part=name, **facts)
@@ -118,15 +117,10 @@ class JsonLog(Reporter):
         self._write("stage.ended", line_of(output, aligned=False), step=output.title, stage=output.stage, **facts)
 
     def note(self, line: str) -> None:
-        self._write("note", line.strip(), level=_level(line.strip()))
+        self._write("note", line.strip())
 
     def relay(self, line: str) -> None:
         self._write("line", line, source="tensorflow")
 
     def happened(self, event: Event) -> None:
         self._write(event.name, event.message, pipeline=event.pipeline, **event.facts)
-
-
-def _level(line: str) -> str:
-    """The level of a line for people, by the word that it begins with."""
-    return next((level for word, level in _LEVELS.items() if line.startswith(word)), "info")

@@ -16,13 +16,15 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from flows.dag.step import Output, Step
 from flows.progress.step_progress import Pace, Progress
 from flows.records import RunRecord
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
+
+Level = Literal["info", "warning"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
     def progressed(self, progress: Progress) -> None:
         """Report how far a step is; called every `seconds` at most."""
 
-    def logged(self, title: str, line: str) -> None:
+    def logged(self, title: str, line: str, level: Level = "info") -> None:
         """One line for a person, which a step logged."""
 
     def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
@@ -149,6 +151,9 @@ class _StepMonitor(Monitor):
     def log(self, line: str) -> None:
         self._reporter.logged(self._title, line)
 
+    def warn(self, line: str) -> None:
+        self._reporter.logged(self._title, line, "warning")
+
     def part(self, name: str, **facts: Any) -> None:
         self._reporter.part(self._title, name, facts)
 
@@ -165,6 +170,10 @@ class _Monitors(Monitor):
     def log(self, line: str) -> None:
         for monitor in self._monitors:
             monitor.log(line)
+
+    def warn(self, line: str) -> None:
+        for monitor in self._monitors:
+            monitor.warn(line)
 
     def part(self, name: str, **facts: Any) -> None:
         for monitor in self._monitors:

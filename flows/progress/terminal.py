@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flows.dag.step import Output, Step, title_of
-from flows.progress.reporter import Reporter
+from flows.progress.reporter import Level, Reporter
 from flows.progress.step_progress import Progress
 from flows.tell.step_line import TITLE_WIDTH, line_of
 from headway.monitor import Monitor
@@ -66,8 +66,8 @@ class Lines(Reporter):
     def progressed(self, progress: Progress) -> None:
         self.note(f"  {progress.step}: {progress.words()}")
 
-    def logged(self, title: str, line: str) -> None:
-        self.note(f"  {title}: {line}")
+    def logged(self, title: str, line: str, level: Level = "info") -> None:
+        self.note(f"  {title}: {_worded(line, level)}")
 
 
 class Bars(Lines):
@@ -121,10 +121,10 @@ class Bars(Lines):
             status = progress.words(amount, brief=self._narrow)
             self.live.update(task, completed=done, total=total, status=self._fitting(status))
 
-    def logged(self, title: str, line: str) -> None:
+    def logged(self, title: str, line: str, level: Level = "info") -> None:
         """Show a step's line while the step runs: `headway logs` has it afterwards, and the summary has the warnings."""
         if title in self.steps:
-            self.live.update(self.steps[title], status=self._fitting(redact(line)))
+            self.live.update(self.steps[title], status=self._fitting(redact(_worded(line, level))))
 
     def _fitting(self, status: str) -> str:
         """Cut a status so that some columns stay free: the ^C that a terminal shows must not begin a line."""
@@ -133,6 +133,10 @@ class Bars(Lines):
 
     def note(self, line: str) -> None:
         self.live.console.print(self.told(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def _worded(line: str, level: Level) -> str:
+    return line if level == "info" else f"{level}: {line}"
 
 
 def reporter(*, quiet: bool = False) -> Reporter:

@@ -163,6 +163,8 @@ class _Watch:
                 self.monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
             elif answer.get("event") == "log":
                 self.monitor.log(answer["line"])
+            elif answer.get("event") == "warn":
+                self.monitor.warn(answer["line"])
 
     def _silent(self, number: int, seconds: float) -> bool:
         running = number not in self.results and number not in self.failures

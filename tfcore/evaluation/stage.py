@@ -105,7 +105,7 @@ def _predict(
     task = label_task(request.transform.label)
     try:
         scorer = _scorer(request, shards)
-        with RetraceGuard(scorer, action="warn", log=monitor.log):
+        with RetraceGuard(scorer, action="warn", log=monitor.warn):
             rows, expected = _write(request, scorer, shards, out, monitor)
     except Incompatible as error:
         monitor.log(f"the model cannot score these rows: {error}")

@@ -158,7 +158,7 @@ class RetraceGuard:
             error = _error(function, count, allowed)
             if self._action == "fail":
                 raise error
-            self._log(f"warning: {error}")
+            self._log(str(error))
 
 
 def traces(function: Any) -> int:

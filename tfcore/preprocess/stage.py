@@ -82,8 +82,8 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
 
     batches = reader.in_order().map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
     if facts["python"]:  # said before the training rather than after it
-        monitor.log(
-            f"warning: {request.function} calls Python functions, which no exported model can: "
+        monitor.warn(
+            f"{request.function} calls Python functions, which no exported model can: "
             f"{', '.join(facts['python'])}. Export will refuse it."
         )
     statistics = SplitStatistics.create(facts["columns"])

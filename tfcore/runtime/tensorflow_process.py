@@ -177,6 +177,8 @@ class Child:
                     monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
                 elif answer["event"] == "log":
                     monitor.log(answer["line"])
+                elif answer["event"] == "warn":
+                    monitor.warn(answer["line"])
                 elif answer["event"] == "part":
                     monitor.part(answer["name"], **answer["facts"])
 

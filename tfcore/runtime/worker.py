@@ -9,7 +9,8 @@ Requests come on stdin and answers go to stdout, JSON lines both; whatever else 
     {"stop": true}                          the running call's monitor.check() raises Cancelled
 
 Out: {"event": "ready"} once everything is imported, then for each call any number of
-{"id": 1, "event": "progress" | "log" | "part" | "alive", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
+{"id": 1, "event": "progress" | "log" | "warn" | "part" | "alive", ...} and one {"id": 1, "result": {...}} or
+{"id": 1, "error": {...}}.
 
 The process lives exactly as long as its stdin: when the parent closes it, or dies of anything, the reader
 thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C and SIGTERM are the parent's business.
@@ -92,6 +93,9 @@ class RelayMonitor(Monitor):
 
     def log(self, line: str) -> None:
         self._answers.send(id=self._call, event="log", line=line)
+
+    def warn(self, line: str) -> None:
+        self._answers.send(id=self._call, event="warn", line=line)
 
     def part(self, name: str, **facts: Any) -> None:
         self._answers.send(id=self._call, event="part", name=name, facts=facts)

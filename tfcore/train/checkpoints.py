@@ -135,7 +135,7 @@ class Checkpoints:
         try:
             return _read(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            self._log(f"warning: the checkpoint {path} is skipped: {error}")
+            self._log(f"the checkpoint {path} is skipped: {error}")
             return None
 
     def _losses(self, steps: Sequence[int]) -> list[tuple[float, int]]:

@@ -59,12 +59,12 @@ def facts(session: TrainingSession) -> dict[str, Any]:
     early = next((callback.patience for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
     epochs = session.data.epochs(step)
     if lost := recorder.skipped - recorder.retryable:
-        session.monitor.log(
-            f"warning: {counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"
+        session.monitor.warn(
+            f"{counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"
         )
     if session.data.images.refused:
-        session.monitor.log(
-            f"warning: TensorFlow refused images {counted(session.data.images.refused, 'time')}; they were skipped"
+        session.monitor.warn(
+            f"TensorFlow refused images {counted(session.data.images.refused, 'time')}; they were skipped"
         )
     losses = [point["loss"] for point in recorder.history if point.get("loss") is not None]
     result = {

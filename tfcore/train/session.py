@@ -155,7 +155,7 @@ class TrainingSession:
             problem = f"the loss {config.loss} does not read label_smoothing"
             raise ConfigError(problem, where="training.knobs.label_smoothing", fix="leave it out")
         self.checkpoints = (
-            Checkpoints(request.checkpoints, keep=config.keep_checkpoints, keep_best=config.keep_best, log=monitor.log)
+            Checkpoints(request.checkpoints, keep=config.keep_checkpoints, keep_best=config.keep_best, log=monitor.warn)
             if request.checkpoints
             else None
         )
@@ -174,7 +174,7 @@ class TrainingSession:
         self.start = self.step = 0
         self._seconds = 0.0
         self._began: float | None = None
-        self._guard = RetraceGuard(self.learner, action="warn", log=monitor.log)
+        self._guard = RetraceGuard(self.learner, action="warn", log=monitor.warn)
         if self.checkpoint:
             self._restore(self.checkpoint)
 
@@ -241,7 +241,7 @@ class TrainingSession:
             retrieval=None
             if config.retrieval is None
             else RetrievalPart(self.model, config.retrieval, request.model, request.transform),
-            log=self.monitor.log,
+            log=self.monitor.warn,
         )
 
     def _warm_start(self) -> dict[str, Any] | None:
@@ -345,14 +345,14 @@ class TrainingSession:
         self.monitor.log(f"resumed at step {checkpoint.step:,} of {self.total:,}")
         exact = "the last bits of the weights may differ from those of an uninterrupted training"
         if checkpoint.state["threads"] != self.threads:
-            self.monitor.log(
-                f"warning: the checkpoint was taken with {counted(checkpoint.state['threads'], 'thread')}, this process has "
+            self.monitor.warn(
+                f"the checkpoint was taken with {counted(checkpoint.state['threads'], 'thread')}, this process has "
                 f"{self.threads}: {exact}"
             )
         now = self.placement.facts()
         if (then := checkpoint.state.get("devices", now)) != now:
-            self.monitor.log(
-                f"warning: the checkpoint was taken with {then['strategy']} and {counted(then['replicas'], 'replica')}, "
+            self.monitor.warn(
+                f"the checkpoint was taken with {then['strategy']} and {counted(then['replicas'], 'replica')}, "
                 f"this process has {now['strategy']} and {now['replicas']}: {exact}"
             )
 

@@ -32,18 +32,18 @@ def log():
 def test_a_record_is_one_line_with_all_its_keys_and_no_secret(log):
     report, records = log
     remember("A_TOKEN", "s3cr3t-value-1234")
-    report.note("warning: the password is s3cr3t-value-1234\nand a second line")
+    report.note("the password is s3cr3t-value-1234\nand a second line")
     monitor = report.monitor("train")
     monitor.progress(10, 100, "steps", loss=float("nan"))
-    monitor.log("error: \N{SNOWMAN} \udcff")
+    monitor.warn("\N{SNOWMAN} \udcff")
     report.happened(Event("headway.drift.found", "churn", "a", {"alarms": ["a"]}))
     report.relay("W0000 from the child")
     found = records()
     assert all(list(record) == KEYS for record in found)
     assert [(record["event"], record["level"]) for record in found] == [
-        ("note", "warning"),
+        ("note", "info"),
         ("stage.progress", "info"),
-        ("stage.log", "error"),
+        ("stage.log", "warning"),
         ("headway.drift.found", "info"),
         ("line", "info"),
     ]
@@ -57,8 +57,8 @@ def test_a_quiet_log_has_warnings_and_errors_only():
     lines = []
     report = JsonLog(JsonStream(lines.append), quiet=True)
     report.note("goes on")
-    report.note("warning: full")
-    assert [json.loads(line)["message"] for line in lines] == ["warning: full"]
+    report.monitor("train").warn("full")
+    assert [json.loads(line)["message"] for line in lines] == ["full"]
 
 
 NOISY = """

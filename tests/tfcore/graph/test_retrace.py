@@ -88,7 +88,7 @@ def test_in_production_it_warns_once_for_each_retrace():
         step(batch)
         guard.check()
     assert len(lines) == 1
-    assert lines[0].startswith("warning: step: traced 2 times")
+    assert lines[0].startswith("step: traced 2 times")
     with pytest.warns(UserWarning, match="traced 3 times"), RetraceGuard(step, action="warn"):
         step(tf.ones([5]))
 
@@ -152,7 +152,7 @@ def test_a_recompilation_for_other_shapes_is_reported():
     guard.check()
     assert summed.traces == 2
     assert lines[0].startswith(
-        "warning: <lambda>: traced 2 times, allowed is 1\n  trace 2: argument batch['y']: compiled for shape [4] -> [3]\n"
+        "<lambda>: traced 2 times, allowed is 1\n  trace 2: argument batch['y']: compiled for shape [4] -> [3]\n"
         "  fix: pad it to one shape, or to few, or leave jit off"
     )
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():

@@ -33,7 +33,7 @@ class Request(Frozen):
 def echo(request: Request, out: Path, monitor: Monitor, *, extra: int = 0, folder: Path | None = None) -> dict:
     assert isinstance(request, Request) and isinstance(out, Path) and (folder is None or isinstance(folder, Path))
     print("one", "two"); print("to stderr", file=sys.stderr)
-    monitor.log("a line"); monitor.progress(1, 1, "rows", loss=np.float32(0.5))
+    monitor.log("a line"); monitor.warn("a doubt"); monitor.progress(1, 1, "rows", loss=np.float32(0.5))
     return {"rows": request.rows, "names": list(request.names), "limit": request.limit, "extra": np.int64(extra),
             "array": np.arange(3), "out": out, "pid": os.getpid()}
 
@@ -101,6 +101,9 @@ class Recorder(Monitor):
     def log(self, line):
         self.events.append(line)
 
+    def warn(self, line):
+        self.events.append(("warning", line))
+
 
 def gone(pid, seconds=5.0):
     """Whether the process ends within `seconds` (a zombie has ended)."""
@@ -122,7 +125,7 @@ def test_a_call_crosses_validated_and_its_output_is_relayed(child, tmp_path):
     assert result == {
         "rows": 3, "names": ["ä"], "limit": float("inf"), "extra": 4, "array": [0, 1, 2], "out": str(tmp_path),
     }  # fmt: skip
-    assert monitor.events == ["a line", (1, 1, "rows", {"loss": 0.5})]
+    assert monitor.events == ["a line", ("warning", "a doubt"), (1, 1, "rows", {"loss": 0.5})]
     assert child.call("my_stages:untyped", {"any": 1}, tmp_path) == {"request": {"any": 1}}
     child.close()
     assert child.lines == ["one two", "to stderr"]

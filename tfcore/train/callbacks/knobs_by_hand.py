@@ -23,4 +23,4 @@ class KnobsByHand(Callback):
                 to = "back to its schedule" if change["value"] is None else f"{change['value']:g}"
                 session.monitor.log(f"{change['knob']} is {to} from step {session.step:,} on")
         except ConfigError as error:  # a bad edit must not end a training
-            session.monitor.log(f"warning: {self._file.path} is ignored: {error}")
+            session.monitor.warn(f"{self._file.path} is ignored: {error}")

@@ -212,7 +212,7 @@ class TrainStep:
         if new := [path for path in unreached if path not in self.unreached]:
             self.unreached += new
             self._log(
-                f"warning: no gradient reaches {some(new, _NAMES, repr)}: not trained. Is the layer used? Is there a "
+                f"no gradient reaches {some(new, _NAMES, repr)}: not trained. Is the layer used? Is there a "
                 "tf.stop_gradient or a Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
             )
 
