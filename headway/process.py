@@ -218,7 +218,8 @@ class ChildProcess:
         """Close stdin; kill the process and what it started if it does not end within so many seconds."""
         self.let_go()
         if self.exit_code(seconds) is None:  # frozen, or stuck in native code
-            os.killpg(self.pid, signal.SIGKILL)
+            kill = os.kill if isinstance(self._process, Forked) else os.killpg  # a fork is of the group of this process
+            kill(self.pid, signal.SIGKILL)
             self._process.wait()
         self._printer.join(1.0)
         self._scratch.cleanup()

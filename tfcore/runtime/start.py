@@ -77,7 +77,6 @@ def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
         files = int(status["RssFile"].split()[0])
     if (pid := os.fork()) == 0:
         try:
-            os.setpgid(0, 0)
             for number, descriptor in enumerate((stdin, stdout, stderr)):
                 os.dup2(descriptor, number)
             for descriptor in (stdin, to, out, stdout, err, stderr):
@@ -89,8 +88,6 @@ def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(1)
-    with contextlib.suppress(OSError):
-        os.setpgid(pid, pid)  # whichever of both is first
     for descriptor in (stdin, stdout, stderr):
         os.close(descriptor)
     return pid, os.fdopen(to, "wb"), os.fdopen(out, "rb"), os.fdopen(err, "rb")

@@ -31,6 +31,9 @@ def look(request, out, monitor):
         "waiting": [forked.pid for forked in Forked.waiting],
     }
 
+def hang(request, out, monitor):
+    ReplayProcess().start()
+
 def ask(request, out, monitor):
     return ReplayProcess().ask({"columns": [], "saved_model": str(out / "none")}, Monitor())
 """
@@ -63,6 +66,14 @@ def test_a_waiting_replay_that_was_killed_is_told_and_one_whose_parent_was_kille
     child.close()
     (pid,) = child.call("looking:look", {}, tmp_path)["waiting"]
     os.kill(child.pid, signal.SIGKILL)
+    assert gone(pid)
+
+
+def test_a_replay_that_hangs_ends_with_its_process(child, tmp_path):
+    (pid,) = child.call("looking:look", {}, tmp_path)["waiting"]
+    os.kill(pid, signal.SIGSTOP)  # it sees no end of its pipe, as when it is stuck in native code
+    child.call("looking:hang", {}, tmp_path)
+    child.close(0.0)
     assert gone(pid)
 
 
