@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.place import open_place
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
-from headway.config import Frozen
+from beam_jobs.splits_request import SplitsRequest
 from headway.errors import DataError
 from headway.leakage.copies import File, copies
 from headway.leakage.examples import PLACES, KeyOccurrence
@@ -38,36 +38,12 @@ from headway.leakage.window_proof import IndexedSpan
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.sources.base import Chunk, Range, read_unchanged
-from headway.stages.ingested import Ingested
-from headway.stages.refs import Ref
-from headway.stages.stage_class import Key, Stage
 from headway.storage.manifest import FileEntry, entries
-from headway.tabular.splits import SPLITS, Part, SplitConfig
+from headway.tabular.splits import SPLITS
 from headway.tabular.stacked import Mask
 from headway.validation.anomaly import SplitProof
 
-VERSION = 3
 FILE = "splits.json"
-
-
-class SpanOutput(Frozen):
-    """A span of the window, and the key index in its ingest output."""
-
-    request: IngestRequest
-    notes: Ref[Ingested]
-
-    def as_key(self) -> object:
-        return [self.request.span, self.notes]
-
-
-class SplitsRequest(Stage[SplitProof]):
-    name, version, runs = "splits", VERSION, "beam_jobs.leakage_check:prove"
-    delivers = True
-    split: Annotated[SplitConfig, Key("config")]
-    parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
-    """By split of the window: which part of which span."""
-    spans: Annotated[tuple[SpanOutput, ...], Key("inputs", "spans")]
-    """In the window's order."""
 
 
 def prove(

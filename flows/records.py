@@ -8,10 +8,11 @@
 A record is never changed: a run that goes on writes a later one of the same name.
 """
 
+import contextlib
 import datetime
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -234,15 +235,11 @@ def problem_of(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg'].lower()}"
 
 
-def records(store: Store) -> list[RunRecord]:
+def records(store: Store) -> Iterator[RunRecord]:
     """All records as they were written, newest first; a damaged one is left out (`headway ui` and verify name it)."""
-    found = []
     for value in store.runs() if store.exists() else []:
-        try:
-            found.append(read_record(value))
-        except ValidationError:
-            continue
-    return found
+        with contextlib.suppress(ValidationError):
+            yield read_record(value)
 
 
 def record_of(store: Store, run: str | None) -> RunRecord | None:

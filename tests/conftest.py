@@ -21,6 +21,7 @@ import uuid
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
@@ -480,7 +481,14 @@ def served(served_once, tmp_path):
 
 @pytest.fixture(scope="session")
 def s3():
-    """A real S3 endpoint on this machine, in the environment of this process and its children; its URL."""
+    """A real S3 endpoint on this machine, in the environment of this process and its children; its URL. HEADWAY_TEST_S3 names
+    another one, such as MinIO's, whose keys are in the environment."""
+    if other := os.environ.get("HEADWAY_TEST_S3"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL", other)
+            filesystem._filesystem.cache_clear()
+            yield other
+        return
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     from moto.s3.responses import S3Response
 
@@ -510,7 +518,7 @@ def s3():
 def bucket_name(s3):
     """A new, empty bucket."""
     name = f"headway-{uuid.uuid4().hex[:12]}"
-    urllib.request.urlopen(urllib.request.Request(f"{s3}/{name}", method="PUT"), timeout=20).close()
+    pafs.S3FileSystem(endpoint_override=s3, allow_bucket_creation=True).create_dir(name)
     return name
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.ingest.range_worker import NOTES, SHARD, STATISTICS
-from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.ingest.range_worker import SHARD, STATISTICS
+from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.runners.spans import Merging, RangeResult
 from headway.leakage import key_index
 from headway.records.spec import feature_spec, total

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.runners.spans import Tick
 from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
@@ -47,8 +47,6 @@ from headway.tabular.stacked import Dictionaries, Mask, Stack
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""
-NOTES = "splits"
-"""What the proof of the splits needs, of all of them."""
 _LEAST_ROWS = 512
 """Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
 Places = NDArray[np.int64]

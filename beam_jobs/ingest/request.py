@@ -31,6 +31,8 @@ from headway.tabular.splits import SplitConfig, split_code
 VERSION = 11
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
+NOTES = "splits"
+"""What the proof of the splits needs, of all of them."""
 UNIT_VERSION = 1
 """The same of the unit's code, which only records of a split with a key have."""
 

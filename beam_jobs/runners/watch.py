@@ -17,12 +17,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from headway.process_tuning import for_all_threads
+from headway.process_tuning import NEW_OBJECTS, for_all_threads
 from headway.sources.base import Range
 
 _WATCHES: dict[str, Watch] = {}
-_NEW_OBJECTS = 200_000
-"""So many more objects than before make Python look for cycles."""
 
 
 class Watch(contextlib.AbstractContextManager["Watch"]):
@@ -90,7 +88,7 @@ def worker_threads() -> Iterator[None]:
     of the time.
     """
     collect, cores, switch = gc.get_threshold(), pa.cpu_count(), sys.getswitchinterval()
-    gc.set_threshold(_NEW_OBJECTS, *collect[1:])
+    gc.set_threshold(NEW_OBJECTS, *collect[1:])
     pa.set_cpu_count(1)
     sys.setswitchinterval(min(switch, 0.0005))
     try:

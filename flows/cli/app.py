@@ -89,6 +89,8 @@ COMMANDS = {
     },
 }
 """Group, name, the module in which the function lies, and its help."""
+SERVERS = ("serve", "ui", "watch")
+"""Commands that go on until they are stopped."""
 
 
 def application() -> App:
@@ -125,8 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own_tokens = tokens[: tokens.index("--")] if "--" in tokens else tokens
     command = next((token for token in own_tokens if not token.startswith("-")), "")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # else pydantic looks through every package that is installed for its plugins
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from headway.errors import Cancelled, ConfigError, HeadwayError
     from headway.process import own, quiet_libraries
+    from headway.process_tuning import collect_rarely
     from headway.redaction import protect
 
     protect()
@@ -134,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # this process is ours
         own()
         quiet_libraries()
+        if not {*SERVERS} & {*own_tokens}:
+            collect_rarely()
     app = application()
     chosen = _log_format(own_tokens)
     if chosen not in ("", "text", "json"):

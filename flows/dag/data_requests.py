@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from beam_jobs.ingest.range_worker import NOTES
-from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.leakage_check import SpanOutput, SplitsRequest
+from beam_jobs.ingest.request import NOTES, IngestRequest
+from beam_jobs.splits_request import SpanOutput, SplitsRequest
 from flows.config.columns import new_columns
 from flows.dag.resolved_window import Window
 from flows.dag.step import Output
@@ -16,7 +15,6 @@ from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.storage.store import Store
 from headway.validation.anomaly import SplitProof
-from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
 from headway.validation.torn_units import sample_of
 from tfcore.preprocess.request import Analysed, AnalyseRequest
@@ -83,7 +81,11 @@ def validate_request(
     else:
         newest = {window.spans[-1]: run_spec.files(window.spans[-1])}
         unread = tuple(column.name for column in new_columns(run_spec.loaded, columns.schema, newest))
-        served = checksum(serving) if serving else None
+        served = None
+        if serving:
+            from headway.validation.serving import checksum  # and the readers of its formats
+
+            served = checksum(serving)
     # by time units may have rows on both sides
     by_time = pipeline.split.mode == "time" or pipeline.split.eval_from is not None
     return ValidateRequest(

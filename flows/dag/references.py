@@ -10,8 +10,6 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError, HeadwayError, StoreError
@@ -40,10 +38,13 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
     """Return the tasks that the pipeline and the label's type allow, before any row is read."""
     if task != "auto":
         return (task,)
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, c.arrow) for c in columns], names=[c.name for c in columns])
+    if (
+        label.expression is not None
+        and parse(label.expression).decides
+        and label.columns() <= {c.name for c in columns}
+    ):
+        return ("binary",)
     try:
-        if label.expression is not None and pa.types.is_boolean(parse(label.expression).evaluate(empty).type):
-            return ("binary",)
         return _BY_TYPE[label.stored(columns).type]
     except HeadwayError:  # what is wrong with the label is ingest's to say
         return _BY_TYPE["int64"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.leakage_check import SplitsRequest
+from beam_jobs.splits_request import SplitsRequest
 from flows.records import RunRecord
 from flows.upgrades import upgraded_result
 from headway.config import Result

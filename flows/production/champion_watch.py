@@ -30,7 +30,8 @@ from flows.records import RunRecord, record_of
 from flows.scoring.request_skew import request_skew
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, StoreError
-from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.verdict import THRESHOLD
 from headway.messages import counted, listed, metrics_line

@@ -152,4 +152,4 @@ def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
 
 def _makers(store: Store) -> dict[str, tuple[str, float]]:
     """Return {fingerprint: (run, seconds)} of the last run that made each output."""
-    return {step.fingerprint: (run.run, step.seconds) for run in reversed(records(store)) for step in run.ran}
+    return {step.fingerprint: (run.run, step.seconds) for run in reversed(list(records(store))) for step in run.ran}

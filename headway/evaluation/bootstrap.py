@@ -9,6 +9,7 @@ both models, so what makes the rows easy or hard cancels. Scores are sorted once
 Draws come from Philox's raw bits through a table, so the same seed gives the same numbers on every machine and NumPy.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -261,6 +262,7 @@ def resampling_units(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
     return codes, units
 
 
+@functools.cache
 def _poisson_table() -> NDArray[np.uint8]:
     """Poisson(1) by inversion of a 16-bit uniform number: exact to 2**-17 in every probability."""
     uniform = (np.arange(1 << 16) + 0.5) / (1 << 16)
@@ -268,11 +270,8 @@ def _poisson_table() -> NDArray[np.uint8]:
     return np.searchsorted(cumulative, uniform).astype(np.uint8)
 
 
-_POISSON = _poisson_table()
-
-
 def _poisson(stream: np.random.Philox, replicates: int, units: int) -> NDArray[np.uint8]:
     """Poisson(1) counts [replicates, units]; the stream goes on where the last call left it."""
     words = -(-units // 4)
     bits = stream.random_raw(replicates * words).astype("<u8", copy=False)
-    return _POISSON.take(bits.view("<u2")).reshape(replicates, 4 * words)[:, :units]
+    return _poisson_table().take(bits.view("<u2")).reshape(replicates, 4 * words)[:, :units]

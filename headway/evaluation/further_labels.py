@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.config import Frozen
-from headway.evaluation.metrics import UNIT
+from headway.schema.columns import UNIT
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 

@@ -21,8 +21,7 @@ from headway.schema.notes import Note
 from headway.schema_inference.epoch_times import epoch_rule, says_date
 from headway.schema_inference.identifiers import meaning_of
 from headway.schema_inference.text_patterns import recognized
-from headway.sources.sample import Sample
-from headway.sources.type_inference import ONE_IN
+from headway.sources.sample import ONE_IN, Sample
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.list_arrays import is_list, is_text, value_type

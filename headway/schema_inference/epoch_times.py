@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from headway.schema.parse_rules import Kind, Parse
 from headway.schema_inference.identifiers import named_as_identifier, words_of
+from headway.sources.sample import ONE_IN
 
-ONE_IN = 100
 _FROM, _TO = 631_152_000, 2_208_988_800
 """Seconds from 1990 to 2040: in milliseconds and smaller units no such number is another's."""
 _PER_SECOND: dict[Kind, int] = {

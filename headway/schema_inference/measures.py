@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from headway.schema.number_texts import SHORT
 from headway.schema.parse_rules import Parse
+from headway.sources.sample import ONE_IN
 
 _WITH_UNIT = (
     r"^(?P<number>[-+−]?\s?\p{Sc}?[0-9.][0-9.,'’\x{00a0}\x{202f} ]*?)\s*"
@@ -30,7 +31,6 @@ _LIKE_DURATION = re.compile(
 _FIRST, _MOSTLY = 50, 0.9
 _LEAST_NUMBERS = 3
 """Of fewer different numbers a category says as much, and keeps its words."""
-_ONE_IN = 100
 _ALONE = frozenset({"m", "b", "t"})
 """Metres, bytes or tonnes rather than millions, unless other such words or a currency stand in the column."""
 _ZEROS = r"^0[0-9]"
@@ -79,14 +79,14 @@ def _with_units(texts: pa.Array, counts: pa.Array) -> Measure:
     used = pa.table({"unit": units, "rows": counts}).group_by("unit").aggregate([("rows", "sum")])
     of_unit = dict(zip(used["unit"].to_pylist(), used["rows_sum"].to_pylist(), strict=True))
     short = {unit for unit in of_unit if unit in SHORT}
-    is_short = sum(of_unit[unit] for unit in short) >= rows - rows // _ONE_IN
+    is_short = sum(of_unit[unit] for unit in short) >= rows - rows // ONE_IN
     if is_short and (len(short) > 1 or not short <= _ALONE or _is_large(texts, written)):
         return Measure((Parse.model_validate("abbreviated"),))
     stems: dict[str, int] = {}
     for unit, count in of_unit.items():
         stems[_stem(unit)] = stems.get(_stem(unit), 0) + count
     ranked = sorted(stems, key=lambda stem: (-stems[stem], stem))
-    if stems[ranked[0]] < rows - rows // _ONE_IN:
+    if stems[ranked[0]] < rows - rows // ONE_IN:
         if len(ranked) <= 3 and sum(stems.values()) == rows:
             stem = pa.array([_stem(unit) for unit in units.to_pylist()])
             one, other = (texts[pc.index(stem, unit).as_py()].as_py() for unit in ranked[:2])

@@ -24,10 +24,10 @@ from headway.schema.decimal_signs import DecimalSign, sign_of
 from headway.schema.number_texts import number_pattern, without_units
 from headway.schema.parse_rules import MARKERS, Parse, parsed, without_markers
 from headway.schema_inference.measures import measure_of
+from headway.sources.sample import ONE_IN
 from headway.tabular.coerce import converted
 from headway.tabular.list_arrays import decoded
 
-ONE_IN = 100
 LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
 _ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"

@@ -9,6 +9,9 @@ import pyarrow as pa
 
 from headway.schema.decimal_signs import DecimalSign
 
+ONE_IN = 100
+"""So few of a column's sampled values may be unlike the others: they decide nothing."""
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from headway.sources.type_inference import ONE_IN
+from headway.sources.sample import ONE_IN
 
 _OBJECT, EMPTY_LIST = "an object", "an empty list"
 Way = tuple[str, ...]

@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 from headway.messages import agree
 from headway.schema.columns import Column, StoredType
 from headway.schema.parse_rules import MARKERS
-from headway.sources.sample import Sample
+from headway.sources.sample import ONE_IN, Sample
 from headway.tabular.coerce import coerce, converted
 from headway.tabular.list_arrays import flatten, is_list, is_text
 
-ONE_IN = 100
 _FIRST = 64
 _ZEROS = r"^\s*0[0-9]+\s*$"
 _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"

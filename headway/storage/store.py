@@ -433,10 +433,10 @@ class Store:
         self.replace(path, json.dumps(redacted(run), indent=1) + "\n")
         return path
 
-    def runs(self) -> list[dict[str, Any]]:
-        """All runs, newest first."""
+    def runs(self) -> Iterator[dict[str, Any]]:
+        """All runs, newest first; of a folder each is read when it is asked for."""
         files = self._run_files()[::-1]
-        return [run for run in (each if self.objects.remote else map)(self._run, files) if run is not None]
+        return (run for run in (each if self.objects.remote else map)(self._run, files) if run is not None)
 
     def _run_files(self) -> list[Path]:
         folder = self.runs_folder

@@ -153,6 +153,14 @@ class Expression:
     columns: frozenset[str]
     _tree: ast.expr
 
+    @property
+    def decides(self) -> bool:
+        """Whether its values are truths by its form, whatever the columns are."""
+        match self._tree:
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="is_nan")):
+                return True
+        return False
+
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """The value of the expression for each row of `batch`.
 

@@ -32,7 +32,6 @@ from headway.validation.label_checks import is_class, label_kind, labels, weight
 from headway.validation.leaks.label_strength import strengths
 from headway.validation.leaks.leakage_hints import constant, duplicates, leakage
 from headway.validation.leaks.row_copies import copies_of_rows
-from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
 from headway.validation.torn_units import SampledRows, torn_units
 from headway.validation.value_checks import columns
@@ -307,6 +306,8 @@ def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
     train = splits.get("train")
     if request.serving is None or train is None or not train.rows:
         return
+    from headway.validation.serving import requests  # and the readers of its formats
+
     logged = requests(request.serving, request.columns)
     unfit, reason = logged.unfit
     if unfit:

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.ingest.range_worker import NOTES
-from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.ingest.stage import ingest
-from beam_jobs.leakage_check import FILE, SpanOutput, SplitsRequest, prove
+from beam_jobs.leakage_check import FILE, prove
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.worker_pool import Pool
+from beam_jobs.splits_request import SpanOutput, SplitsRequest
 from headway.errors import ConfigError, DataError
 from headway.leakage.key_index import read
 from headway.monitor import Monitor

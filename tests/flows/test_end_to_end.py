@@ -24,6 +24,34 @@ def _run(command, project, *arguments, code=0):
     return json.loads(done.stdout)
 
 
+UNNEEDED = {
+    "tensorflow",
+    "keras",
+    "apache_beam",
+    "prefect",
+    "matplotlib",
+    "scipy",
+    "sklearn",
+    "mlflow",
+    "obstore",
+    "pyarrow.json",
+}
+UNNEEDED |= {
+    "asyncio",
+    "multiprocessing",
+    "headway.evaluation.gate.stage",
+    "headway.leakage.proof",
+    "headway.sources.formats.csv",
+}
+UNNEEDED |= {
+    "beam_jobs.ingest.range_worker",
+    "beam_jobs.ingest.stage",
+    "tfcore.train.session",
+    "headway.validation.serving",
+}
+"""A run that finds everything done imports none of these, by which stages do their work."""
+
+
 def _ran(record):
     return [stage["title"] for stage in record["stages"] if not stage["cached"]]
 
@@ -115,8 +143,11 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
 
     # nothing changed, right after a promotion
     before = sum(os.times()[2:4])
-    again = _run(headway, project, "--until", "2013-03")
+    done = headway("run", project, "--json", "--until", "2013-03", env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
     assert sum(os.times()[2:4]) - before < 10, "of a processor, whatever else it does"
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "flows.dag.dag" in imported and not sorted(imported & UNNEEDED)
+    again = json.loads(done.stdout)
     assert again["state"] == "already champion" and _ran(again) == []
 
     # one span more: one span is ingested

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headway.process_tuning import uncollected
+from headway.process_tuning import NEW_OBJECTS, uncollected
 
 
 def test_the_collector_is_off_meanwhile_and_as_before_then():
@@ -27,6 +27,15 @@ def test_the_collector_is_off_meanwhile_and_as_before_then():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_command_looks_for_garbage_rarely_and_a_server_as_python_does():
+    code = "import gc, sys; from flows.cli.app import main; main(); print(gc.get_threshold()[0])"
+    for command, threshold in (("runs", NEW_OBJECTS), ("serve", 700)):
+        done = subprocess.run(
+            [sys.executable, "-c", code, command, "nowhere"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == [str(threshold)], done.stderr
 
 
 def test_what_is_kept_is_not_looked_at_again_while_what_comes_later_is():

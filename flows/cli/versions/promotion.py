@@ -40,7 +40,7 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
-    value, lines, runs = {}, [], records(store)
+    value, lines, runs = {}, [], list(records(store))
     for name in names(store):
         registry = Registry(store, name)
         history, aliases, versions = registry.history(), registry.aliases(), registry.versions()

@@ -10,7 +10,6 @@ from headway.evaluation.gate.gate_request import (
     newer,
     trained_on,
 )
-from headway.evaluation.gate.stage import decide, gate
 
 __all__ = [
     "VERSION",
@@ -19,8 +18,6 @@ __all__ = [
     "GateRequest",
     "Parts",
     "Repeat",
-    "decide",
-    "gate",
     "newer",
     "trained_on",
 ]

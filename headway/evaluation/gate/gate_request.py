@@ -77,7 +77,7 @@ class Champion(Frozen):
 class GateRequest(Stage[Verdict]):
     """Everything a verdict depends on."""
 
-    name, version, runs = "gate", VERSION, "headway.evaluation.gate:gate"
+    name, version, runs = "gate", VERSION, "headway.evaluation.gate.stage:gate"
     config: Annotated[GateConfig, Key(always=True)] = GateConfig()
     slices: Annotated[tuple[str, ...], Key(always=True)] = ()
     slices_chosen: Annotated[bool, Key(always=True)] = Field(default=False, description="nobody named the slices")

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.sources.sample import ONE_IN
 from headway.sources.type_conflicts import EMPTY_LIST, Seen
-from headway.sources.type_inference import ONE_IN
 from headway.tabular.list_arrays import value_type
 
 Kinds = dict[str, list[Any]]

@@ -18,9 +18,9 @@ from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
 from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, sampled
 from headway.sources.config import ExamplesConfig
 from headway.sources.formats.tfexample_columns import ExampleBatch
-from headway.sources.sample import Sample
+from headway.sources.sample import ONE_IN, Sample
 from headway.sources.sniff import not_a
-from headway.sources.type_inference import ONE_IN, as_numbers, not_one, with_several
+from headway.sources.type_inference import as_numbers, not_one, with_several
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import is_list, value_type
 from headway.tabular.quarantine import text_of

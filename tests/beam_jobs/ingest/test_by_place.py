@@ -8,11 +8,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.ingest.range_worker import NOTES
-from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.ingest.stage import ingest
-from beam_jobs.leakage_check import SpanOutput, SplitsRequest, prove
+from beam_jobs.leakage_check import prove
 from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.splits_request import SpanOutput, SplitsRequest
 from headway.monitor import Monitor
 from headway.records.decode import decode
 from headway.records.tfrecord import read_records

@@ -13,7 +13,7 @@ from flows.dag.run_spec import RunSpec
 from flows.dag.step import Output
 from flows.execution.run import promote
 from headway.errors import Overtaken
-from headway.evaluation.gate import gate
+from headway.evaluation.gate.stage import gate
 from headway.evaluation.results.stage import measure
 from headway.monitor import Monitor
 

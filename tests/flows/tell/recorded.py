@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.records import FORMAT, read_record
-from headway.evaluation.gate import Candidate, Champion, GateRequest, gate
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import gate
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure

@@ -22,7 +22,8 @@ from flows.tell.past_run import Run
 from flows.tell.rendering.markdown import markdown
 from flows.tell.report_page import page
 from flows.tell.summary import summary
-from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.verdict import Check
 from headway.messages import number, signed

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.evaluation import baseline
-from headway.evaluation.gate import Candidate, GateRequest, decide
+from headway.evaluation.gate import Candidate, GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.metrics import metrics_of
 from headway.metrics.base import Rows

@@ -7,7 +7,8 @@ import pytest
 
 from headway.errors import ConfigError
 from headway.evaluation.further_labels import FurtherLabel, part_of
-from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.metrics import measure as measure_metrics
 from headway.evaluation.results.request import MeasureRequest

@@ -10,7 +10,8 @@ import pytest
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.evaluation.comparison import Compared, _holm
-from headway.evaluation.gate import Candidate, Champion, GateRequest, decide, gate, trained_on
+from headway.evaluation.gate import Candidate, Champion, GateRequest, trained_on
+from headway.evaluation.gate.stage import decide, gate
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.verdict import LeftOut, Verdict
 from headway.messages import number, signed

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import DataError
-from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 
 OLD, NEW = (("2013-01", "all"),), (("2013-02", "all"),)

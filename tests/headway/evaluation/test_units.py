@@ -9,7 +9,8 @@ from headway.evaluation.baseline import beside
 from headway.evaluation.clusters import NOWHERE, ClusterSources
 from headway.evaluation.comparison import compare
 from headway.evaluation.further_labels import part_of
-from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.metrics import UNIT, rows_of
 from headway.evaluation.results.threshold import ThresholdRule

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from headway.evaluation.gate import GateRequest, decide
+from headway.evaluation.gate import GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 from headway.metrics.base import Draws
 from headway.metrics.ranking import NO_GROUP, RANKED, ItemCoverage, codes_of, ranked

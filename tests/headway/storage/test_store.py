@@ -299,8 +299,8 @@ def test_runs_are_kept_newest_first(store):
     store.save_run({"run": "20130101-b", "pipeline": "p", "stages": [1]})
     (store.runs_folder / "99.json").write_text("[]")
     assert [run["run"] for run in store.runs()] == ["20130102-a", "20130101-b"]
-    assert store.runs()[1]["stages"] == [1]
-    assert Store(store.root / "nowhere").runs() == []
+    assert list(store.runs())[1]["stages"] == [1]
+    assert list(Store(store.root / "nowhere").runs()) == []
 
 
 def test_an_output_of_a_newer_headway_is_not_replaced(store):

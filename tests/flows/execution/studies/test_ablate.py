@@ -32,7 +32,7 @@ def test_columns_are_sorted_by_the_harm_of_leaving_them_out(typed, project):
     assert counts == {"ingest": 4, "statistics": 1, "validate": 1, "transform": 3, "train": 4}
     columns = [[c["name"] for c in m.key["columns"]] for m in store.manifests("transform")]
     assert sum("dep_delay" not in names for names in columns) == 1
-    assert not (project / "store" / "models").exists() and not store.runs()
+    assert not (project / "store" / "models").exists() and not list(store.runs())
 
     done = typed("ablate", project, "--columns", "orign", check=2)
     assert "'orign' is not a feature" in done.stderr and "did you mean 'origin'" in done.stderr

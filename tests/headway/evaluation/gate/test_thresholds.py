@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from headway.evaluation.gate import Candidate, GateRequest, decide
+from headway.evaluation.gate import Candidate, GateRequest
+from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 
 

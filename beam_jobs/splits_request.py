@@ -1,0 +1,31 @@
+"""The request of the stage that proves the splits free of leakage (`beam_jobs.leakage_check`)."""
+
+from typing import Annotated
+
+from beam_jobs.ingest.request import IngestRequest
+from headway.config import Frozen
+from headway.stages.ingested import Ingested
+from headway.stages.refs import Ref
+from headway.stages.stage_class import Key, Stage
+from headway.tabular.splits import Part, SplitConfig
+from headway.validation.anomaly import SplitProof
+
+
+class SpanOutput(Frozen):
+    """A span of the window, and the key index in its ingest output."""
+
+    request: IngestRequest
+    notes: Ref[Ingested]
+
+    def as_key(self) -> object:
+        return [self.request.span, self.notes]
+
+
+class SplitsRequest(Stage[SplitProof]):
+    name, version, runs = "splits", 3, "beam_jobs.leakage_check:prove"
+    delivers = True
+    split: Annotated[SplitConfig, Key("config")]
+    parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
+    """By split of the window: which part of which span."""
+    spans: Annotated[tuple[SpanOutput, ...], Key("inputs", "spans")]
+    """In the window's order."""
