@@ -5,9 +5,9 @@ with naming_steps(store, {("ingest", "3f2a..."): "ingest 2024-01"}, running="tra
 """
 
 import contextlib
-import re
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from headway.errors import HeadwayError
 from headway.storage.store import Store
@@ -31,29 +31,23 @@ def naming_steps(store: Store, titles: Titles, running: str) -> Iterator[None]:
 
 
 def name_steps(error: HeadwayError, store: Store, titles: Titles, running: str) -> None:
-    """Name the steps in an error, and say how to find the first of their folders."""
-    found: list[str] = []
-
-    def words(match: re.Match[str]) -> str:
-        folder, name, file = match["folder"], match["name"], match["file"]
-        if folder == store.checkpoints.name:
-            title = f"the checkpoints of {running}"
-        elif match["stage"] == store.staging.name:
-            title = running if file else f"the output of {running}"
-        else:
-            title = titles.get((match["stage"], name), match["stage"])
-            found.append(title)
-            title = title if file else f"the output of {title}"
-        return f"{file} of {title}" if file else title
-
-    root = re.escape(str(store.root))
-    place = re.compile(
-        rf"{root}/(?P<folder>stages/(?P<stage>[^/\s]+)|checkpoints)/(?P<name>[^/\s:;,'\"]+)(?:/(?P<file>[^\s:;,'\"]+))?"
-    )
-    texts = [None if text is None else place.sub(words, text) for text in (error.problem, error.where, error.fix)]
-    assert texts[0] is not None
-    error.problem, error.where, error.fix = texts[0], texts[1], texts[2]
+    """Name the step in an error whose place is in the store, and say how to find its folder."""
+    place = error.where
+    if place is None or not Path(place).is_relative_to(store.root):
+        return
+    find = None
+    match Path(place).relative_to(store.root).parts:
+        case (store.checkpoints.name, _, *file):
+            title = whole = f"the checkpoints of {running}"
+        case (store.stages.name, store.staging.name, _, *file):
+            title, whole = running, f"the output of {running}"
+        case (store.stages.name, stage, name, *file):
+            title = titles.get((stage, name), stage)
+            whole, find = f"the output of {title}", f"headway why {shlex.quote(title)} prints its folder"
+        case _:
+            return
+    error.where = f"{'/'.join(file)} of {title}" if file else whole
+    error.problem = error.problem.replace(place, error.where)
     error.args = (error.problem, *error.args[1:])
-    if found:
-        find = f"headway why {shlex.quote(found[0])} prints its folder"
+    if find is not None:
         error.fix = f"{error.fix}; {find}" if error.fix else find

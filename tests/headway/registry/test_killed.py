@@ -71,7 +71,15 @@ def collected(registry):
         gc.remove(remover, gc.collect(registry.store, keep_runs=0, keep_versions=0), keep_versions=0)
 
 
+def committed(registry):
+    with registry.store.open("ingest", "b" * 32, {}) as staging:
+        for name in ("one", "two"):
+            (staging.path / name).write_text("rows" * 100)
+        staging.commit(result={})
+
+
 ACTIONS = {
+    "commit": committed,
     "promote": lambda r: r.promote(3, reason="better"),
     "rollback": lambda r: r.champion().number == 1 or r.rollback(1, reason="worse"),
     "alias": lambda r: r.set_alias("stable", 3),
@@ -92,6 +100,7 @@ def state(registry):
             "highest": max(int(p.name) for p in registry.serving.iterdir() if p.name.isdigit()),
             "alias": registry.aliases().get("stable"),
             "versions": [v.number for v in registry.versions()],
+            "outputs": [folder.name[0] for _, folder in registry.store.all_outputs()],
             "problems": [f"{path.name}: {text}" for path, text in [*registry.verify(), *registry.store.verify()]],
         }
     found = {"left": look()}
@@ -245,6 +254,15 @@ def test_a_collection_killed_anywhere_leaves_each_version_whole_or_gone(killed_a
     check(found, champions=(2,))
     assert {tuple(one["left"]["versions"]) for one in found} == {(1, 2, 3, 4), (1, 2, 4), (1, 2)}
     assert all(one["again"]["versions"] == [1, 2] and one["left"]["alias"] == 1 for one in found)
+
+
+@pytest.mark.chaos
+def test_a_commit_killed_anywhere_leaves_a_whole_output_or_none(killed_at_every_write):
+    found = killed_at_every_write("commit")
+    check(found, champions=(2,))
+    order = [one["left"]["outputs"] for one in found]
+    assert order == sorted(order) and order[0] == ["a"] and order[-1] == ["a", "b"] and len(found) > 10
+    assert all(one["again"]["outputs"] == ["a", "b"] for one in found)
 
 
 def test_a_promotion_killed_at_some_places_leaves_the_old_champion_or_the_new_one(killed_at_every_write):
