@@ -8,6 +8,7 @@ the step is run again. Nothing here knows Prefect; a Prefect task calls the same
 """
 
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -93,7 +94,8 @@ class Engine:
             StoreError: the output was damaged again at once, or another run has to make it.
         """
         try:
-            return tried(lambda: self._run(steps), self._retries, lambda: self._report.monitor(steps[0].title))
+            run = functools.partial(self._run, steps)
+            return tried(run, self._retries, lambda: self._report.monitor(steps[0].title))
         except NEVER:
             raise
         except Exception as error:
