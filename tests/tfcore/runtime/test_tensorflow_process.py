@@ -253,6 +253,18 @@ def test_the_child_ends_when_its_parent_is_killed(stages, tmp_path):
     assert gone(pid, 3.0)
 
 
+def test_a_call_says_that_it_waits_for_an_import_once_and_only_if_it_is_long(stages, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfcore.runtime.tensorflow_process.SILENT_SECONDS", 0.05)
+    folder = stages["PYTHONPATH"].split(os.pathsep)[0]
+    (Path(folder) / "slow_to_import.py").write_text("import time; time.sleep(1)")
+    monitor = Recorder()
+    with Child(on_line=lambda line: None, preload=("slow_to_import",), environment=stages) as child:
+        for _ in range(2):
+            child.call("my_stages:echo", {"rows": 1}, tmp_path, monitor)
+    said = [event for event in monitor.events if event != "a line" and isinstance(event, str)]
+    assert said == ["importing slow_to_import"]
+
+
 def test_a_module_that_cannot_be_imported_is_reported_at_the_first_call(stages, tmp_path):
     with Child(preload=("no_such_tensorflow",), environment=stages) as child, pytest.raises(ChildError) as info:
         child.call("my_stages:echo", {"rows": 1}, tmp_path)

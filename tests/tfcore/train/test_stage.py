@@ -168,6 +168,7 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, never_stopped, t
     again = train(asked, tmp_path / "resumed", monitor)
     assert again["resumed_from"] >= stops[-1]
     assert any("resumed at step" in line for line in monitor.lines)
+    assert "tracing the training step" in monitor.lines or "compiling the training step" in monitor.lines
     assert weights(tmp_path / "resumed") == weights(folder)
     history = [json.loads((out / "history.json").read_text())["history"] for out in (tmp_path / "resumed", folder)]
     assert history[0] == history[1]
