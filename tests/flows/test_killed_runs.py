@@ -50,12 +50,8 @@ def test_runs_killed_in_a_store_of_an_earlier_version_lose_none_of_what_was_ther
     kills, code = _killed_until_done(folder)
     assert code in (0, 4) and kills >= 6
     after = json.loads(headway("models", folder, "--json", check=0).stdout)["visits"]
-    assert after["versions"][-len(before["versions"]) :] == before["versions"] or (
-        after["versions"][: len(before["versions"])] == before["versions"]
-    )
-    assert [event["version"] for event in after["history"]][: len(before["history"])] == [
-        event["version"] for event in before["history"]
-    ]
+    assert all(version in after["versions"] for version in before["versions"])
+    assert after["history"][: len(before["history"])] == before["history"]
     assert "every byte is as written" in headway("verify", folder, check=0).stdout
     steps = json.loads(headway("plan", folder, "--json", check=0).stdout)["steps"]
     assert all(step["cached"] for step in steps)
