@@ -76,7 +76,9 @@ def lifeline() -> int | None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this child at once, without what Python does at its end, and take its temporary files away."""
+    """End this child at once, without what Python does at its end, with its forks, and take its temporary files away."""
+    for forked in Forked.made:
+        forked.kill()  # one that is stuck in native code does not see its pipe end
     if SCRATCH in os.environ:
         shutil.rmtree(os.environ[SCRATCH], ignore_errors=True)
     os._exit(code)
@@ -123,15 +125,29 @@ class Forked:
 
     waiting: ClassVar[list["Forked"]] = []
     """Those that wait to be used."""
+    made: ClassVar[list["Forked"]] = []
+    """All of this process."""
 
     def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]):
         self.pid, self.stdin, self.stdout, self.stderr = pid, stdin, stdout, stderr
         self.returncode: int | None = None
+        self.made.append(self)
+
+    def kill(self) -> None:
+        """Kill it unless it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # another thread has just waited for it
+                os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # the user's code has waited for every child: as subprocess.Popen takes it
+                pid, status = self.pid, 0
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
             elif time.monotonic() >= until:
@@ -215,12 +231,15 @@ class ChildProcess:
             self._stdin.close()
 
     def close(self, seconds: float) -> None:
-        """Close stdin; kill the process and what it started if it does not end within so many seconds."""
+        """Close stdin; kill the process if it does not end within so many seconds, and then what it started."""
         self.let_go()
-        if self.exit_code(seconds) is None:  # frozen, or stuck in native code
-            kill = os.kill if isinstance(self._process, Forked) else os.killpg  # a fork is of the group of this process
-            kill(self.pid, signal.SIGKILL)
-            self._process.wait()
+        self.exit_code(seconds)
+        if isinstance(self._process, Forked):
+            self._process.kill()  # it is of the group of this process
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, with all that it started
+                os.killpg(self.pid, signal.SIGKILL)  # frozen, or stuck in native code: it, or its replay
+        self._process.wait()
         self._printer.join(1.0)
         self._scratch.cleanup()
 

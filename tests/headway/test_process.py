@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.process import SCRATCH, ChildProcess, Scratch, remove_abandoned
+from headway.process import SCRATCH, ChildProcess, Forked, Scratch, remove_abandoned
 
 CODE = """
 import warnings
@@ -48,6 +48,15 @@ def test_a_child_that_loses_its_parent_takes_its_temporary_files_away(tmp_path):
     (tmp_path / "scratch/inner").mkdir(parents=True)
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 3
     assert not (tmp_path / "scratch").exists()
+
+
+def test_a_fork_that_other_code_waited_for_has_ended():
+    streams = [subprocess.DEVNULL] * 3
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    os.waitpid(process.pid, 0)
+    forked = Forked(process.pid, *streams)
+    assert forked.wait(0.0) == 0 == process.wait()
+    forked.kill()
 
 
 MADE = """

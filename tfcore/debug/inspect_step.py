@@ -193,6 +193,10 @@ class _Listening(Monitor):
         self._lines.append(line)
         self._inner.log(line)
 
+    def warn(self, line: str) -> None:
+        self._lines.append(line)
+        self._inner.warn(line)
+
 
 def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:
     functions = []

@@ -75,7 +75,12 @@ def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
     with contextlib.suppress(OSError, KeyError):
         status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         files = int(status["RssFile"].split()[0])
-    if (pid := os.fork()) == 0:
+    with warnings.catch_warnings():
+        # Python 3.12 and later warn that another thread, such as one of OpenBLAS, may hold a lock. No op has run, so that
+        # none does, and the child only loads a model and predicts
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
         try:
             for number, descriptor in enumerate((stdin, stdout, stderr)):
                 os.dup2(descriptor, number)

@@ -73,6 +73,9 @@ class Lines(Monitor):
     def log(self, line):
         self.lines.append(line)
 
+    def warn(self, line):
+        self.lines.append(("to look at", line))
+
 
 @pytest.fixture
 def child(tmp_path):
@@ -120,6 +123,13 @@ def test_without_a_limit_or_below_it_nothing_happens(child, tmp_path):
         limited("train", StageLimit(minutes=1), monitor, child) as watched,
     ):
         child.call("limit_stages:missing", {}, tmp_path, watched)
+
+
+def test_a_warning_of_a_stage_with_a_limit_stays_one(child):
+    lines = Lines()
+    with limited("train", StageLimit(minutes=1), lines, child) as watched:
+        watched.warn("the loss rises")
+    assert lines.lines == [("to look at", "the loss rises")]
 
 
 def test_a_stage_without_tensorflow_that_hangs_in_native_code_is_ended_with_all_that_it_started(
