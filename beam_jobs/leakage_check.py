@@ -9,6 +9,7 @@ filtered or rejected at ingest is so again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections import Counter
@@ -28,7 +29,7 @@ from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.place import open_place
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from beam_jobs.splits_request import SplitsRequest
-from headway.errors import DataError
+from headway.errors import DataError, StoreError
 from headway.leakage.copies import File, copies
 from headway.leakage.examples import PLACES, KeyOccurrence
 from headway.leakage.hash_sets import Hashes
@@ -76,21 +77,25 @@ def prove(
 
     where = [*places, str(out)][0]
 
-    def look(columns: Sequence[str], hashes: Hashes, names: Sequence[str]) -> list[KeyOccurrence]:
-        monitor.log(f"reading the rows of {counted(len(names), 'span')} again")
-        keys = tuple(np.sort(hashes).tolist())
-        jobs = [
-            LookJob(spans[name], f"{where}/look-{number}", tuple(columns), keys) for number, name in enumerate(names)
-        ]
+    def read_again(columns: tuple[str, ...], keys: tuple[int, ...], names: Sequence[str]) -> list[Any]:
+        """What the job of each span found."""
+        jobs = [LookJob(spans[name], f"{where}/look-{number}", columns, keys) for number, name in enumerate(names)]
         try:
-            found = [(end.result or {})["found"] for end in run_spans(jobs, monitor, runner or RunnerConfig())]
+            return [(end.result or {})["found"] for end in run_spans(jobs, monitor, runner or RunnerConfig())]
         except DataError as error:  # whether its rows can be shown or not, what was found is found
-            monitor.log(f"the rows cannot be read again: {error}")
-            return []
+            if len(names) == 1:
+                monitor.log(f"the rows cannot be read again: {error}")
+                return [[]]
         finally:
             for job in jobs:
-                job.place.clear()
+                with contextlib.suppress(StoreError):  # what ended the jobs is told, not this
+                    job.place.clear()
                 shutil.rmtree(job.where, ignore_errors=True)
+        return [found for name in names for found in read_again(columns, keys, [name])]
+
+    def look(columns: Sequence[str], hashes: Hashes, names: Sequence[str]) -> list[KeyOccurrence]:
+        monitor.log(f"reading the rows of {counted(len(names), 'span')} again")
+        found = read_again(tuple(columns), tuple(np.sort(hashes).tolist()), names)
         return [
             KeyOccurrence(hashed, (value,), written, name, splits[name][part], file, row)
             for name, rows in zip(names, found, strict=True)
@@ -160,12 +165,13 @@ class LookJob(SpanJob):
 
 
 class _Finder(RangeWork):
-    """Collects the rows of a range that have a wanted key."""
+    """Collects the first rows of a range that have a wanted key, a few of each key in each split."""
 
     def __init__(self, job: LookJob, piece: Range):
         super().__init__(job.request, Path(), piece)
         self.occurrences: list[tuple[int, str, str, str, int]] = []
         """Hash, key, key as it is written, split, place in the range."""
+        self._seen = Counter[tuple[int, str, str]]()
         self._key, self._hashes = job.columns, np.array(job.hashes, np.uint64)
         self._parts = job.request.split.names()
 
@@ -183,8 +189,11 @@ class _Finder(RangeWork):
         codes = self._assigned(batch, at, chunk).codes
         wanted = pa.array(rows)
         plain = [canonical(batch.column(name)).take(wanted).to_pylist() for name in self._key]
-        written = [batch.column(name).take(wanted).to_pylist() for name in self._key]
-        for i, row in enumerate(rows.tolist()):
-            value = repr([column[i] for column in plain])
-            text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))
-            self.occurrences.append((int(hashes[row]), value, text, self._parts[codes[row]], int(at[row])))
+        for row, *values in zip(rows.tolist(), *plain, strict=True):
+            key = int(hashes[row]), repr(values), self._parts[codes[row]]
+            self._seen[key] += 1
+            if self._seen[key] > PLACES:
+                continue
+            hashed, value, part = key
+            text = ", ".join(f"{name} {key_text(batch.column(name)[row].as_py())}" for name in self._key)
+            self.occurrences.append((hashed, value, text, part, int(at[row])))

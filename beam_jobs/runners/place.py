@@ -28,7 +28,7 @@ from headway.errors import StoreError
 from headway.process import Scratch
 from headway.storage.atomic_io import link_or_copy, sync_path, writing
 from headway.storage.bucket import Bucket
-from headway.storage.filesystem import is_remote
+from headway.storage.filesystem import is_remote, reason_of
 from headway.storage.manifest import FileEntry, checksum, on_disk
 from headway.storage.objects import Folder
 from headway.storage.store import RANGES
@@ -227,6 +227,5 @@ def writable(url: str) -> Iterator[None]:
         with writing(Path(tempfile.gettempdir() if is_remote(url) else url)):
             yield
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
         fix = "check the name, the rights and the space; in a bucket the credentials and the network"
-        raise StoreError(f"cannot be written: {reason}", where=url, fix=fix) from None
+        raise StoreError(f"cannot be written: {reason_of(error)}", where=url, fix=fix) from None

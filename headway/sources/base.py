@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError
@@ -45,16 +44,20 @@ class InputFile(Frozen):
     bytes: int
     crc32c: str
     """Eight hex digits."""
-    changed: float | None = Field(default=None, exclude=True)
+    changed: float | None = None
     """When it last changed before its checksum was taken, in seconds since 1970; None: nobody looked."""
     quoted_newlines: bool = False
     """CSV: a newline stands inside quotes, so the file cannot be cut."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, InputFile) and self.model_dump() == other.model_dump()
+        return isinstance(other, InputFile) and self.as_key() == other.as_key()
 
     def __hash__(self) -> int:
         return hash((self.path, self.bytes, self.crc32c))
+
+    def as_key(self) -> dict[str, Any]:
+        """What of it a fingerprint has: all but its time."""
+        return self.model_dump(exclude={"changed"})
 
 
 @dataclass(frozen=True)

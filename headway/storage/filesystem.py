@@ -158,12 +158,16 @@ def unreadable(name: str, error: OSError) -> DataError:
         return DataError("there is no such file", where=name, fix=fix)
     if not remote and Path(name).is_dir():
         return DataError("is a folder, not a file", where=name, fix="name a file in it")
-    reason = error.strerror or str(error).splitlines()[0]
     if isinstance(error, PermissionError):
         fix = "let this user read it"
     else:
         fix = "check the name, the network and the credentials" if remote else "check the file and its disk"
-    return DataError(f"cannot be read: {reason}", where=name, fix=fix)
+    return DataError(f"cannot be read: {reason_of(error)}", where=name, fix=fix)
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system refused, in one line; the error's kind when it does not say."""
+    return error.strerror or str(error).partition("\n")[0] or type(error).__name__
 
 
 def open_file(name: str) -> pa.NativeFile:

@@ -10,12 +10,16 @@ import pytest
 
 from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.ingest.stage import ingest
-from beam_jobs.leakage_check import FILE, prove
+from beam_jobs.leakage_check import FILE, LookJob, prove
 from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.driver import run_spans
+from beam_jobs.runners.place import FolderPlace
 from beam_jobs.runners.worker_pool import Pool
 from beam_jobs.splits_request import SpanOutput, SplitsRequest
-from headway.errors import ConfigError, DataError
+from headway.errors import ConfigError, DataError, StoreError
+from headway.leakage.examples import PLACES
 from headway.leakage.key_index import read
+from headway.leakage.keys import key_hashes
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.config import CsvConfig, SourceConfig
@@ -142,6 +146,59 @@ def test_rows_that_cannot_be_read_again_are_not_shown_and_what_was_found_stands(
     kinds = [each["kind"] for each in apart(prove(window.request, tmp_path, monitor))]
     assert kinds == ["key overlap"]
     assert lines[0] == "reading the rows of 2 spans again" and "b.csv: there is no such file" in lines[1]
+
+
+@pytest.mark.parametrize("gone", ["a", "b"])
+def test_a_span_whose_files_are_gone_leaves_the_rows_of_the_others_named(window, tmp_path, gone):
+    split, lines = SplitConfig(key="k", unique=True, eval=0.4), []
+    window(split, a=rows([*range(40), 7]), b=rows([*range(100, 140), 107]))
+    (tmp_path / "raw" / gone / f"{gone}.csv").unlink()
+    monitor = Monitor()
+    monitor.log = lines.append
+    _, kind, _, message = only(prove(window.request, tmp_path, monitor))
+    named = {"a": "k '107' (b b.csv row 8; b b.csv row 41)", "b": "k '7' (a a.csv row 8; a a.csv row 41)"}
+    assert kind == "duplicate key" and named[gone] in message
+    assert lines[0] == "reading the rows of 2 spans again" and len(lines) == 2
+    assert f"{gone}.csv: there is no such file" in lines[1]
+    assert {path.name for path in tmp_path.iterdir()} == {"raw", "out", FILE}
+
+
+def test_a_place_that_cannot_be_cleared_hides_nothing_that_was_found(window, tmp_path, monkeypatch):
+    window(SplitConfig(key="k", unique=True), a=rows([1, 1]))
+
+    def clear(place):
+        raise StoreError("the network is down", where=place.url)
+
+    monkeypatch.setattr(FolderPlace, "clear", clear)
+    assert "k '1' (a a.csv row 1; a a.csv row 2)" in only(prove(window.request, tmp_path, Monitor()))[3]
+
+
+def test_a_range_hands_on_a_few_rows_of_each_key_in_each_split_however_many_it_has(window, tmp_path):
+    """A column that is declared unique and has one value would otherwise send every row through the runner."""
+    part = Column(name="t", type="bytes", nullable=False, role="key")
+    split = SplitConfig(mode="column", column="t", unique="k")
+    keys, splits = ["7", "7.0", "8", "9"], ["train", "eval"]
+    content = [f"{keys[i % 4]},{splits[i % 5 == 0]},{i},1" for i in range(2000)]
+    found = window(split, columns=(KEY, part), a=content, range_bytes=4096)
+    message = next(each["message"] for each in found["anomalies"] if each["kind"] == "duplicate key")
+    request = window.request.spans[0].request
+    hashes, _ = key_hashes(pa.record_batch({"k": pa.array([b"7", b"8"])}), ["k"])
+    job = LookJob(request, str(tmp_path / "look"), ("k",), tuple(sorted(hashes.tolist())))
+    handed = [job.process(piece, tmp_path, lambda rows: None) for piece in job.cut()]
+    assert len(handed) > 3 and sum(each["rows"] for each in handed) == 2000
+    assert all(len(each["found"]) == 2 * 2 * PLACES for each in handed[:-1])
+    [ended] = run_spans([job], Monitor(), RunnerConfig(workers=1))
+    firsts = [
+        (key, name, number)
+        for key in ("7", "8")
+        for name in splits
+        for number in [i + 1 for i, line in enumerate(content) if line[0] == key and line.split(",")[1] == name][
+            :PLACES
+        ]
+    ]
+    named = [(value[3], name, row) for _, value, _, name, _, row in ended.result["found"]]
+    assert sorted(named) == sorted(firsts) and [row for *_, row in named] == sorted(row for *_, row in named)
+    assert "k '7' (a a.csv row 1; a a.csv row 2, as k '7.0'; a a.csv row 5)" in message
 
 
 def test_the_rows_named_are_those_of_the_file(window):

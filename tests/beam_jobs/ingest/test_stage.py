@@ -30,10 +30,12 @@ from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, Stor
 from headway.monitor import Monitor
 from headway.process import owned
 from headway.sources.discovery.open_source import open_source
+from headway.stages.stage_class import plain
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import manifest
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig
+from tfcore.runtime.tensorflow_process import Child
 
 ONE, TWO = RunnerConfig(workers=1), RunnerConfig(workers=2)
 
@@ -273,6 +275,25 @@ def test_a_file_that_another_of_its_size_replaces_is_a_data_error_unless_its_byt
     assert not any(out.iterdir())
 
 
+def test_a_file_that_another_of_its_size_replaces_is_noticed_in_a_process_that_gets_the_request_as_json(
+    request_for, write_csv, out
+):
+    """With `limits: {ingest: ...}` the stage runs in one."""
+    path = write_csv(5)
+    request = request_for(path)
+    [file] = request.files
+    again = type(request).model_validate_json(request.model_dump_json())
+    assert file.changed is not None and again.files[0].changed == file.changed
+    timeless = request.model_copy(update={"files": (file.model_copy(update={"changed": None}),)})
+    assert again == request == timeless and again.fingerprint == request.fingerprint == timeless.fingerprint
+    assert plain(request.files) == plain(timeless.files)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], *reversed(lines[1:])]))
+    os.utime(path, (1, 1))
+    with Child() as child, pytest.raises(DataError, match=r"raw\.csv: changed while it was read: its size is the same"):
+        child.plain.call(request.runs, request, out, Monitor())
+
+
 def test_only_a_process_that_a_runner_started_for_headway_is_its_own(monkeypatch):
     monkeypatch.setattr("headway.process._OWN", [])
     work = ProcessRange([], "a job")
@@ -345,6 +366,7 @@ from beam_jobs.ingest import range_worker
 from beam_jobs.ingest.stage import ingest
 from headway.monitor import Monitor
 from headway.sources.discovery.open_source import open_source
+from headway.stages.stage_class import plain
 from pathlib import Path
 
 def endless(request, piece, folder, tick):

@@ -104,3 +104,8 @@ def test_a_place_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         open_place(tmp_path / "file" / "out").prepare("mine")
+
+
+def test_an_error_without_text_says_its_kind(tmp_path):
+    with pytest.raises(StoreError, match="cannot be written: TimeoutError\n  fix: "), module.writable(str(tmp_path)):
+        raise TimeoutError

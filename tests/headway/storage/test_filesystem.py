@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from headway.errors import DataError
-from headway.storage.filesystem import below, entries
+from headway.storage.filesystem import below, entries, reading
 
 
 def test_what_is_removed_while_a_folder_is_read_is_passed_over(tmp_path):
@@ -44,3 +44,19 @@ def test_files_of_a_folder_that_cannot_be_listed_are_not_left_out_in_silence(tmp
     ):
         below(str(tmp_path))
     assert [path.name for path, _ in entries(tmp_path)] == ["a.csv", "closed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TimeoutError(), "TimeoutError"),
+        (OSError("no answer\nof the bucket"), "no answer"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+    ],
+)
+def test_what_cannot_be_read_says_why_even_of_an_error_without_text(tmp_path, error, reason):
+    with (
+        pytest.raises(DataError, match=rf"a\.csv: cannot be read: {reason}\n  fix: check the file"),
+        reading(str(tmp_path / "a.csv")),
+    ):
+        raise error
