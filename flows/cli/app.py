@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 if TYPE_CHECKING:
     from headway.errors import HeadwayError
@@ -101,24 +101,15 @@ def application() -> App:
         help_epilogue=EPILOG,
         version=_version,
         help_flags=(),
-        help_format="plaintext",
-        group_parameters=Group("Options", sort_key=0),
-        default_parameter=Parameter(negative=(), show_default=_shown),
+        default_parameter=Parameter(negative=()),
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for place, (title, commands) in enumerate(COMMANDS.items()):
-        group = Group(title, sort_key=place)
-        for at, (name, entry) in enumerate(commands.items()):
+    for group, commands in COMMANDS.items():
+        for name, entry in commands.items():
             module, _, text = entry.partition(": ")
-            function = f"flows.cli.{module}:{name.replace('-', '_')}"
-            app.command(function, name=name, help=text, group=group, sort_key=at, help_epilogue="")
+            app.command(f"flows.cli.{module}:{name.replace('-', '_')}", name=name, help=text, group=group)
     return app
-
-
-def _shown(default: object) -> str | None:
-    """A default as help pages have it; None: they have none of this."""
-    return str(default) if isinstance(default, str | int | float) and not isinstance(default, bool) else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from flows.cli.options import Options, PipelinePath
 from headway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tfcore.train.settings.schedule import Schedule
+    pass
 
 LET_GO, RATE = "schedule", "learning_rate"
 
@@ -41,7 +41,10 @@ def knobs(
     if changes:
         file.write(changes)
     by_hand = file.read()
-    settings = {name: _plain(schedule) for name, schedule in schedules.items()}
+    settings = {
+        name: {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True)
+        for name, schedule in schedules.items()
+    }
     if RATE not in loaded.pipeline.training.model_fields_set:
         settings[RATE] = {"name": "auto"}
     meanings = {name: MEANINGS.get(name, "the model's own") for name in schedules}
@@ -60,10 +63,6 @@ def knobs(
         for name, meaning in meanings.items()
     ]
     return answer(options, {"file": str(file.path), "knobs": rows}, f"{text_table(table)}\n{last}")
-
-
-def _plain(schedule: Schedule) -> dict[str, object]:
-    return {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True)
 
 
 def _value(item: str) -> tuple[str, Any]:

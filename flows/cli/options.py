@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 
 def _whole(least: int | None, most: float = math.inf) -> Any:
@@ -51,16 +51,12 @@ def _window(_: Any, tokens: Any) -> int | str:
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 
-_WINDOW, _COMMON = Group("Window", sort_key=1), Group("Common", sort_key=2)
-"""Options that several commands share come last on their help pages."""
-
-
 def _common(told: str, **more: Any) -> Parameter:
-    return Parameter(group=_COMMON, help=told, show_default=False, **more)
+    return Parameter(group="Common", help=told, show_default=False, **more)
 
 
 def _of_window(told: str, **more: Any) -> Parameter:
-    return Parameter(group=_WINDOW, help=told, show_default=False, **more)
+    return Parameter(group="Window", help=told, show_default=False, **more)
 
 
 PipelinePath = Annotated[str, Parameter(help="pipeline.yaml, or its folder (default: this folder)", show_default=False)]
@@ -112,7 +108,7 @@ class WindowOptions(Options):
     """Options of a command on a window of spans."""
 
     window: Annotated[WindowSize, _of_window(_SIZE)] = None
-    until: Annotated[str, Parameter(group=_WINDOW, metavar="SPAN", help="the last span of the window")] = "latest"
+    until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span of the window")] = "latest"
     seed: Annotated[Whole | None, _of_window("the random seed (default: the pipeline's)")] = None
 
 
@@ -127,7 +123,7 @@ class RunOptions(WindowOptions):
 class NewestOptions(RunOptions):
     """Options of a command that chooses the last span itself: --until is refused with a sentence, and no help names it."""
 
-    until: Annotated[str, Parameter(group=_WINDOW, metavar="SPAN", show=False)] = "latest"
+    until: Annotated[str, Parameter(group="Window", metavar="SPAN", show=False)] = "latest"
 
 
 _LAST_RUNS = "(default: the last run's)"

@@ -1,28 +1,55 @@
-"""Help pages and usage errors, both as the library makes them of the commands' own parameters: plain text, one sentence.
+"""Help pages, made from the commands' own parameters, plain text at the terminal's width; usage errors in a sentence.
 
 print(page(application(), "run"))
+
+Cyclopts' own pages need rich, which takes as long to import as all else that a help page needs.
 """
 
-import io
 import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
 
 from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
-from cyclopts.help import DefaultFormatter, PanelSpec
-from rich.box import Box
-from rich.console import Console
+from cyclopts.argument import Argument
 
 from headway.errors import ConfigError
 
-_NO_LINES = Box("    \n" * 8)
+_INDENT = 24
 
 
 def page(app: App, command: str = "") -> str:
-    """The help of a command, or of all of them, at the terminal's width."""
-    app.help_formatter = DefaultFormatter(panel_spec=PanelSpec(box=_NO_LINES, padding=0))
-    out = io.StringIO()
-    console = Console(file=out, width=min(shutil.get_terminal_size().columns, 120))
-    app.help_print([command] if command else [], console=console)
-    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+    """The help of a command, or of all of them."""
+    width = min(shutil.get_terminal_size().columns, 120)
+    entries: dict[str, list[tuple[str, str]]] = {}
+    if command:
+        arguments = parameters(app, command)
+        usage, text, end = f"{command} {_positional(arguments)}".rstrip(), app[command].help, ""
+        for argument in arguments:
+            entries.setdefault(_group(argument), []).append((_name(argument), _says(argument)))
+    else:
+        usage, text, end = "COMMAND", app.help, app.help_epilogue or ""
+        for name in commands(app):
+            spec = app._get_item(name)
+            entries.setdefault(str(spec.group), []).append((name, str(spec.help).partition("\n")[0]))
+        entries["Options"] = [
+            ("--help", "also for one command: headway COMMAND --help"),
+            ("--version", "print the version"),
+        ]
+    described = [part + "." * (part[-1] != ".") for part in (text[0].upper() + text[1:]).split("\n\n")]
+    parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described, width)]
+    ordered = sorted(entries, key=lambda group: {"Window": 1, "Common": 2}.get(group, 0))  # shared options come last
+    parts += [f"{group}:\n" + "\n".join(_lines(entries[group], width)) for group in ordered]
+    return "\n\n".join([*parts, *_wrapped([end.replace("\n", " ")] * bool(end), width)])
+
+
+def commands(app: App) -> list[str]:
+    """The names of the commands."""
+    return [name for name in app if not name.startswith("-")]
+
+
+def parameters(app: App, command: str) -> list[Argument]:
+    """A command's parameters, in the order of the function."""
+    return [argument for argument in app[command].assemble_argument_collection(parse_docstring=True) if argument.show]
 
 
 def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
@@ -34,3 +61,49 @@ def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
     if isinstance(mistake, UnusedCliTokensError):
         said = f"One argument too many: {' '.join(map(repr, mistake.unused_tokens or []))}"
     return ConfigError(said, fix=f"headway {command} --help lists its arguments and options")
+
+
+def _positional(arguments: Sequence[Argument]) -> str:
+    return " ".join(
+        argument.name if argument.required else f"[{argument.name}]"
+        for argument in arguments
+        if not argument.name.startswith("-")
+    )
+
+
+def _group(argument: Argument) -> str:
+    groups = argument.parameter.group
+    first = groups[0] if isinstance(groups, tuple) and groups else groups
+    name = str(getattr(first, "name", first or ""))
+    return "Options" if name == "Parameters" else name
+
+
+def _name(argument: Argument) -> str:
+    values = argument.get_choices()
+    metavar = argument.parameter.metavar or ("|".join(values) if values else "VALUE")
+    return argument.name if argument.hint is bool or not argument.name.startswith("-") else f"{argument.name} {metavar}"
+
+
+def _says(argument: Argument) -> str:
+    default = argument.field_info.default
+    plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
+    plain = plain and default != ""
+    return _help(argument) + (f" (default: {default})" if plain else " (required)" * argument.required)
+
+
+def _help(argument: Argument) -> str:
+    """A parameter's help: of its type, else of its function's docstring, which is made of whole lines and sentences."""
+    return " ".join((argument.parameter.help or "").split()).removesuffix(".")
+
+
+def _lines(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    for name, text in rows:
+        head = f"  {name:<{_INDENT - 4}}  "
+        if len(head) > _INDENT:  # its text begins below
+            yield head.rstrip()
+            head = " " * _INDENT
+        yield textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+
+
+def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
+    return [textwrap.fill(paragraph, width, break_on_hyphens=False) for paragraph in paragraphs]

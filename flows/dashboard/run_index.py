@@ -40,7 +40,9 @@ class RunIndex:
                 if isinstance(record, str):
                     problems.append((f"runs/{name}", record))
                 else:
-                    found[name] = _listed(record)
+                    # config and columns would be tens of kilobytes for each run, and lists need none
+                    less = {"config": None, "columns": (), "code": None, "training": None, "notes": ()}
+                    found[name] = record.model_copy(update=less)
             # a record is not written again once its run has ended
             self._ended = {name: self._ended[name] for name in files if name in self._ended}
             self._ended |= {name: record for name, record in found.items() if not record.going_on}
@@ -84,8 +86,3 @@ class RunIndex:
 def leads_out(store: Store, path: Path) -> bool:
     """Whether a file is a link to something outside of the store, or to nothing."""
     return path.is_symlink() and not (path.exists() and path.resolve().is_relative_to(store.root.resolve()))
-
-
-def _listed(record: RunRecord) -> RunRecord:
-    """What lists need of a record: config and columns would be tens of kilobytes for each run."""
-    return record.model_copy(update={"config": None, "columns": (), "code": None, "training": None, "notes": ()})

@@ -30,7 +30,9 @@ def code_of(loaded: LoadedPipeline) -> Code:
     """The tools, the user's modules, and the repository of the pipeline's folder."""
     firsts = [file for key, file in loaded.user_files.items() if key in ("model.name", "preprocess") and file.is_file()]
     files = dict.fromkeys(path for file in firsts for path in user_files.imported_files(file))
-    modules = {path.relative_to(loaded.folder).as_posix(): _sha256(path) for path in files}
+    modules = {
+        path.relative_to(loaded.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    }
     return Code(tools=manifests.tools(), modules=modules, git=git_of(loaded.folder))
 
 
@@ -72,10 +74,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> dict[str, Any]:

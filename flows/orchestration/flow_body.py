@@ -136,4 +136,4 @@ def unhappy(error: HeadwayError, why: str | None = None) -> State[None]:
     """The state of a run or a task that ended with an error."""
     if not isinstance(error, Cancelled):
         return Failed(message=str(error))
-    return CancelledState(message=str(error) if why is None or why in str(error) else f"{why}: {error}")
+    return CancelledState(message=str(error) if why in (None, error.problem) else f"{why}: {error}")

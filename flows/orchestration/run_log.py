@@ -112,6 +112,8 @@ class PrefectLog(Lines):
             self._when_up(publish)
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
+        if record.last is not None and record.error is None:
+            return  # it judged nothing, and what it says would hide the last verdict
         part = ending_part(ending_of(record))
         if record.report is not None:  # it is no link: from a server's page no browser follows one to a file
             part = replace(part, commands=[record.report, f"headway report {record.run} --open"])

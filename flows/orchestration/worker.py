@@ -50,8 +50,9 @@ GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
 POLL_SECONDS = 2.0
 """How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s."""
-SILENT_SECONDS = 300.0
-"""A worker that has not asked for so long hangs: a request to a server that is away ends long before that."""
+SILENT_SECONDS = 900.0
+"""A worker that has not asked for so long hangs. A server that takes requests and answers none is asked six times, for seven
+minutes, before Prefect's client gives up."""
 POLLS = "polls for flow runs"
 """It says so once it does; a supervisor may wait for it."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -123,7 +123,8 @@ class _Server:
         client, record = self._client, read_record(record.as_json())  # without secrets
         experiment = client.get_experiment_by_name(self._experiment)
         number = client.create_experiment(self._experiment) if experiment is None else experiment.experiment_id
-        started, ended = map(_milliseconds, (record.started, str(record.ended)))
+        times = (record.started, str(record.ended))
+        started, ended = (int(datetime.fromisoformat(time).timestamp() * 1000) for time in times)
         run_id = client.create_run(number, start_time=started, run_name=record.run).info.run_id
         verdict, git = record.verdict, record.code and record.code.git
         ending = ending_of(record)
@@ -211,7 +212,3 @@ def _params(record: RunRecord) -> dict[str, object]:
             values = {f"{section}.{name}.{key}": setting for key, setting in inner} or {f"{section}.{name}": value}
             params |= {key: setting for key, setting in values.items() if setting not in (None, {}, [], "")}
     return params
-
-
-def _milliseconds(time: str) -> int:
-    return int(datetime.fromisoformat(time).timestamp() * 1000)

@@ -18,11 +18,11 @@ import pytest
 import yaml
 
 from flows.cli.app import application
+from flows.cli.usage import commands as names_of_commands
+from flows.cli.usage import parameters
 from flows.config.pipeline import Pipeline
 from headway.config import load, read_value
 from headway.errors import ConfigError
-from tests.command_line import commands as names_of_commands
-from tests.command_line import parameters
 from tests.docs.commands import (
     REASONS,
     Shell,

@@ -38,7 +38,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1200)]
 MODULE = """
 import os
 import sys
-from tests.ports import free_port
 
 
 def _say():

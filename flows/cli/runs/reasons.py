@@ -14,7 +14,7 @@ from headway.messages import did_you_mean, duration, some, window_text
 
 if TYPE_CHECKING:
     from flows.records import RunRecord
-    from flows.tell.rerun_reasons import Explained, Read
+    from flows.tell.rerun_reasons import Explained
 
 
 def why(
@@ -110,12 +110,9 @@ def _whole(step: Explained) -> Iterator[str]:
         if step.why not in (None, step.reason, "never run"):
             yield f"    differs   {step.why}"
     if step.reads:
-        yield f"    reads     {some([_read(read) for read in step.reads], 8)}"
+        reads = [f"{read.title} ({'reused' if read.cached else f'ran: {read.reason}'})" for read in step.reads]
+        yield f"    reads     {some(reads, 8)}"
     yield f"    output    {step.output}" + ("" if step.kept else " (no longer in the store)")
-
-
-def _read(step: Read) -> str:
-    return f"{step.title} ({'reused' if step.cached else f'ran: {step.reason}'})"
 
 
 def logs(run: str = "latest", pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:

@@ -11,7 +11,6 @@ where the first ended, however it ended; a training that was killed goes on from
 import contextlib
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -205,7 +204,8 @@ class _Study:
         )
         trial = self.study.ask()
         point = suggest(trial, self.space)
-        self.report.note(f"trial {trial.number} ({ordinal} of {of}): {point_text(point)}")
+        settings = ", ".join(f"{short(key)} {setting_text(value)}" for key, value in point.items())
+        self.report.note(f"trial {trial.number} ({ordinal} of {of}): {settings}")
         began = time.perf_counter()
         value, state, facts = None, self.states.FAIL, dict[str, Any]()
         try:
@@ -271,11 +271,6 @@ class _Study:
 def _tried(output: Output) -> Tried:
     result = output.get()
     return Tried(loss=result["holdout_loss"], steps=result["steps"], training_seconds=result["seconds"])
-
-
-def point_text(point: Mapping[str, Any]) -> str:
-    """A point of the space in one line, keys by their last word."""
-    return ", ".join(f"{short(key)} {setting_text(value)}" for key, value in point.items())
 
 
 def setting_text(value: Any) -> str:

@@ -37,17 +37,14 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
         strips.box(row, 0, 0.012 if reused else took / longest, LINE if reused else FIRST)
     for steps, took, picture in zip(together, seconds, strips.svgs(), strict=True):
         ran = [step for step in steps if not step.cached]
+        reused, kept = not ran, len(steps) - len(ran)
         whys = {why_it_ran(step.why, step.stage) for step in ran}
         first = steps[0]
         yield {
             "step": first.title if len(steps) == 1 else f"ingest, {counted(len(steps), 'span')}",
-            "what": _what(len(ran), len(steps)),
+            "what": "reused" if reused else "ran" if not kept else f"{len(ran)} ran, {kept} reused",
             "took": duration(took) if ran else "",
             "time taken": picture,
             "why": whys.pop() if len(whys) == 1 else "",
             "output": f"{first.stage}/{first.fingerprint[:12]}" if len(steps) == 1 else "",
         }
-
-
-def _what(ran: int, steps: int) -> str:
-    return "reused" if not ran else "ran" if ran == steps else f"{ran} ran, {steps - ran} reused"

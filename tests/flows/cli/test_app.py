@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import EPILOG, application, main
-from flows.cli.usage import page
-from tests.command_line import commands, parameters
+from flows.cli.usage import commands, page, parameters
 
 GOLDEN = Path(__file__).parent / "golden" / "command_line.json"
 

@@ -89,6 +89,15 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     assert f"\n    {place}\n    headway report 20240501-100000-aa --open\n" in shown and "](" not in shown
 
 
+def test_a_first_half_leaves_the_last_verdict_where_it_is_and_one_that_failed_does_not(report, monkeypatch):
+    monkeypatch.setattr(PrefectLog, "_publish", lambda self, key, part: report.published.append(key))
+    facts = {"run": "20240501-100000-aa", "pipeline": "churn", "started": "", "last": "transform"}
+    report.run_ended(read_record(facts | {"state": "done"}), None)
+    assert not report.published
+    report.run_ended(read_record(facts | {"state": "failed", "error": "data/2024-01.csv: no such file"}), None)
+    assert report.published == ["verdict"]
+
+
 def test_a_step_that_takes_long_has_a_bar_with_its_speed_and_the_time_left(report):
     prefect = report._prefect
 

@@ -33,6 +33,7 @@ EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
 MOST_EPOCHS = 200
 """So many passes over a small table are enough, also where they are fewer than `LEAST_STEPS`: the learning rate is higher by as
 much, so that weights get as far."""
+SMALL_BATCH = 32
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
@@ -95,7 +96,9 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
     rate = RATE
     if not timed:
         steps, least = round(EPOCHS * facts.rows / batch), LEAST_STEPS_OF_IMAGES if facts.images else LEAST_STEPS
-        if penalized and rated and not facts.images:
+        # tried with the small batches that are chosen here
+        small = chosen.get("batch_size") == SMALL_BATCH and "early_stopping" not in settings
+        if penalized and rated and small and not facts.images:
             least = min(LEAST_STEPS, MOST_EPOCHS * math.ceil(facts.rows / batch))
             rate = _rounded(RATE * LEAST_STEPS / least)
         chosen["steps"] = min(max(steps, least), MOST_STEPS)

@@ -48,8 +48,10 @@ def test_so_few_rows_that_a_thousand_steps_are_hundreds_of_passes_have_fewer_and
     found = [resolved(rows)[0] for rows in (1, 11, 33, 100, 128, 129, 160, 1000)]
     assert [training.steps for training in found] == [200, 200, 400, 800, 800, 1000, 1000, 1000]
     assert all(training.steps * training.learning_rate.initial == pytest.approx(2.0) for training in found)
-    # a rate of the user's, a model without penalties: a thousand steps of it, as ever
+    # a rate, a batch or an early stopping of the user's, a model without penalties: a thousand steps, as ever
     for given in (
+        resolved(200, {"batch_size": 256}),
+        resolved(20, {"early_stopping": {"every_steps": 500, "patience": 1, "holdout": 0.2}}),
         resolved(11, {"learning_rate": 0.1}),
         resolved(11, {"optimizer": "sgd"}),
         resolved(11, model={"name": "mine:f"}),
