@@ -28,7 +28,7 @@ import pyarrow.fs as pafs
 from headway.errors import HeadwayError, StoreError
 from headway.storage import manifest
 from headway.storage.clock import Offset
-from headway.storage.filesystem import lists_no_folders, put_client, resolve
+from headway.storage.filesystem import lists_no_folders, put_client, reason_of, resolve
 from headway.storage.objects import Found, Stored, each
 
 TRIES = 3
@@ -430,7 +430,7 @@ class Bucket:
             except OSError as error:
                 if isinstance(error.filename, str | bytes) or error.errno in _DISK:  # the disk's, not the bucket's
                     raise
-                reason = (error.strerror or str(error)).splitlines()[0][:300]
+                reason = reason_of(error)[:300]
                 if not remaining or _HOPELESS.search(reason):
                     fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
                     raise StoreError(reason, where=name, fix=fix) from None
