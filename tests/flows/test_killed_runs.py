@@ -12,6 +12,8 @@ import pytest
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 RAN = re.compile(r"  \w.*?\s{2,}[\d.]+ m?s  ")
 """A line about a step that ran, as a terminal shows it."""
+DELAYS = (0.0, 0.05, 0.1, 0.15, 0.2)
+"""Seconds from that line to the kill, in turn: some steps are over by then, so that the kills are fewer than the steps."""
 
 
 def _killed_until_done(project):
@@ -21,7 +23,7 @@ def _killed_until_done(project):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             for line in process.stderr:
                 if RAN.match(line):
-                    time.sleep(kills % 5 * 0.1)
+                    time.sleep(DELAYS[kills % len(DELAYS)])
                     process.kill()
         if process.returncode != -signal.SIGKILL:
             return kills, process.returncode
@@ -36,7 +38,7 @@ def test_a_run_killed_after_every_step_promotes_what_one_that_lived_does(project
     record = json.loads(headway("run", lived, "--json", check=0).stdout)
 
     kills, code = _killed_until_done(project)
-    assert code == 0 and kills >= 8
+    assert code == 0 and kills >= len(DELAYS)
     runs = json.loads(headway("runs", project, "--json", check=0).stdout)
     assert runs[0]["state"] in ("promoted", "already champion") and runs[0]["metrics"] == record["metrics"]
     (listed,) = json.loads(headway("models", project, "--json", check=0).stdout).values()
@@ -48,7 +50,7 @@ def test_runs_killed_in_a_store_of_an_earlier_version_lose_none_of_what_was_ther
     folder = older_store("visits")
     before = json.loads(headway("models", folder, "--json", check=0).stdout)["visits"]
     kills, code = _killed_until_done(folder)
-    assert code in (0, 4) and kills >= 6
+    assert code in (0, 4) and kills >= len(DELAYS)
     after = json.loads(headway("models", folder, "--json", check=0).stdout)["visits"]
     assert all(version in after["versions"] for version in before["versions"])
     assert after["history"][: len(before["history"])] == before["history"]
