@@ -70,9 +70,8 @@ def silenced() -> Iterator[None]:
     """Keep Beam from logging anything short of a crash; failures are raised to the caller anyway."""
     levels = {logger: logger.level for logger in map(logging.getLogger, _LOGGERS)}
     root, silent = logging.getLogger(), logging.NullHandler()
-    root.addHandler(
-        silent
-    )  # a cluster's messages go there; without a handler `logging.warning` would install one for good
+    # a cluster's messages go there; without a handler `logging.warning` would install one for good
+    root.addHandler(silent)
     for logger in levels:
         logger.setLevel(logging.CRITICAL)
     try:

@@ -98,7 +98,7 @@ def _devices() -> Finding:
 
 
 def _op() -> Finding:
-    """Report the optional native op; it is no fault where it is not built."""
+    """Report the optional native op. An op that is not built is not a fault."""
     state = "built" if enabled() else f"built, and switched off by {SWITCH}"
     if not expected().exists():
         state = "not built: it computes the loss of training.ranking; TensorFlow's own ops do so several times slower; "

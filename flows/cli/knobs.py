@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline
 from flows.cli.options import Options, PipelinePath
 from headway.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 LET_GO, RATE = "schedule", "learning_rate"
 

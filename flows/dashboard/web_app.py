@@ -189,7 +189,7 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
             said = f"{error.filename}: {error.strerror}" if error.filename else str(error) or type(error).__name__
             return problem(request, "A file of the store cannot be read", said, 500)
         found = error if isinstance(error, HTTPException) else _not_there()
-        title = "There is no such page" if found.status_code == 404 else "This cannot be done"
+        title = "This page does not exist" if found.status_code == 404 else "This cannot be done"
         return problem(request, title, str(found.detail), found.status_code)
 
     @app.middleware("http")

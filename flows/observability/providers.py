@@ -76,9 +76,8 @@ def _set_up() -> bool:
         from opentelemetry.sdk._configuration import _OTelSDKConfigurator  # made for distributions to call
 
         _OTelSDKConfigurator().configure(resource_attributes={"service.version": metadata.version("headway")})
-    except (
-        Exception
-    ) as error:  # a wrong value, an exporter that is not there; a run matters more than what is told of it
+    except Exception as error:
+        # a wrong value, an exporter that is not installed; a run matters more than what is told of it
         return _complain(redact(str(error)), "install the exporter, or put the OTEL_* variables right")
     return True
 

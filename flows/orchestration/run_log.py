@@ -115,7 +115,7 @@ class PrefectLog(Lines):
         if record.last is not None and record.error is None:
             return  # it judged nothing, and what it says would hide the last verdict
         part = ending_part(ending_of(record))
-        if record.report is not None:  # it is no link: from a server's page no browser follows one to a file
+        if record.report is not None:  # not as a link: browsers follow none from a server's page to a file
             part = replace(part, commands=[record.report, f"headway report {record.run} --open"])
         self._when_up(lambda: self._publish("verdict", part))
 

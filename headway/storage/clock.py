@@ -56,7 +56,7 @@ class Offset:
         if passed >= FRESH_SECONDS or abs(wall - self._wall - passed) > SAME_SECONDS:
             with contextlib.suppress(OSError, StoreError):
                 there = self._measure()
-                least, most = there - time.time(), there - wall  # a slow answer is no difference
+                least, most = there - time.time(), there - wall  # a slow answer does not count as a difference
                 if abs(most - least - (time.monotonic() - steady)) <= SAME_SECONDS:
                     self.offset = least if least > SAME_SECONDS else most if most < -SAME_SECONDS else 0.0
             self._wall, self._steady = time.time(), time.monotonic()

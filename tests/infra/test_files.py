@@ -148,7 +148,7 @@ def test_every_process_is_asked_whether_it_hangs():
 
 def _asks(check, command):
     return ("/health" in check and "--with-healthcheck" in command) or (
-        "/tmp/alive" in check and command[-2:] == ["--alive", "/tmp/alive"]
+        "find alive " in check and command[-2:] == ["--alive", "alive"]
     )
 
 

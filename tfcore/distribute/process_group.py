@@ -23,7 +23,7 @@ from headway.errors import KINDS, Cancelled, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess, lifeline
 from tfcore.distribute.heartbeat import HeartbeatMonitor
-from tfcore.runtime.tensorflow_process import WORKER
+from tfcore.runtime.tensorflow_process import WORKER, relay
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0
@@ -159,12 +159,7 @@ class _Watch:
         elif answer.get("event") == "alive":
             self.beating.add(number)
         elif number == 0:
-            if answer.get("event") == "progress":
-                self.monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
-            elif answer.get("event") == "log":
-                self.monitor.log(answer["line"])
-            elif answer.get("event") == "warn":
-                self.monitor.warn(answer["line"])
+            relay(answer, self.monitor)
 
     def _silent(self, number: int, seconds: float) -> bool:
         running = number not in self.results and number not in self.failures

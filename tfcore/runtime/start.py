@@ -45,7 +45,7 @@ class _Later(MetaPathFinder, Loader):
         raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Never called: there is no module."""
+        """Is never called, since `create_module` raises."""
 
 
 def import_tensorflow() -> bool:

@@ -57,6 +57,19 @@ class ChildError(HeadwayError):
         return *super().__reduce__(), self.__dict__
 
 
+def relay(answer: Mapping[str, Any], monitor: Monitor) -> None:
+    """Tell a monitor what a worker's call reports; other events are not the monitor's."""
+    match answer.get("event"):
+        case "progress":
+            monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
+        case "log":
+            monitor.log(answer["line"])
+        case "warn":
+            monitor.warn(answer["line"])
+        case "part":
+            monitor.part(answer["name"], **answer["facts"])
+
+
 class Child:
     """One process of `tfcore.runtime.worker`. Calls from several threads run one after the other.
 
@@ -173,14 +186,7 @@ class Child:
                     return answer["result"]
                 if "error" in answer:
                     raise error_of(answer["error"], function, self._title)
-                if answer["event"] == "progress":
-                    monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
-                elif answer["event"] == "log":
-                    monitor.log(answer["line"])
-                elif answer["event"] == "warn":
-                    monitor.warn(answer["line"])
-                elif answer["event"] == "part":
-                    monitor.part(answer["name"], **answer["facts"])
+                relay(answer, monitor)
 
     def close(self, timeout: float = 5.0) -> None:
         """Let the child and `plain` go, and kill what that does not end in `timeout` seconds."""

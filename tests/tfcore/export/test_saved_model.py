@@ -753,7 +753,7 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
     assert ("classify" in loaded.signatures) == (task in ("binary", "multiclass"))
-    # the stage tries none of them where there is no code of the user's
+    # the stage tries these only where the model has the user's code
     asked = warm_up_of(tmp_path / "saved_model")
     assert asked.keys() == set(loaded.signatures)
     assert all(len(value) == 1 for name in asked for value in answered(loaded.signatures[name], asked[name]).values())
