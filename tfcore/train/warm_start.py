@@ -284,7 +284,9 @@ def _moved(old: Any, new: Any) -> dict[str, tuple[float, float]]:
         if now is None or then is None or now == then:
             continue
         (centre, width), (old_centre, old_width) = now, then
-        for name in fitted.numeric_names():
+        # of a list what is the mean or the greatest moves as its values do, their sum or number does not
+        figures = [f"{fitted.column.name}__{figure}" for figure in fitted.pool if figure not in ("sum", "length")]
+        for name in figures if fitted.pool else fitted.numeric_names():
             if not name.endswith(("__missing", "__nan")):
                 moved[name] = (width / old_width, (centre - old_centre) / old_width)
     return moved
@@ -294,8 +296,9 @@ def _affine(op: Any) -> tuple[float, float] | None:
     """(centre, width) of an operation (x - centre) / width."""
     if op.op == "standardize":
         return op.mean, op.std
-    if op.op == "minmax" and op.minimum is not None and op.maximum is not None and op.maximum > op.minimum:
-        return op.minimum, op.maximum - op.minimum
+    if op.op == "min_max":
+        width = (op.maximum - op.minimum) / (op.high - op.low)
+        return op.minimum - op.low * width, width
     return None
 
 

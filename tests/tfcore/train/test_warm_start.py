@@ -10,7 +10,7 @@ from headway.schema.columns import Column
 from tfcore.heads.label_parameters import FurtherLabel, LabelParameters
 from tfcore.models.config import ModelConfig
 from tfcore.train.request import TrainRequest, WarmStart
-from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric
 from tfcore.transform.parameters import TransformParameters
 
 
@@ -51,7 +51,7 @@ def _inputs(layout):
     for fitted in layout.fitted:
         op, values = fitted.ops[-1], given[fitted.column.name]
         if fitted.size is None:
-            numeric.append((np.asarray(values) - op.mean) / op.std)
+            numeric.append(apply_numeric(op, np.asarray(values, np.float64)))
         else:
             known = {word: place for place, word in enumerate(op.words)}
             ids = [fitted.size - 1 if v is None else known.get(v, len(known)) for v in values]
@@ -113,6 +113,30 @@ def test_the_first_predictions_are_those_of_the_earlier_model(trained, config):
     assert report["restandardized"] == ([] if config.bins else ["delay"])
     assert not report["new"] and not report["dropped"]
     assert "warm start from version 3" in said[0] and "carrier: 2 values kept, 1 new (ZZ), 1 dropped (DL)" in said[0]
+
+
+def test_numbers_between_a_minimum_and_a_maximum_follow_these(trained):
+    def layout(minimum, maximum, low, high):
+        op = FittedOp(op="min_max", minimum=minimum, maximum=maximum, low=low, high=high)
+        delay = BEFORE.fitted[1].model_copy(update={"ops": (op,)})
+        return BEFORE.model_copy(update={"fitted": (BEFORE.fitted[0], delay, BEFORE.fitted[2])})
+
+    config = ModelConfig(hidden=(8,), embedding=3)
+    before, parent = trained(config, layout(-2.0, 7.0, 0.0, 1.0))
+    after, report = _begun(config, parent, layout(-3.0, 9.0, -1.0, 2.0))
+    assert np.allclose(after, before, atol=1e-5) and report["restandardized"] == ["delay"]
+
+
+def test_the_length_of_a_list_does_not_move_with_its_values(tf):
+    from tfcore.train.warm_start import _moved
+
+    def layout(mean):
+        op = FittedOp(op="standardize", mean=mean, std=1.0)
+        delays = Column(name="delays", type="float32", nullable=False, shape=(None,))
+        fitted = Fitted(column=delays, ops=(op,), fill=0.0, pool=("mean", "sum", "length"), longest=4)
+        return TransformParameters(fitted=(fitted,), label=BEFORE.label)
+
+    assert [*_moved(layout(1.0), layout(3.0))] == ["delays__mean"]
 
 
 @pytest.mark.parametrize("name", ["dcn", "tabm"])
