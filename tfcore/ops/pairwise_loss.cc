@@ -1,7 +1,4 @@
-// HeadwayPairwiseLoss: the loss of ranked lists over all pairs of unequal labels, and its gradient, in one pass.
-//
-// Short lists are shared out among threads, of a long one its chunks are; sums are taken in the order of the rows, so that
-// nothing depends on how many threads there are. Pairs are computed and summed in double for either dtype.
+// HeadwayPairwiseLoss: the loss of ranked lists over all pairs of unequal labels, and its gradient. Threads share the groups.
 #include "ranked_list.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -11,11 +8,9 @@
 namespace headway {
 namespace {
 
-using pairs::RankedList;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-constexpr int64_t kLong = 2048;  // rows of a list that is worth cutting
 constexpr double kNanosecondsOfPair = 3.0, kNanosecondsOfRow = 60.0;
 
 absl::Status CheckSplits(const Tensor& splits, int64_t rows) {
@@ -29,9 +24,6 @@ absl::Status CheckSplits(const Tensor& splits, int64_t rows) {
   for (int64_t i = 0; i < last; i++) {
     if (at(i + 1) < at(i)) {
       return InvalidArgument("row_splits never falls: row_splits[", i + 1, "] is ", at(i + 1), ", the one before it ", at(i));
-    }
-    if (at(i + 1) - at(i) > std::numeric_limits<int32_t>::max()) {
-      return InvalidArgument("group ", i, " has ", at(i + 1) - at(i), " rows, more than 2,147,483,647");
     }
   }
   if (at(last) != rows) {
@@ -80,50 +72,23 @@ class PairwiseLossOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(context, context->allocate_output(1, {rows}, &gradient));
     OP_REQUIRES_OK(context, context->allocate_output(2, {groups}, &pairs));
 
-    int64_t most = 0;
     double cost = 1;
-    std::vector<int64_t> brief, lengthy;
     for (int64_t g = 0; g < groups; g++) {
-      const int64_t size = split(g + 1) - split(g);
-      most = std::max(most, size);
-      (size < kLong ? brief : lengthy).push_back(g);
-      if (size < kLong) cost += static_cast<double>(size) * (kNanosecondsOfRow + kNanosecondsOfPair * size / 2);
+      const double size = static_cast<double>(split(g + 1) - split(g));
+      cost += size * (kNanosecondsOfRow + kNanosecondsOfPair * size / 2);
     }
-    std::vector<double> discounts(settings_.lambda ? most : 0);
-    for (size_t r = 0; r < discounts.size(); r++) discounts[r] = 1.0 / std::log2(2.0 + static_cast<double>(r));
-    pairs::Settings settings = settings_;
-    settings.discounts = discounts.data();
-    const pairs::Width width = pairs::Widest();
-    const auto load = [&](int64_t g, RankedList* list) {
-      list->Load(score + split(g), label + split(g), weight ? weight + split(g) : nullptr, split(g + 1) - split(g), settings);
-    };
-    const auto finish = [&](int64_t g, RankedList* list) {
-      list->Finish(&loss->vec<T>()(g), &pairs->vec<T>()(g), gradient->vec<T>().data() + split(g));
-    };
-
-    auto* const threads = context->device()->tensorflow_cpu_worker_threads()->workers;
-    const int64_t count = static_cast<int64_t>(brief.size());
-    threads->ParallelFor(count, static_cast<int64_t>(cost / std::max<int64_t>(count, 1)) + 1, [&](int64_t from, int64_t to) {
-      RankedList list;
-      for (int64_t i = from; i < to; i++) {
-        load(brief[i], &list);
-        for (int64_t c = 0; c < list.chunks(); c++) list.Run(c, width);
-        finish(brief[i], &list);
+    const auto compute = [&](int64_t from, int64_t to) {
+      for (int64_t g = from; g < to; g++) {
+        ComputeGroup(score + split(g), label + split(g), weight ? weight + split(g) : nullptr, split(g + 1) - split(g),
+                     settings_, &loss->vec<T>()(g), &pairs->vec<T>()(g), gradient->vec<T>().data() + split(g));
       }
-    });
-    for (int64_t g : lengthy) {
-      RankedList list;
-      load(g, &list);
-      threads->ParallelFor(list.chunks(), static_cast<int64_t>(kNanosecondsOfPair) * pairs::kPairsOfChunk,
-                           [&](int64_t from, int64_t to) {
-                             for (int64_t c = from; c < to; c++) list.Run(c, width);
-                           });
-      finish(g, &list);
-    }
+    };
+    auto* const threads = context->device()->tensorflow_cpu_worker_threads()->workers;
+    threads->ParallelFor(groups, static_cast<int64_t>(cost / std::max<int64_t>(groups, 1)) + 1, compute);
   }
 
  private:
-  pairs::Settings settings_;
+  Settings settings_;
 };
 
 absl::Status Shapes(tensorflow::shape_inference::InferenceContext* c) {

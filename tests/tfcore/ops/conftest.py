@@ -47,8 +47,6 @@ def sanitized(request, tmp_path):
         folder = tmp_path if cache is None else cache.mkdir("sanitized")
         program = folder / f"{source.stem}-{digest.hexdigest()[:16]}"
         if not program.exists():
-            for older in folder.glob(f"{source.stem}-*"):
-                older.unlink()
             made = tmp_path / source.stem
             done = subprocess.run(
                 ["g++", *flags, f"-I{FOLDER}", str(source), "-o", str(made)],

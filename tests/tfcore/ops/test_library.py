@@ -45,7 +45,7 @@ def test_other_sources_are_another_library(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(ops, "FOLDER", tmp_path)
         for change in ("", "// changed\n"):
-            with (tmp_path / "pairs.h").open("a") as file:
+            with (tmp_path / "ranked_list.h").open("a") as file:
                 file.write(change)
             ops.expected.cache_clear()
             names.add(ops.expected().name)
