@@ -16,8 +16,8 @@ _FIX = "name the folder of one execution of ExampleGen: .../CsvExampleGen/exampl
 def examples_path(folder: str) -> str:
     """The path of the TFRecord files of an output of ExampleGen, as `source.path` has it.
 
-    `folder` holds Split-train, Split-eval and the like (train and eval, as TFX wrote before 0.26), or span-1, span-2 and the
-    like that do; else TFRecord files of one split, or a mere file.
+    `folder` holds Split-train, Split-eval and the like, or span-1, span-2 and the like that do; else TFRecord files of one
+    split, or a mere file.
 
     Raises:
         ConfigError: there is no such folder, or it holds several outputs.
@@ -49,7 +49,5 @@ def examples_path(folder: str) -> str:
         return f"{folder}/{spans[0][1]}{{span}}{below}"
     if any(name.startswith("Split-") for name in first):
         return f"{folder}/Split-{{split}}/*"
-    if {"train"} < {*first} <= {"train", "eval", "test"}:
-        return f"{folder}/{{split}}/*"
     problem = f"the folder holds {some(first, 4)}, and an output of ExampleGen holds Split-train and Split-eval"
     raise ConfigError(problem, where=folder, fix=_FIX)

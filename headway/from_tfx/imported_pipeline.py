@@ -1,6 +1,6 @@
 """A pipeline of Headway from what a TFX pipeline left: its schema, its examples and its preprocessing_fn.
 
-done = import_pipeline(examples="examples/7", schema="schema.pbtxt", transform="taxi_transform.py", label="tips_xf")
+done = import_pipeline(examples="examples/7", schema="schema.pbtxt", transform="taxi_transform.py", label="tips > 2")
 done.draft, done.files, done.remarks
 """
 
@@ -10,17 +10,16 @@ from pathlib import PurePath
 from typing import Any
 
 from headway.errors import ConfigError
-from headway.first_pipeline.column_choices import Choice, Use
+from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.draft import Draft, draft_of, look_at
 from headway.first_pipeline.found_files import found_source
 from headway.first_pipeline.label_choice import label_of, sole_label
 from headway.first_pipeline.look import Look
 from headway.from_tfx.example_folders import examples_path
-from headway.from_tfx.label_expression import expression_of
 from headway.from_tfx.output_columns import Translation, translate
-from headway.from_tfx.preprocessing_fn import Outputs, read_preprocessing_fn
+from headway.from_tfx.recorder import read_preprocessing_fn
 from headway.from_tfx.schema_file import ImportedSchema, read_schema
-from headway.from_tfx.values import Raw, Remark
+from headway.from_tfx.values import Raw, Remark, Rows
 from headway.messages import counted, some
 from headway.schema.pbtxt import to_text
 from headway.schema_inference.column_types import infer
@@ -56,8 +55,8 @@ def import_pipeline(
         examples: an output folder of ExampleGen.
         schema: TFX's schema.pbtxt; None: the types are inferred from the examples.
         transform: the Python file with preprocessing_fn; None: the columns are as Headway would take them.
-        label: a column, an output of preprocessing_fn, or an expression; None: the one column that the schema keeps from
-            serving, or that is called as labels are.
+        label: a column, an output of preprocessing_fn that is one, or an expression; None: the one column that the schema
+            keeps from serving, or that is called as labels are.
 
     Raises:
         ConfigError, DataError: a file is not there or cannot be read, or the label is not known.
@@ -84,10 +83,8 @@ def import_pipeline(
     elif imported is not None:
         draft = _with_schema(draft, imported)
     given = ("/".join(PurePath(path).parts[-2:]) for path in (schema, transform, examples) if path)
-    short = (dataclasses.replace(remark, file=PurePath(remark.file).name) for remark in remarks)
-    origin = (
-        f"Written by headway import-tfx from {', '.join(given)}.", *(f"not the same: {remark}" for remark in short)
-    )  # fmt: skip
+    short = (f"not the same: {dataclasses.replace(remark, file=PurePath(remark.file).name)}" for remark in remarks)
+    origin = (f"Written by headway import-tfx from {', '.join(given)}.", *short)
     return Imported(dataclasses.replace(draft, origin=origin), files, tuple(remarks))
 
 
@@ -111,27 +108,28 @@ def _inputs(imported: ImportedSchema | None, look: Look) -> dict[str, Raw]:
     }
 
 
-def _label(label: str | None, imported: ImportedSchema | None, outputs: Outputs | None, look: Look) -> str:
+def _label(
+    label: str | None, imported: ImportedSchema | None, outputs: dict[str, Rows | Remark] | None, look: Look
+) -> str:
     """The label as `headway init` would take it: a column, or an expression."""
     label = label or (imported.label if imported else None) or sole_label(look.names)
     if label is None:
         raise ConfigError(
             f"which column is to be predicted? There are {some(look.names, 20)}",
             where="--label",
-            fix='--label COLUMN, an output of preprocessing_fn, or an expression, such as --label "tips > 0.2 * fare"',
+            fix='--label COLUMN, or an expression, such as --label "tips > 0.2 * fare"',
         )
-    if outputs is None or label in look.names or label not in outputs.values:
+    if outputs is None or label in look.names or label not in outputs:
         return label
-    output = outputs.values[label]
-    expression = expression_of(output, outputs.raws) if output.source else None
-    if expression is None:
-        why = output.problem or "no expression says the same"
-        raise ConfigError(
-            f"the label {label!r}, an output of preprocessing_fn, cannot be read: {why}",
-            where="{}:{}".format(*output.place),
-            fix='say it as an expression of the raw columns: --label "tips > 0.2 * fare"',
-        )
-    return expression
+    output = outputs[label]
+    if isinstance(output, Rows) and output.raw is not None:
+        return output.raw.name
+    why = Remark(*output.place, f"it is computed, as {output.source}") if isinstance(output, Rows) else output
+    raise ConfigError(
+        f"the label {label!r}, an output of preprocessing_fn, is no column of the examples: {why.problem}",
+        where=f"{why.file}:{why.line}",
+        fix='say it as an expression of those columns: --label "tips > 0.2 * fare"',
+    )
 
 
 def _with_schema(draft: Draft, imported: ImportedSchema) -> Draft:
@@ -159,22 +157,22 @@ def _with_columns(draft: Draft, done: Translation, ignored: dict[str, str], look
             fix="leave out --transform to take the columns as headway init would",
         )
     before = {choice.column: choice for choice in draft.choices}
-    label, reads = draft.label.columns(), frozenset[str]().union(*(derived.reads for derived in done.derived.values()))
-    columns = {name: _config(config) for name, config in done.columns.items()}
-    columns |= {name: "passthrough" for name in sorted(reads) if name not in columns}
+    label, reads = draft.label.columns(), frozenset[str]().union(*(rows.reads for rows in done.derived.values()))
+    columns = done.columns | {name: "passthrough" for name in sorted(reads) if name not in done.columns}
     choices = []
     for name in look.names:
         old = before.get(name, Choice(name, "", "left out"))
-        use: Use = "feature" if name in done.columns else "label" if name in label else "left out"
-        why = {"feature": done.why.get(name, ""), "label": "the label is made of it"}.get(use, "")
-        why = old.why if use == "feature" and old.warning else "" if why == name else why
-        if use == "left out":
+        if name in done.columns:
+            why = old.why if old.warning else done.why[name] if done.why[name] != name else ""
+            choices.append(dataclasses.replace(old, use="feature", why=why, config=columns[name]))
+        elif name in label:
+            choices.append(Choice(name, old.type, "label", "the label is made of it"))
+        else:
             why = "for model.py alone" if name in reads else ignored.get(name, "preprocessing_fn does not give it")
-        warning = use == "feature" and old.warning
-        choices.append(Choice(name, old.type, use, why, columns.get(name), warning=warning))
+            choices.append(Choice(name, old.type, "left out", why, columns.get(name)))
     preprocess: dict[str, Any] = {}
     if done.derived:
-        computed = {name: _config(derived.config) for name, derived in done.derived.items()}
+        computed = {name: rows.op for name, rows in done.derived.items()}
         preprocess = {"function": f"{MODULE}:preprocess", "columns": computed}
         choices += [Choice(name, "computed", "feature", "in model.py", config) for name, config in computed.items()]
     return dataclasses.replace(
@@ -182,16 +180,12 @@ def _with_columns(draft: Draft, done: Translation, ignored: dict[str, str], look
     )
 
 
-def _config(config: Any) -> Any:
-    return {} if config == "auto" else config
-
-
 def _module(done: Translation, transform: str) -> str:
     lines = [_HEAD.format(file=PurePath(transform).name, module=MODULE).rstrip("\n")]
-    for name, derived in done.derived.items():
-        lines.append(f"        {name!r}: {derived.source},")
-        if derived.present:
-            flags = " & ".join(f"columns[{column + '__present'!r}]" for column in derived.present)
+    for name, rows in done.derived.items():
+        lines.append(f"        {name!r}: {rows.source},")
+        if rows.needs:
+            flags = " & ".join(f"columns[{column + '__present'!r}]" for column in sorted(rows.needs))
             lines.append(f"        {name + '__present'!r}: {flags},")
     return "\n".join([*lines, "    }", ""])
 

@@ -5,7 +5,7 @@ imported.schema, imported.label, imported.validation, imported.remarks
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from headway.errors import ConfigError, DataError
 from headway.from_tfx.values import Remark
 from headway.schema.columns import Schema
 from headway.schema.pbtxt import from_text
+from headway.storage import filesystem as storage
 
 _SERVING = "SERVING"
 _GONE = ("DEPRECATED", "DISABLED", "PLANNED", "ALPHA", "DEBUG_ONLY", "VALIDATION_DERIVED")
@@ -33,10 +34,6 @@ _FIXES = {
     "image_domain": "say {image: {height: 96, width: 96}} in columns",
     "natural_language_domain": "say {shape: list, separator: ' '} in columns",
 }
-
-
-_Complain = Callable[[str, str, str], None]
-"""complain(field, problem, fix): a remark at the field's line."""
 
 
 @dataclass
@@ -59,29 +56,25 @@ def read_schema(path: str) -> ImportedSchema:
     """Read a schema in tensorflow_metadata's text format.
 
     Raises:
-        ConfigError: the file is not there, or holds no feature.
-        DataError: it is not such a schema, naming the line.
+        ConfigError: the file holds no feature.
+        DataError: it is not there, or is not such a schema, naming the line.
     """
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError("there is no such file", where=path, fix="name a file of this machine") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"it cannot be read as text: {error}", where=path) from None
+    with storage.reading(path):
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
     done = ImportedSchema()
-    try:
-        message = text_format.Parse(text, schema_pb2.Schema())
-    except text_format.ParseError as unknown:
+    for lenient in (False, True):
         try:
-            message = text_format.Parse(text, schema_pb2.Schema(), allow_unknown_field=True)
+            message = text_format.Parse(text, schema_pb2.Schema(), allow_unknown_field=lenient)
+            break
         except text_format.ParseError as error:
-            reason = f"not a schema of TFX: {str(error).split(' : ', 1)[-1]}"
-            raise DataError(reason, where=f"{path}:{error.GetLine() or 1}", fix="name its schema.pbtxt") from None
-        reason = str(unknown).split(" : ", 1)[-1]
-        done.remarks.append(Remark(path, unknown.GetLine() or 0, f"{reason}; such fields are passed over"))
+            reason, line = str(error).split(" : ", 1)[-1], error.GetLine() or 1
+            if lenient:
+                fix = "name its schema.pbtxt"
+                raise DataError(f"not a schema of TFX: {reason}", where=f"{path}:{line}", fix=fix) from None
+            done.remarks.append(Remark(path, line, f"{reason}; such fields are passed over"))
     if not message.feature:
         raise ConfigError("the schema names no feature", where=path, fix="name the schema.pbtxt of SchemaGen")
     lines = text.splitlines()
@@ -94,17 +87,14 @@ def read_schema(path: str) -> ImportedSchema:
         done.remarks.append(Remark(path, next(found, first + 1), problem, fix))
 
     kept = schema_pb2.Schema(string_domain=message.string_domain)
-    unserved = []
     for feature in message.feature:
         given = feature.name
-
-        def complain(said: str, problem: str, fix: str = "", given: str = given) -> None:
+        for said, problem, fix in _take(feature, done, kept):
             remark(given, said, f"feature {given!r}: {problem}", fix)
-
-        if _take(feature, done, {*(domain.name for domain in message.string_domain)}, complain):
-            kept.feature.append(feature)
-            if _SERVING not in (feature.in_environment or [_SERVING]) or _SERVING in feature.not_in_environment:
-                unserved.append(feature.name)
+    unserved = []
+    for feature in kept.feature:
+        if _SERVING in feature.not_in_environment or _SERVING not in (feature.in_environment or [_SERVING]):
+            unserved.append(feature.name)
     done.schema = from_text(text_format.MessageToString(kept, as_utf8=True), where=path)
     if len(unserved) == 1:
         done.label = unserved[0]
@@ -123,24 +113,34 @@ def read_schema(path: str) -> ImportedSchema:
     return done
 
 
-def _take(feature: Any, done: ImportedSchema, shared: set[str], complain: _Complain) -> bool:
-    """Make a feature one of Headway's schema, in place; whether it is a column now."""
+def _take(feature: Any, done: ImportedSchema, kept: Any) -> Iterator[tuple[str, str, str]]:
+    """Make a feature one of Headway's schema, and keep it if it can be a column; what is not the same: field, problem, fix."""
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     kind = schema_pb2.FeatureType.Name(feature.type)
     if kind not in ("INT", "FLOAT", "BYTES") or not feature.name:
         problem = "it has no name, or no type that is stored: INT, FLOAT or BYTES"
-        complain("type", problem, "write its fields as columns")
-        return False
+        yield "type", problem, "write its fields as columns"
+        return
     for said, _ in feature.ListFields():
         if said.name not in _READ:
-            complain(said.name, f"{said.name} has no counterpart", _FIXES.get(said.name, ""))
+            yield said.name, f"{said.name} has no counterpart", _FIXES.get(said.name, "")
+    sizes = [dim.size for dim in feature.shape.dim if dim.size != 1]
+    if len(sizes) > 1 or any(size < 1 for size in sizes):
+        yield "shape", f"a shape of {sizes} is not read", "store it as one dimension"
+        return
     given, feature.name = feature.name, feature.name.replace("/", "_per_")
-    if not _shape(feature, done, complain):
-        return False
     if given != feature.name:
         done.rename[given] = feature.name
-        complain("name", f"'/' cannot stand in a name: it is called {feature.name!r} (source.rename)", "")
+        yield "name", f"'/' cannot stand in a name: it is called {feature.name!r} (source.rename)", ""
+    is_sparse, low, high = not feature.HasField("shape"), feature.value_count.min, feature.value_count.max
+    if is_sparse:
+        done.sparse.add(feature.name)
+        sizes = [low] if low == high > 1 else []
+    if not (is_sparse and feature.HasField("value_count")) or high == 1 or sizes:  # else it is a list
+        feature.shape.Clear()
+        for size in sizes:
+            feature.shape.dim.add(size=size)
     stage = schema_pb2.LifecycleStage.Name(feature.lifecycle_stage)
     if feature.deprecated or stage in _GONE:
         done.ignored[feature.name] = "deprecated" if feature.deprecated else f"lifecycle_stage: {stage}"
@@ -148,75 +148,46 @@ def _take(feature: Any, done: ImportedSchema, shared: set[str], complain: _Compl
     if 0 < feature.presence.min_fraction < 1:
         limits["max_missing"] = round(1 - feature.presence.min_fraction, 9)
     if feature.presence.min_count > 1:
-        complain("min_count", f"that it is in {feature.presence.min_count:,} rows is not checked", "min_fraction is")
+        yield "min_count", f"that it is in {feature.presence.min_count:,} rows is not checked", "min_fraction is"
     feature.presence.min_fraction = float(feature.presence.min_fraction > 0)
-    if feature.float_domain.disallow_nan or feature.float_domain.disallow_inf:
-        refused = {"nan": feature.float_domain.disallow_nan, "infinite": feature.float_domain.disallow_inf}
-        limits["severity"] = {key: "error" for key, is_refused in refused.items() if is_refused}
+    refused = {"nan": feature.float_domain.disallow_nan, "infinite": feature.float_domain.disallow_inf}
+    if severity := {key: "error" for key, is_refused in refused.items() if is_refused}:
+        limits["severity"] = severity
     if feature.HasField("distribution_constraints"):
         limits["max_unseen"] = round(1 - feature.distribution_constraints.min_domain_mass, 9)
-    if bound := _drift(feature, kind, complain):
-        limits["drift"] = bound
+    measured = "infinity_norm" if kind == "BYTES" else "jensen_shannon_divergence"
+    bounds = set[float]()
+    for comparator in ("skew_comparator", "drift_comparator"):
+        for said, bound in getattr(feature, comparator).ListFields():
+            if said.name == measured:
+                bounds.add(bound.threshold)
+            else:
+                yield comparator, f"{said.name} of such values is not measured", f"{measured} is (validation.columns)"
+    if len(bounds) > 1:
+        yield "drift_comparator", "drift and skew have one bound here: the less of the two is kept", ""
+    if bounds:
+        limits["drift"] = {"l_infinity" if kind == "BYTES" else "jensen_shannon": min(bounds)}
     if limits:
         done.validation.setdefault("columns", {})[feature.name] = limits
     if feature.int_domain.is_categorical and kind != "BYTES":
         done.categories.append(feature.name)
-    _domain(feature, kind, shared, complain)
+    yield from _domain(feature, kind, {domain.name for domain in kept.string_domain})
     del feature.annotation.tag[:]
-    return True
+    kept.feature.append(feature)
 
 
-def _shape(feature: Any, done: ImportedSchema, complain: _Complain) -> bool:
-    """Say the shape as Headway does: none, one dimension, or a value_count; whether it can."""
-    sizes = [dim.size for dim in feature.shape.dim if dim.size != 1]
-    low, high = feature.value_count.min, feature.value_count.max
-    if len(sizes) > 1 or any(size < 1 for size in sizes):
-        complain("shape", f"a shape of {sizes} is not read", "store it as one dimension")
-        return False
-    if not feature.HasField("shape"):
-        done.sparse.add(feature.name)
-        if feature.HasField("value_count") and high != 1 and not low == high > 1:
-            return True
-        sizes = [low] if low == high > 1 else []
-    feature.shape.Clear()
-    for size in sizes:
-        feature.shape.dim.add(size=size)
-    return True
-
-
-def _domain(feature: Any, kind: str, shared: set[str], complain: _Complain) -> None:
-    """Say the domain as Headway does: a range of numbers, or texts."""
+def _domain(feature: Any, kind: str, shared: set[str]) -> Iterator[tuple[str, str, str]]:
+    """Make a domain one of Headway's: a range of numbers, or texts."""
     which = feature.WhichOneof("domain_info")
-    flag = (feature.bool_domain.true_value or "true", feature.bool_domain.false_value or "false")
-    if which == "domain" and feature.domain not in shared:
-        complain("domain", f"there is no domain {feature.domain!r}", "")
-    elif which == "bool_domain" and kind == "BYTES":
-        feature.string_domain.value.extend(flag)
-        return
+    flags = (feature.bool_domain.true_value or "true", feature.bool_domain.false_value or "false")
+    if which == "bool_domain" and kind == "BYTES":
+        feature.string_domain.value.extend(flags)
     elif which == "bool_domain" and kind == "INT":
         feature.int_domain.min, feature.int_domain.max = 0, 1
-        return
-    elif which == "int_domain" and kind == "BYTES":
-        complain("int_domain", "text of integers is not bounded", "say type: int in columns")
-    elif which in (("string_domain", "domain") if kind == "BYTES" else ("int_domain", "float_domain")):
-        return
-    if which is not None:
+    elif which == "domain" and feature.domain not in shared:
+        yield "domain", f"there is no domain {feature.domain!r}", ""
         feature.ClearField(which)
-
-
-def _drift(feature: Any, kind: str, complain: _Complain) -> dict[str, float]:
-    """The bounds of skew and drift: there is one pair of them here."""
-    of_text = kind == "BYTES"
-    measured, own = ("infinity_norm", "l_infinity") if of_text else ("jensen_shannon_divergence", "jensen_shannon")
-    bounds = list[float]()
-    for comparator in ("skew_comparator", "drift_comparator"):
-        for said, bound in getattr(feature, comparator).ListFields():
-            if said.name == measured:
-                bounds.append(bound.threshold)
-            else:
-                complain(
-                    comparator, f"{said.name} of such values is not measured", f"{measured} is (validation.columns)"
-                )
-    if len({*bounds}) > 1:
-        complain("drift_comparator", "drift and skew have one bound here: the less of the two is kept", "")
-    return {own: min(bounds)} if bounds else {}
+    elif which and which not in (("string_domain", "domain") if kind == "BYTES" else ("int_domain", "float_domain")):
+        if which == "int_domain":
+            yield "int_domain", "text of integers is not bounded", "say type: int in columns"
+        feature.ClearField(which)

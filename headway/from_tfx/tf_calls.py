@@ -1,13 +1,18 @@
 """Calls of TensorFlow and tf.Transform in a preprocessing_fn, as columns and operations of Headway.
 
-translated("tft.bucketize", [Rows("columns['fare']"), 10], {})      # Analyzed(..., {"bucketize": {"buckets": 10}})
+translated("tft.bucketize", [column(Raw("fare", "float32")), 10], {})      # Rows(..., op={"bucketize": {"buckets": 10}})
 """
 
+import dataclasses
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headway.from_tfx.values import FILLED, Analyzed, Part, Ref, Rows, Untranslatable, called, literal, parsed, tidy
+import numpy as np
+
+from headway.from_tfx.values import Part, Ref, Rows, Untranslatable, computed, rows_in
+from headway.schema.tensor_name import PRESENT
 
 _WRITE = "write it in a model of your own, or as a column of your own (preprocess in model.py)"
 _SAME_SHAPE = frozenset(
@@ -23,30 +28,46 @@ _ROW_BY_ROW = {
     "logical_xor floordiv floormod mod cosh sinh asinh log_sigmoid squared_difference reciprocal_no_nan",
     "tf.strings": "lower upper strip join substr regex_replace regex_full_match length to_number as_string split",
 }
-_ONLY_MATH = ("floordiv", "floormod", "mod")
-"""TensorFlow 1 had them beside tf.math too."""
-_PARAMETERS = {
-    "cast": "x dtype", "constant": "value dtype shape", "where": "condition x y",
-    "clip_by_value": "t clip_value_min clip_value_max", "zeros_like": "input", "ones_like": "input", "as_string": "input",
-    "lower": "input", "upper": "input", "strip": "input", "length": "input", "to_number": "input out_type",
-    "substr": "input pos len", "join": "inputs", "split": "input sep", "regex_replace": "input pattern rewrite",
-    "regex_full_match": "input pattern",
-}  # fmt: skip
-"""The first parameters of what is not called by (x, y)."""
-_ANALYZERS = {
-    "scale_to_z_score": "x * output_dtype", "scale_to_0_1": "x", "scale_by_min_max": "x output_min output_max",
-    "bucketize": "x num_buckets epsilon", "apply_buckets": "x bucket_boundaries", "hash_strings": "strings hash_buckets",
-    "compute_and_apply_vocabulary": "x * default_value top_k frequency_threshold num_oov_buckets vocab_filename file_format",
-}  # fmt: skip
-"""The parameters of tf.Transform's functions that are read; those after * go by name alone."""
+_NO_TEXT = ("tf.strings.length", "tf.strings.to_number", "tf.strings.regex_full_match")
+_FLOATS = ("tf.float32", "tf.float64")
 _LIST = "text as a list of words: {shape: list, separator: ' '}"
 _HINTS = {
     "tfidf": _LIST, "bag_of_words": _LIST, "ngrams": _LIST,
     "scale_to_gaussian": "say [log, standardize], or {clip: {quantiles: [0.01, 0.99]}}",
     "apply_vocabulary": "tft.compute_and_apply_vocabulary has one", "vocabulary": "tft.compute_and_apply_vocabulary has one",
 }  # fmt: skip
-_OTHER_HASH = "another hash function puts values into other buckets"
-_TYPES = {"bytes": ("text", str | bytes), "int64": ("integers", int), "float32": ("numbers", int | float)}
+
+
+def _vocabulary(
+    x: Rows, *, default_value: Any = -1, top_k: Any = None, frequency_threshold: Any = None, num_oov_buckets: Any = None,
+    vocab_filename: Any = None, file_format: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    op = {"min_count": max(1, frequency_threshold or 1), "oov_buckets": max(1, num_oov_buckets or 0)}
+    note = f"unknown values share one id of their own here, where TFX gives {default_value}"
+    return {"vocabulary": ({"top_k": top_k} if top_k else {}) | op}, *([] if num_oov_buckets else [note])
+
+
+def _hash(strings: Rows, hash_buckets: Any) -> tuple[Any, ...]:
+    return {"hash": {"buckets": hash_buckets}}, "another hash function puts values into other buckets"
+
+
+_FITTED: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "tft.scale_to_z_score": lambda x, *, output_dtype=None: ("standardize",),
+    "tft.scale_to_0_1": lambda x: ("min_max",),
+    "tft.scale_by_min_max": lambda x, output_min=0.0, output_max=1.0: (
+        {"min_max": {"low": output_min, "high": output_max}},
+    ),
+    "tft.bucketize": lambda x, num_buckets, epsilon=None: ({"bucketize": {"buckets": num_buckets}},),
+    "tft.apply_buckets": lambda x, bucket_boundaries: (
+        {"bucketize": {"boundaries": np.ravel(bucket_boundaries).tolist()}},
+    ),
+    "tft.compute_and_apply_vocabulary": _vocabulary,
+    "tft.hash_strings": _hash,
+    "tf.strings.to_hash_bucket": lambda input, num_buckets: _hash(input, num_buckets),
+    "tf.strings.to_hash_bucket_fast": lambda input, num_buckets: _hash(input, num_buckets),
+    "tf.strings.to_hash_bucket_strong": lambda input, num_buckets, key=None: _hash(input, num_buckets),
+}
+"""Functions of a column with the parameters that are read: the operation, and what is not the same."""
 
 
 def translated(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
@@ -56,22 +77,33 @@ def translated(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> A
         Untranslatable: there is no counterpart.
     """
     name = name.replace("tf.compat.v1.", "tf.").replace("tf.compat.v2.", "tf.")
-    first = args[0] if args else next(iter(keywords.values()), None)
-    second = args[1] if len(args) > 1 else None
-    if name in _SAME_SHAPE or (name == "tf.cast" and isinstance(first, Analyzed)):
-        return _column(first, name, analyzed=True)
-    if name == "tf.SparseTensor":
-        values = keywords.get("values", second)
-        if isinstance(values, Part) and values.name == "values":
-            return values.of
+    keywords = {key: value for key, value in keywords.items() if key != "name" and value is not None}
+    first, second = [*args, *keywords.values(), None, None][:2]
+    fitted = isinstance(first, Rows) and first.op is not None
+    if name in _SAME_SHAPE or (name == "tf.cast" and fitted):
+        return _column(first, name, fitted=True)
+    if name == "tf.one_hot" and fitted:
+        note = "the ids are embedded here: a model of your own has to make them one-hot"
+        return dataclasses.replace(first, notes=(*first.notes, note))
+    if name in ("tf.SparseTensor", "tf.sparse.SparseTensor"):
+        return _column(keywords.get("values", second), name)
     if name in ("tf.sparse.to_dense", "tf.sparse_tensor_to_dense"):
         return _filled(first, keywords.get("default_value", second), name)
-    if name == "tf.one_hot" and isinstance(first, Analyzed):
-        note = "the ids are embedded here: a model of your own has to make them one-hot"
-        return Analyzed(first.of, first.op, (*first.notes, note))
-    if name.startswith("tf.strings.to_hash_bucket") and isinstance(first, Rows):
-        return _buckets(first, "hash", keywords.get("num_buckets", second), name, _OTHER_HASH)
-    return _analyzed(name, args, keywords) if name.startswith("tft.") else _row_by_row(name, args, keywords)
+    if name not in _FITTED:
+        return _row_by_row(name, args, keywords)
+    named = {key: _constant(value) for key, value in keywords.items() if value is not False}
+    if unread := [key for key in named if key not in inspect.signature(_FITTED[name]).parameters]:
+        problem = f"{name} with {', '.join(unread)} has no counterpart"
+        raise Untranslatable(problem, "each row and word counts alike here, and a vector has one scale")
+    given = [_constant(value) for value in args]
+    if len([*rows_in([*given, *named.values()])]) > 1:
+        raise Untranslatable(f"{name} with numbers that are computed has no counterpart", "write the numbers")
+    op, *notes = _FITTED[name](*given, **named)
+    return dataclasses.replace(_column(first, name), op=op, notes=tuple(notes))
+
+
+def _constant(value: Any) -> Any:
+    return value.constant if isinstance(value, Rows) and not value.reads and value.op is None else value
 
 
 def row_of(value: Any, function: str) -> str:
@@ -80,51 +112,53 @@ def row_of(value: Any, function: str) -> str:
     Raises:
         Untranslatable: it is neither a column, a constant nor a name of TensorFlow.
     """
-    if isinstance(value, Rows | Ref):
-        return value.source if isinstance(value, Rows) else str(value)
+    if isinstance(value, Rows):
+        if value.op is not None:
+            problem = f"{function}: it computes with what tft gives, which is known after the analysis only"
+            raise Untranslatable(problem, _WRITE)
+        return value.source
+    if isinstance(value, Ref):
+        return str(value)
     if isinstance(value, list | tuple):
         items = "".join(f"{row_of(item, function)}, " for item in value)
         return f"[{items}]" if isinstance(value, list) else f"({items})"
-    if isinstance(value, Analyzed):
-        raise Untranslatable(
-            f"{function}: it computes with what tft gives, which is known after the analysis only", _WRITE
-        )
-    if isinstance(value, Part):
-        raise Untranslatable(f"{function}: it computes with a part of a tensor", _WRITE)
     if not isinstance(value, str | bytes | int | float | None):
-        raise Untranslatable(f"{function}: it computes with a {type(value).__name__.lower().lstrip('_')}", _WRITE)
+        kind = "part of a tensor" if isinstance(value, Part) else type(value).__name__.lower().lstrip("_")
+        raise Untranslatable(f"{function}: it computes with a {kind}", _WRITE)
     return f"float({str(value)!r})" if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
 def _row_by_row(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Rows:
     module, _, function = name.rpartition(".")
-    if module == "tf" and function in _ONLY_MATH:
-        name, module = f"tf.math.{function}", "tf.math"
-    known = f"{_ROW_BY_ROW.get(module, '')} {_ROW_BY_ROW['tf'] if module == 'tf.math' else ''}".split()
-    if function not in known:
+    homes = {"tf": ("tf", "tf.math"), "tf.math": ("tf.math", "tf")}.get(module, (module,))
+    home = next((home for home in homes if function in _ROW_BY_ROW.get(home, "").split()), None)
+    if module == "tft":
+        fix = _HINTS.get(function, "compute it in the data before, or write it in a model of your own")
+        raise Untranslatable(f"{name} has no counterpart", fix)
+    if home is None:
         raise Untranslatable(f"{name} is not known to compute each row by itself", _WRITE)
-    placed, named = [*args], {key: value for key, value in keywords.items() if key != "name"}
-    for key in _PARAMETERS.get(function, "x y").split()[len(placed) :]:
-        if key not in named:
-            break
-        placed.append(named.pop(key))
-    given = [row_of(value, name) for value in placed] + [f"{key}={row_of(named[key], name)}" for key in named]
-    if function == "where" and len(placed) < 3:
+    named = dict(sorted(keywords.items()))  # condition, x, y
+    given = [*args, *named.values()]
+    if function == "where" and len(given) < 3:
         raise Untranslatable(f"{name} with a condition alone gives places, not one value per row", _WRITE)
-    if not placed:
-        raise Untranslatable(f"{name} without a first argument")
-    if "axis" in named:
-        raise Untranslatable(
-            f"{name} with axis: a column here has one value per row, without further dimensions", _WRITE
-        )
-    return Rows(tidy(f"{name}({', '.join(given)})"))
+    sources = [row_of(value, name) for value in args] + [f"{key}={row_of(named[key], name)}" for key in named]
+    text = (module == "tf.strings" or function == "as_string") and name not in _NO_TEXT
+    text |= function == "where" and any(isinstance(value, Rows) and value.text for value in given[1:])
+    made = computed(f"{home}.{function}({', '.join(sources)})", given, text=text)
+    if function == "constant":
+        return dataclasses.replace(made, constant=given[0])
+    if isinstance(first := given[0], Rows) and first.raw is not None:
+        kept = {"int64": (*_FLOATS, "tf.int32", "tf.int64"), "float32": _FLOATS, "bytes": ()}[first.raw.type]
+        if (function == "cast" and given[1] in kept) or (function == "as_string" and first.raw.type == "int64"):
+            return dataclasses.replace(made, raw=first.raw, constant=first.constant)
+    return made
 
 
-def _column(value: Any, name: str, analyzed: bool = False) -> Any:
-    if isinstance(value, Analyzed) and not analyzed:
-        raise Untranslatable(f"{name} of what tft gives: one analysis after another", "analyse the raw column once")
-    if not isinstance(value, Rows | Analyzed):
+def _column(value: Any, name: str, fitted: bool = False) -> Rows:
+    if not isinstance(value, Rows):
         raise Untranslatable(f"{name} of something that is not a column", _WRITE)
+    if value.op is not None and not fitted:
+        raise Untranslatable(f"{name} of what tft gives: one analysis after another", "analyse the raw column once")
     return value
 
 
@@ -132,63 +166,15 @@ def _filled(value: Any, default: Any, name: str) -> Rows:
     if isinstance(value, Rows) and value.source.startswith("tf.strings.split("):
         return value
     raw = value.raw if isinstance(value, Rows) else None
-    if raw is None or isinstance(default, Rows | Analyzed | Part):
+    if raw is None or isinstance(default, Rows | Part):
         raise Untranslatable(f"{name} of something that is not a column of the examples", _WRITE)
     if raw.listed:
         raise Untranslatable(f"{name} of {raw.name!r}, a list", "a list stays one here: max_length bounds it")
     if isinstance(default, Ref) or default is None:
         default = "" if raw.type == "bytes" else 0
-    called, fits = _TYPES[raw.type]
-    if not isinstance(default, fits):
-        raise Untranslatable(f"{name} fills {raw.name!r}, of {called}, with {default!r}", "fill it with its own type")
-    return Rows(f"{FILLED}(columns[{raw.name!r}], {default!r})", raw)
-
-
-def _buckets(value: Rows, op: str, count: Any, name: str, *notes: str) -> Analyzed:
-    if not isinstance(count, int) or count < 2:
-        raise Untranslatable(f"{name} into {count!r} buckets", "write their number, at least 2")
-    return Analyzed(value, {op: {"buckets": count}}, notes)
-
-
-def _analyzed(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Analyzed:
-    function = name.removeprefix("tft.")
-    if function not in _ANALYZERS:
-        fix = _HINTS.get(function, "compute it in the data before, or write it in a model of your own")
-        raise Untranslatable(f"{name} has no counterpart", fix)
-    in_order, _, by_name = _ANALYZERS[function].partition(" * ")
-    names = in_order.split()
-    unread = [key for key, value in keywords.items() if key not in (*names, *by_name.split(), "name") and value]
-    if len(args) > len(names) or unread:
-        problem = f"{name} with {', '.join(unread) or f'{len(args)} arguments'} has no counterpart"
-        raise Untranslatable(problem, "each row and word counts alike here, and a vector has one scale")
-    given = {**dict(zip(names, args, strict=False)), **keywords}
-    value = _column(given.get(names[0]), name)
-    match function:
-        case "scale_to_z_score":
-            return Analyzed(value, "standardize")
-        case "scale_to_0_1" | "scale_by_min_max":
-            ends = {"low": given.get("output_min", 0.0), "high": given.get("output_max", 1.0)}
-            return Analyzed(value, {"min_max": ends} if ends != {"low": 0.0, "high": 1.0} else "min_max")
-        case "bucketize":
-            return _buckets(value, "bucketize", given.get("num_buckets"), name)
-        case "apply_buckets":
-            return Analyzed(value, {"bucketize": {"boundaries": _boundaries(given.get("bucket_boundaries"), name)}})
-        case "hash_strings":
-            return _buckets(value, "hash", given.get("hash_buckets"), name, _OTHER_HASH)
-    top_k, least, oov = given.get("top_k"), given.get("frequency_threshold"), given.get("num_oov_buckets") or 0
-    if not all(isinstance(number, int | None) for number in (top_k, least, oov)):
-        raise Untranslatable(f"{name} with numbers that are computed", "write the numbers")
-    note = f"unknown values share one id of their own here, where TFX gives {given.get('default_value', -1)}"
-    op = {"min_count": max(1, least or 1), "oov_buckets": max(1, oov)}
-    return Analyzed(value, {"vocabulary": ({"top_k": top_k} if top_k else {}) | op}, () if oov else (note,))
-
-
-def _boundaries(value: Any, name: str) -> list[float]:
-    """Boundaries that are written out, also as tf.constant or [[...]]."""
-    if isinstance(value, Rows) and value.source.startswith("tf.constant("):
-        value = literal(called(parsed(value.source))[1][0])
-    while isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):
-        value = value[0]
-    if isinstance(value, list | tuple) and value and all(isinstance(item, int | float) for item in value):
-        return list(value)
-    raise Untranslatable(f"{name} with boundaries that are computed", "tft.bucketize has a counterpart: bucketize")
+    filled = dataclasses.replace(value, needs=frozenset(), constant=default)
+    default = default.encode() if isinstance(default, str) else float(default) if raw.type == "float32" else default
+    if not default:  # what a missing value is anyway
+        return filled
+    here = f"columns[{raw.name + PRESENT!r}]"
+    return dataclasses.replace(filled, source=f"tf.where({here}, {filled.source}, {row_of(default, name)})")

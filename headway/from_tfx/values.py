@@ -1,17 +1,17 @@
 """Values of a preprocessing_fn: Python of each row's columns, and what tft makes of it.
 
-value = Rows("tf.math.log1p(columns['fare'])")
-Analyzed(value, "standardize")
+fare = column(Raw("fare", "float32"))
+value = computed("tf.math.log1p(columns['fare'])", [fare])
+value.reads                              # {"fare"}
+dataclasses.replace(value, op="standardize")
 """
 
 import ast
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headway.schema.columns import StoredType
-
-FILLED = "filled"
-"""filled(columns['x'], 0) in Python of rows: the column with a value in place of missing ones."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,7 @@ class Remark:
 
 
 class Untranslatable(Exception):
-    """Raised where a value of the program has no counterpart in Headway."""
-
-    def __init__(self, problem: str, fix: str = ""):
-        super().__init__(problem)
-        self.problem, self.fix = problem, fix
+    """A value of the program has no counterpart in Headway: its problem and fix, or the Remark of what it is computed from."""
 
 
 @dataclass(frozen=True)
@@ -54,64 +50,51 @@ class Raw:
 
 @dataclass(frozen=True)
 class Rows:
-    """A value that each row has by itself."""
+    """A value that each row has by itself, or what is fitted on the train rows to it."""
 
     source: str
-    """Python of `columns`."""
+    """Python of `columns`, where a missing value is 0 or ""."""
+    reads: frozenset[str] = frozenset()
+    """The columns that it is computed from."""
+    needs: frozenset[str] = frozenset()
+    """The columns that have to be there for it to be."""
+    text: bool = False
     raw: Raw | None = None
-    """The column that it is, filled or not; None: it is computed."""
-
-
-@dataclass(frozen=True)
-class Analyzed:
-    """A value after an operation that is fitted on the train rows, or makes a category."""
-
-    of: Rows
-    op: Any
-    """As `columns:` of pipeline.yaml has it."""
+    """The column that it is, filled, cast without a change or written as text; None: it is computed."""
+    constant: Any = None
+    """What fills the column's missing values; without a column, the constant that it is."""
+    op: Any = None
+    """What is fitted, or makes a category, as `columns:` of pipeline.yaml has it; None: nothing."""
     notes: tuple[str, ...] = ()
+    place: tuple[str, int] = ("", 0)
+    """The file and line in which an output was made."""
 
 
 class Ref(str):
     """A name of TensorFlow: tf.float32."""
 
 
-@dataclass(frozen=True)
 class Part:
     """An attribute of a tensor, such as x.indices."""
 
-    of: Rows | Analyzed
-    name: str
+
+def column(raw: Raw) -> Rows:
+    """A column as it is."""
+    name = frozenset({raw.name})
+    needs = frozenset() if raw.required else name
+    return Rows(f"columns[{raw.name!r}]", name, needs, raw.type == "bytes", raw)
 
 
-def parsed(source: str) -> ast.expr:
-    """Python of rows as a tree."""
-    return ast.parse(source, mode="eval").body
+def computed(source: str, values: Sequence[Any], *, text: bool = False) -> Rows:
+    """What Python computes from values."""
+    rows = [*rows_in(values)]
+    reads = frozenset[str]().union(*(value.reads for value in rows))
+    needs = frozenset[str]().union(*(value.needs for value in rows))
+    tidy = ast.unparse(ast.parse(source, mode="eval"))  # with the parentheses that it needs
+    return Rows(tidy, reads, needs, text)
 
 
-def tidy(source: str) -> str:
-    """Python of rows with the parentheses that it needs."""
-    return ast.unparse(parsed(source))
-
-
-def called(tree: ast.expr) -> tuple[str, list[ast.expr]]:
-    """The name and arguments of a call; "" and none of whatever else."""
-    return (ast.unparse(tree.func), tree.args) if isinstance(tree, ast.Call) else ("", [])
-
-
-def column_of(tree: ast.expr) -> tuple[str, ast.expr | None]:
-    """The column that a value is, and what it is filled with; "" where it is computed."""
-    name, args = called(tree)
-    if name == FILLED:
-        return column_of(args[0])[0], args[1]
-    if isinstance(tree, ast.Subscript) and isinstance(tree.slice, ast.Constant):
-        return str(tree.slice.value), None
-    return "", None
-
-
-def literal(tree: ast.expr) -> Any:
-    """A number, text or truth that is written out; None where it is none."""
-    try:
-        return ast.literal_eval(tree)
-    except ValueError:
-        return None
+def rows_in(values: Iterable[Any]) -> Iterator[Rows]:
+    """Values that rows have, also those in lists."""
+    for value in values:
+        yield from [value] if isinstance(value, Rows) else rows_in(value) if isinstance(value, list | tuple) else []

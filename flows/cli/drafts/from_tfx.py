@@ -27,8 +27,8 @@ def import_tfx(
         to: the folder in which pipeline.yaml is written.
         schema: schema.pbtxt of SchemaGen (default: types are inferred from the examples).
         transform: the file with preprocessing_fn, which is run.
-        label: what to predict: a column, an output of preprocessing_fn, or an expression (default: the column that is not in
-            the schema's environment SERVING).
+        label: what to predict: a column, an output of preprocessing_fn that is one, or an expression of columns (default: the
+            column that is not in the schema's environment SERVING).
         name: the name of the pipeline and its model (default: the name of the folder --to).
         force: overwrite the files that are there.
     """

@@ -154,7 +154,7 @@ MISSING = {
     ("run", "--set", "model.name=gone:net"): ("gone.py, which does not exist", "put the module beside"),
     ("import-tfx", "--examples", ".", "--schema", "gone.pbtxt", "--to", "new"): (
         "gone.pbtxt: there is no",
-        "name a file",
+        "check the path",
     ),
 }
 

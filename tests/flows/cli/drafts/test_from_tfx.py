@@ -79,10 +79,10 @@ def tfx(tf, rows, tmp_path_factory):
     return folder
 
 
-def given(tfx, folder):
+def given(tfx, folder, label="tips > 0.2 * fare"):
     return [
         "import-tfx", "--schema", tfx / "schema.pbtxt", "--examples", tfx / "examples" / "3", "--transform",
-        tfx / "transform.py", "--label", "generous", "--to", folder,
+        tfx / "transform.py", "--label", label, "--to", folder,
     ]  # fmt: skip
 
 
@@ -105,6 +105,12 @@ def test_without_a_transform_columns_are_as_init_takes_them_and_the_schema_says_
     pipeline = yaml.safe_load((tmp_path / "q" / "pipeline.yaml").read_text())
     assert pipeline["label"] == "tips" and pipeline["columns"] == {"*": "auto", "note": "ignore"}
     assert "not the same" not in told.stdout
+
+
+def test_a_label_that_preprocessing_fn_computes_is_an_error_that_says_how(typed, tfx, tmp_path):
+    told = typed(*given(tfx, tmp_path / "p", "generous"), check=2).stderr
+    assert "transform.py:15: the label 'generous', an output of preprocessing_fn" in told
+    assert "tf.where(columns['tips'] > 0.2 * columns['fare'], 1, 0)" in told and "--label" in told
 
 
 def test_without_a_label_it_is_an_error_that_names_columns(typed, tfx, tmp_path):
