@@ -22,6 +22,8 @@ _LOGGERS = ("apache_beam", "grpc")
 _READER = "wait_until_finish_read"
 """Beam's thread that reads a cluster's messages."""
 _IMPORTING = threading.Lock()
+_RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
+"""The first pipeline would import it."""
 
 
 def begin_import() -> None:
@@ -47,15 +49,19 @@ def load_beam() -> Any:
         try:
             with silenced(), uncollected():
                 beam = importlib.import_module("apache_beam")
-                _label_in_notebooks(beam)
+                importlib.import_module(_RUNNER)
+                _suit_notebooks(beam)
                 return beam
         finally:
             logging.getLogger().removeFilter(of_others)
 
 
-def _label_in_notebooks(beam: Any) -> None:
-    """Let pipelines be made in a notebook without the package that Beam 2.77 then labels transforms with, where it cannot be
-    imported: with pandas 3."""
+def _suit_notebooks(beam: Any) -> None:
+    """Keep Beam 2.77 from importing IPython to find out that it is not in a notebook, and let pipelines be made in one without
+    the package that it then labels transforms with, where it cannot be imported: with pandas 3."""
+    utils = importlib.import_module("apache_beam.utils.interactive_utils")
+    asked = utils.is_in_ipython
+    utils.is_in_ipython = beam.pipeline.is_in_ipython = lambda: "IPython" in sys.modules and asked()
     if "IPython" not in sys.modules:
         return
     try:

@@ -32,6 +32,8 @@ _BEAM_NAMES = {
 
 _MODES = ("in_memory", "multi_threading")
 """Of the direct runner."""
+_JOB_SERVERS = ("flink", "spark", "portable")
+"""The runners that hand their jobs to a job server."""
 
 
 class RunnerConfig(Frozen):
@@ -82,7 +84,7 @@ def make_pipeline(config: RunnerConfig) -> Any:
     """An empty beam.Pipeline on the configured runner; imports Beam.
 
     Raises:
-        ConfigError: an option that Beam does not know, or a runner that is not installed.
+        ConfigError: an option that Beam does not know, no job server is named, or a runner is not installed.
     """
     beam = load_beam()
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -93,6 +95,12 @@ def make_pipeline(config: RunnerConfig) -> Any:
         if name not in beam_options:
             fix = did_you_mean(name, beam_options, "see the options of Beam's runner")
             raise ConfigError(f"{name!r} is not a pipeline option of Beam", where="runner.options", fix=fix)
+    if config.name in _JOB_SERVERS and not (
+        options.get("job_endpoint") or options.get(f"{config.name}_submit_uber_jar")
+    ):
+        problem = f"the {config.name} runner needs the address of a job server"
+        fix = "start one, and give job_endpoint, such as localhost:8099; see docs/runners.md"
+        raise ConfigError(problem, where="runner.options.job_endpoint", fix=fix)
     if config.name == "direct":
         options = {"direct_running_mode": _MODES[0], "direct_num_workers": config.threads()} | options
     try:

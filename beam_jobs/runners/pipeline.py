@@ -1,6 +1,6 @@
 """The Beam pipeline of ingest and predict, the same for every runner.
 
-    BeamRunner(RunnerConfig(name="flink", options=...)).run(jobs, watch)
+    run(RunnerConfig(name="flink", options=...), jobs, watch)
 
     Create(spans) -> ranges of a span -> spread -> process a range -> GroupByKey(span) -> finish the span
 
@@ -14,14 +14,13 @@ import contextlib
 import pickle
 import platform
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from beam_jobs.runners import flink_rest, job_server
+from beam_jobs.runners import flink_rest
 from beam_jobs.runners.beam_import import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
 from beam_jobs.runners.place import writable
@@ -34,6 +33,7 @@ from headway.storage.manifest import version
 
 load_beam()
 import apache_beam as beam  # noqa: E402 - quietly, above
+import grpc  # noqa: E402
 from apache_beam.metrics import Metrics  # noqa: E402
 
 _PROCESS = uuid.uuid4().hex
@@ -41,8 +41,8 @@ _PROCESS = uuid.uuid4().hex
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
 _LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
-Element = tuple[int, Range, int]
-"""(which span, a range of it, how many ranges it has)"""
+Element = tuple[tuple[int, int], Iterable[tuple[Range, int]]]
+"""((which span, which range of it), the range and how many ranges the span has)"""
 Result = TypeVar("Result")
 Done = tuple[int, "RangeResult | Failure | int"]
 """(which span, a range's end or the number of ranges)"""
@@ -116,7 +116,7 @@ class CutSpan(_SpanFn):
         yield beam.pvalue.TaggedOutput(self.COUNTS, (span, len(pieces)))
         # they are dealt in this order
         for piece in sorted(pieces, key=lambda piece: piece.facts.get("rows", piece.end - piece.start), reverse=True):
-            yield span, piece, len(pieces)
+            yield (span, piece.index), (piece, len(pieces))
 
     def _cut(self, job: SpanJob) -> list[Range]:
         if self.watch is None:
@@ -133,7 +133,7 @@ class ProcessRange(_SpanFn):
         self._rows = Metrics.counter(_NAMESPACE, _ROWS)
 
     def process(self, element: Element) -> Iterable[Any]:
-        span, piece, total = element
+        (span, _), ((piece, total), *_) = element
         if self._stopped():
             return
         watch, read = self.watch, 0
@@ -215,8 +215,7 @@ class Spans(beam.PTransform):
             CutSpan.COUNTS, _FAILED, main="ranges"
         )
         # a Reshuffle, but for what it does to keep windows and times, which takes longer than a small span
-        keyed = cut.ranges | "key" >> beam.Map(lambda element: ((element[0], element[1].index), element))
-        spread = keyed | "spread" >> beam.GroupByKey() | "ranges" >> beam.FlatMap(lambda grouped: grouped[1])
+        spread = cut.ranges | "spread" >> beam.GroupByKey()
         done = spread | "process" >> beam.ParDo(_late(ProcessRange(self._jobs, self._name))).with_outputs(
             _FAILED, main="done"
         )
@@ -224,60 +223,31 @@ class Spans(beam.PTransform):
         return ends | "span" >> beam.GroupByKey() | "finish" >> beam.ParDo(_late(FinishSpan(self._jobs, self._name)))
 
 
-class BeamRunner:
-    """Runs spans on a Beam runner; see the module. One object runs one job."""
+def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
+    """Run spans as one job on a Beam runner, and block until it has ended; their outcomes are in their places.
 
-    def __init__(self, config: RunnerConfig):
-        self._config = config
-        self._lock, self._cancelled = threading.Lock(), False
-        self._cancel: Callable[[], object] | None = None
-
-    def run(self, jobs: Sequence[SpanJob], watch: Watch) -> None:
-        """Run the spans and block until the job has ended; their outcomes are in their places.
-
-        Raises:
-            ConfigError: the runner cannot be used as configured.
-            HeadwayError: a cluster gave the job up.
-            Exception: Beam failed here, or a range did with an error that is not the user's.
-        """
-        job_server.check(self._config)
-        with silenced():
-            reached = _named(self._config)
-            pipeline = make_pipeline(reached)
-            pipeline | Spans(jobs, watch.name)
-            if reached.name == "direct":
-                with worker_threads():
-                    pipeline.run().wait_until_finish()
-                return
-            try:
-                with no_traceback_of_the_reader():
-                    result = pipeline.run()
-                    self.submitted(lambda: _cancel(reached, result))
-                    result.wait_until_finish()
-            except HeadwayError:
-                raise
-            except Exception as error:  # gRPC's own kinds among them
-                raise _failed(reached, error) from error
-
-    def submitted(self, cancel: Callable[[], object]) -> None:
-        """Note that the cluster has the job; if a stop came first, cancel it at once."""
-        with self._lock:
-            self._cancel = cancel
-        if self._cancelled:
-            self.cancel()
-
-    def cancel(self) -> None:
-        """Ask the cluster, once, to cancel the job; returns at once, as a cluster that is gone may never answer."""
-        with self._lock:
-            self._cancelled = True
-            cancel, self._cancel = self._cancel, None
-        if cancel is not None:
-            threading.Thread(target=_quietly, args=(cancel,), name="cancel", daemon=True).start()
-
-
-def _quietly(cancel: Callable[[], object]) -> None:
-    with contextlib.suppress(Exception):  # the job ended by itself, or its server did
-        cancel()
+    Raises:
+        ConfigError: the runner cannot be used as configured.
+        HeadwayError: a cluster gave the job up.
+        Exception: Beam failed here, or a range did with an error that is not the user's.
+    """
+    with silenced():
+        config = _named(config)
+        pipeline = make_pipeline(config)
+        pipeline | Spans(jobs, watch.name)
+        if config.name == "direct":
+            with worker_threads():
+                pipeline.run().wait_until_finish()
+            return
+        try:
+            with no_traceback_of_the_reader():
+                result = pipeline.run()
+                watch.on_stop(lambda: _cancel(config, result))
+                result.wait_until_finish()
+        except HeadwayError:
+            raise
+        except Exception as error:  # gRPC's own kinds among them
+            raise _failed(config, error) from error
 
 
 def _named(runner: RunnerConfig) -> RunnerConfig:
@@ -289,16 +259,21 @@ def _named(runner: RunnerConfig) -> RunnerConfig:
 
 
 def _cancel(runner: RunnerConfig, result: Any) -> None:
-    """Cancel the job where it runs, then at the job server."""
+    """Cancel the job where it runs, then at the job server; either may be gone, or the job have ended."""
     master = runner.options.get("flink_master")
     if runner.name == "flink" and flink_rest.has_rest(master):
-        with contextlib.suppress(OSError, ValueError, KeyError):  # Flink is gone, or out of the driver's reach
+        with contextlib.suppress(OSError, ValueError, KeyError):
             flink_rest.cancel(str(master), runner.options["job_name"])
-    result.cancel()
+    with contextlib.suppress(Exception):
+        result.cancel()
 
 
 def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
     """The error of a job that failed on a cluster, with the end of its message."""
+    where = str(runner.options.get("job_endpoint", "runner"))
+    if isinstance(error, grpc.FutureTimeoutError):
+        fix = "start the job server, or name where it listens: host:port"
+        return ConfigError(f"no job server answers at {where}", where="runner.options.job_endpoint", fix=fix)
     code = getattr(error, "code", None)
     gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
     text = str(error).strip()
@@ -308,5 +283,4 @@ def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     cause = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
     problem = f"the job failed on the {runner.name} runner: {cause}"
-    where = str(runner.options.get("job_endpoint", "runner"))
     return HeadwayError(problem, where=where, fix="look at the logs of cluster, job server and worker pool")

@@ -13,7 +13,7 @@ import gc
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -29,7 +29,8 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
         self.failures = list[BaseException]()
-        self._stop = threading.Event()
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._cancel: Callable[[], object] | None = None
         self._rows = dict[tuple[int, int], int]()
         self._totals = dict[int, int | None]()
 
@@ -45,7 +46,19 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         return _WATCHES.get(name)
 
     def stop(self) -> None:
+        """Stop the job. Returns at once, as a cluster that is gone may never answer."""
         self._stop.set()
+        with self._lock:
+            cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            threading.Thread(target=cancel, name="cancel", daemon=True).start()
+
+    def on_stop(self, cancel: Callable[[], object]) -> None:
+        """Say what cancels the job, which a stop calls once; now, if it came before."""
+        with self._lock:
+            self._cancel = cancel
+        if self.stopped():
+            self.stop()
 
     def stopped(self) -> bool:
         return self._stop.is_set()

@@ -14,7 +14,6 @@ from beam_jobs.leakage_check import FILE, LookJob, prove
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.place import FolderPlace
-from beam_jobs.runners.worker_pool import Pool
 from beam_jobs.splits_request import SpanOutput, SplitsRequest
 from headway.errors import ConfigError, DataError, StoreError
 from headway.leakage.examples import PLACES
@@ -27,6 +26,7 @@ from headway.sources.discovery.spans import files
 from headway.storage.bucket import Bucket
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
+from tests.beam_jobs.pool import workers_apart
 
 KEY = Column(name="k", type="bytes", nullable=True, role="key")
 TIME = Column(name="t", type="bytes", nullable=True, role="time")
@@ -129,9 +129,7 @@ def test_workers_elsewhere_look_the_rows_up_and_leave_them_in_a_bucket(window, b
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "out", FILE}
     (tmp_path / "there").mkdir()
     place = f"{bucket_url}/proof"
-    with Pool() as pool:
-        options = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": pool.address}
-        runner = RunnerConfig(name="portable", options=options)
+    with workers_apart() as runner:
         there = prove(window.request, tmp_path / "there", Monitor(), runner=runner, places=[place])
     assert [file["path"] for file in there.pop("files")] == [FILE] == [*Bucket(place).listing()]
     assert there == result == json.loads(Bucket(place).read(FILE)) and not [*(tmp_path / "there").iterdir()]

@@ -103,7 +103,11 @@ def test_a_job_whose_workers_die_is_an_error_with_its_reason(jars, long, tmp_pat
         options |= {"job_endpoint": address, "environment_type": "EXTERNAL", "environment_config": where}
         runner = flink.RunnerConfig(name="flink", options=options)
         with _ingesting(tmp_path, long, runner) as process:
+            workers = _processes("SdkHarness")
+            assert workers
             pool.kill()
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
             output, _ = process.communicate(timeout=100)
         assert process.returncode == 1 and "the job failed on the flink runner: " in output, output
         assert "Traceback" not in output

@@ -1,15 +1,16 @@
 """Spans ingested straight into a bucket, by workers here and in processes of their own: the bytes of a folder."""
 
+import contextlib
 import hashlib
 
 import pytest
 
 from beam_jobs.ingest.stage import ingest_many
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.worker_pool import Pool
 from headway.errors import DataError, StoreError
 from headway.monitor import Monitor
 from headway.storage.bucket import Bucket
+from tests.beam_jobs.pool import workers_apart
 
 
 @pytest.fixture
@@ -29,9 +30,7 @@ def _digests(bucket):
 def test_a_bucket_gets_the_bytes_of_a_folder(requests_of, bucket_url, tmp_path, digests, apart):
     outs, places = [tmp_path / "a", tmp_path / "b"], [f"{bucket_url}/a", f"{bucket_url}/b"]
     wanted = ingest_many(requests_of, outs, Monitor(), runner=RunnerConfig(workers=2))
-    with Pool() as pool:
-        options = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": pool.address}
-        runner = RunnerConfig(name="portable", options=options) if apart else RunnerConfig(workers=2)
+    with workers_apart() if apart else contextlib.nullcontext(RunnerConfig(workers=2)) as runner:
         found = ingest_many(requests_of, [tmp_path / "none"] * 2, Monitor(), runner=runner, places=places)
     assert not (tmp_path / "none").exists(), "nothing goes through the driver's disk"
     for out, place, want, result in zip(outs, places, wanted, found, strict=True):

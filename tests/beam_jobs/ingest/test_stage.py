@@ -25,7 +25,6 @@ from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.pipeline import CutSpan, FinishSpan, ProcessRange
 from beam_jobs.runners.place import FolderPlace
 from beam_jobs.runners.watch import Watch
-from beam_jobs.runners.worker_pool import Pool
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import owned
@@ -35,6 +34,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import manifest
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig
+from tests.beam_jobs.pool import workers_apart
 from tfcore.runtime.tensorflow_process import Child
 
 ONE, TWO = RunnerConfig(workers=1), RunnerConfig(workers=2)
@@ -398,7 +398,7 @@ except KeyboardInterrupt:
 
 def test_a_lost_range_is_an_error_and_never_a_short_output(request_for, write_csv, out, monkeypatch):
     process = ProcessRange.process
-    monkeypatch.setattr(ProcessRange, "process", lambda self, each: [] if each[1].index == 1 else process(self, each))
+    monkeypatch.setattr(ProcessRange, "process", lambda self, each: [] if each[0][1] == 1 else process(self, each))
     with pytest.raises(HeadwayError, match=r"lost 1 of \d+ ranges: it ended without an error") as error:
         ingest(request_for(write_csv(300), range_bytes=1024), out, Monitor(), runner=TWO)
     assert error.value.where == "span all, range 1" and list(out.iterdir()) == []
@@ -448,7 +448,7 @@ def test_attempts_too_many_change_nothing(request_for, write_csv, tmp_path, monk
 
     def three_times(self, element):
         for _ in range(3):
-            tries.append(element[1].index)
+            tries.append(element[0][1])
             yield from process(self, element)
 
     monkeypatch.setattr(ProcessRange, "process", three_times)
@@ -513,10 +513,8 @@ def test_the_pipeline_on_beams_own_local_runner_writes_the_same(mode, request_fo
 
 @pytest.fixture(scope="module")
 def apart():
-    """A runner whose workers are processes of their own: Beam's own job service, and a pool."""
-    with Pool() as pool:
-        options = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": pool.address}
-        yield RunnerConfig(name="portable", options=options)
+    with workers_apart() as runner:
+        yield runner
 
 
 def test_workers_in_other_processes_write_the_same(apart, request_for, write_csv, tmp_path, digests):

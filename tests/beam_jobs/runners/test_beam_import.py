@@ -29,6 +29,20 @@ def test_lines_of_others_are_heard_while_beam_is_imported_and_none_of_beams():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_pipeline_imports_no_ipython_to_find_out_that_it_is_not_in_one():
+    program = """
+import sys
+from beam_jobs.runners import beam_import, config
+beam = beam_import.load_beam()
+before = {*sys.modules}
+with config.make_pipeline(config.RunnerConfig()) as pipeline:
+    pipeline | beam.Create([1])
+print("IPython" in sys.modules, "apache_beam.runners.portability.fn_api_runner" in before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True\n"
+
+
 def test_beam_speaks_again_when_the_last_of_several_jobs_has_ended():
     logger = logging.getLogger("apache_beam")
     before, entered, leave = logger.level, threading.Event(), threading.Event()
