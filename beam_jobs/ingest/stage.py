@@ -10,7 +10,6 @@ request, whatever the runner and the number of its workers. Beam is imported to 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,12 +22,10 @@ from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
-from headway.errors import StoreError
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.sources.base import Range
 from headway.storage.manifest import FileEntry
-from headway.storage.objects import each
 
 __all__ = ["VERSION", "IngestJob", "ingest", "ingest_many"]
 
@@ -108,11 +105,7 @@ def ingest_many(
         IngestJob(request, str(where), request.fingerprint)
         for request, where in zip(requests, places or outs, strict=True)
     ]
-    try:
-        outcomes = run_spans(jobs, monitor, runner or RunnerConfig())
-        if kept := sum(end.kept for end in outcomes):
-            monitor.log(f"{counted(kept, 'range')} had been finished by a run that was killed")
-        return [(end.result or {}) | {"files": [*end.files]} for end in outcomes]
-    finally:
-        with contextlib.suppress(StoreError):  # what ended the job is told, not this
-            each(lambda job: job.place.clear(), jobs)
+    outcomes = run_spans(jobs, monitor, runner or RunnerConfig())
+    if kept := sum(end.kept for end in outcomes):
+        monitor.log(f"{counted(kept, 'range')} had been finished by a run that was killed")
+    return [(end.result or {}) | {"files": [*end.files]} for end in outcomes]

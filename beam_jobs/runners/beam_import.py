@@ -19,11 +19,10 @@ from typing import Any
 from headway.process_tuning import for_all_threads, uncollected
 
 _LOGGERS = ("apache_beam", "grpc")
-_READER = "wait_until_finish_read"
-"""Beam's thread that reads a cluster's messages."""
 _IMPORTING = threading.Lock()
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
-"""The first pipeline would import it."""
+_SAMPLE_MS = 10
+"""How often Beam looks which step a worker is in. The end of a bundle waits for the next look, which is 200 ms by default."""
 
 
 def begin_import() -> None:
@@ -49,8 +48,10 @@ def load_beam() -> Any:
         try:
             with silenced(), uncollected():
                 beam = importlib.import_module("apache_beam")
-                importlib.import_module(_RUNNER)
+                importlib.import_module(_RUNNER)  # the first pipeline would do so
                 _suit_notebooks(beam)
+                sampler: Any = importlib.import_module("apache_beam.runners.worker.statesampler").StateSampler
+                sampler.__init__.__defaults__ = (_SAMPLE_MS,)
                 return beam
         finally:
             logging.getLogger().removeFilter(of_others)
@@ -59,7 +60,7 @@ def load_beam() -> Any:
 def _suit_notebooks(beam: Any) -> None:
     """Keep Beam 2.77 from importing IPython to find out that it is not in a notebook, and let pipelines be made in one without
     the package that it then labels transforms with, where it cannot be imported: with pandas 3."""
-    utils = importlib.import_module("apache_beam.utils.interactive_utils")
+    utils: Any = importlib.import_module("apache_beam.utils.interactive_utils")
     asked = utils.is_in_ipython
     utils.is_in_ipython = beam.pipeline.is_in_ipython = lambda: "IPython" in sys.modules and asked()
     if "IPython" not in sys.modules:
@@ -86,22 +87,3 @@ def silenced() -> Iterator[None]:
         root.removeHandler(silent)
         for logger, level in levels.items():
             logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def no_traceback_of_the_reader() -> Iterator[None]:
-    """Silence the thread that reads Beam's messages: it dies loudly of a lost connection, which the caller gets anyway."""
-    before = threading.excepthook
-
-    def hook(args: threading.ExceptHookArgs) -> None:
-        if args.thread is None or args.thread.name != _READER:
-            before(args)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        for thread in threading.enumerate():
-            if thread.name == _READER:
-                thread.join(2)
-        threading.excepthook = before

@@ -5,6 +5,7 @@ results = run_spans([IngestJob(request, "s3://team/out")], monitor, RunnerConfig
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.spans import Outcome, SpanJob, lost_ranges
 from beam_jobs.runners.watch import Watch
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.storage.objects import each
 
@@ -24,31 +25,35 @@ _BEGIN_SECONDS = (60.0, 600.0)
 
 
 def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -> list[Outcome]:
-    """Run the jobs of spans, and return how each ended.
+    """Run the jobs of spans, and return how each ended. Ranges stay in a place that is not fresh.
 
     Raises:
         HeadwayError: a span failed, by the user's mistake, or the runner did.
         Cancelled: the monitor asked to stop.
     """
-    each(lambda job: job.place.prepare(job.id), jobs)
-    with Watch() as watch:
-        _run(jobs, watch, monitor, config)
-    outcomes = each(Outcome.read, jobs)
-    for outcome in outcomes:
-        if outcome is not None and outcome.failure is not None:
-            raise outcome.failure.exception()
-    monitor.check()
-    if watch.failures:
-        raise watch.failures[0]
-    ended = []
-    for job, outcome in zip(jobs, outcomes, strict=True):
-        if outcome is None:
-            raise lost_ranges(job, 0, None, 0)
-        ended.append(outcome)
-        for facts in outcome.ranges:
-            name = f"range {facts['index']}" + (f" of {job.span}" if job.span else "")
-            monitor.part(name, span=job.span, **{key: value for key, value in facts.items() if key != "index"})
-    return ended
+    try:
+        each(lambda job: job.place.prepare(job.id), jobs)
+        with Watch() as watch:
+            _run(jobs, watch, monitor, config)
+        outcomes = each(Outcome.read, jobs)
+        for outcome in outcomes:
+            if outcome is not None and outcome.failure is not None:
+                raise outcome.failure.exception()
+        monitor.check()
+        if watch.failures:
+            raise watch.failures[0]
+        ended = []
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if outcome is None:
+                raise lost_ranges(job, 0, None, 0)
+            ended.append(outcome)
+            for facts in outcome.ranges:
+                name = f"range {facts['index']}" + (f" of {job.span}" if job.span else "")
+                monitor.part(name, span=job.span, **{key: value for key, value in facts.items() if key != "index"})
+        return ended
+    finally:
+        with contextlib.suppress(StoreError):  # what ended the jobs is told, not this
+            each(lambda job: job.place.clear(), [job for job in jobs if job.fresh])
 
 
 def _run(jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: RunnerConfig) -> None:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from beam_jobs.runners import flink_rest
-from beam_jobs.runners.beam_import import load_beam, no_traceback_of_the_reader, silenced
+from beam_jobs.runners.beam_import import load_beam, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
 from beam_jobs.runners.place import writable
 from beam_jobs.runners.spans import Failure, Outcome, RangeResult, SpanJob, Stopped, finish, run_range
@@ -240,14 +240,22 @@ def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
                 pipeline.run().wait_until_finish()
             return
         try:
-            with no_traceback_of_the_reader():
-                result = pipeline.run()
-                watch.on_stop(lambda: _cancel(config, result))
-                result.wait_until_finish()
+            result = pipeline.run()
+            if hasattr(result, "_message_stream"):  # of a job server
+                result._message_stream = _until_lost(result._message_stream)
+            watch.on_stop(lambda: _cancel(config, result))
+            result.wait_until_finish()
         except HeadwayError:
             raise
         except Exception as error:  # gRPC's own kinds among them
             raise _failed(config, error) from error
+
+
+def _until_lost(messages: Iterable[Result]) -> Iterator[Result]:
+    """The messages of a job until its server is lost. Beam's thread that reads them would die loudly, and the caller gets the
+    error anyway."""
+    with contextlib.suppress(grpc.RpcError):
+        yield from messages
 
 
 def _named(runner: RunnerConfig) -> RunnerConfig:

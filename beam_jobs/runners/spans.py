@@ -17,7 +17,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,7 @@ class Outcome:
         place = job.place
         with writable(place.url):
             if place.belongs(job.id):
-                place.end(job.id, json.dumps(asdict(self)).encode())
+                place.end(job.id, json.dumps(vars(self), default=vars).encode())
         return self
 
     @classmethod

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from beam_jobs.runners.beam_import import silenced
+from beam_jobs.runners.beam_import import load_beam, silenced
 
 PROGRAM = """
 import logging, threading
@@ -41,6 +41,14 @@ print("IPython" in sys.modules, "apache_beam.runners.portability.fn_api_runner" 
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False True\n"
+
+
+def test_the_end_of_a_bundle_waits_milliseconds_for_beams_sampler():
+    load_beam()
+    from apache_beam.runners.worker import bundle_processor
+    from apache_beam.utils.counters import CounterFactory
+
+    assert bundle_processor.statesampler.StateSampler("stage", CounterFactory()).sampling_period_ms <= 10
 
 
 def test_beam_speaks_again_when_the_last_of_several_jobs_has_ended():
