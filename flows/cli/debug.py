@@ -167,13 +167,8 @@ def report_text(result: Mapping[str, Any]) -> str:
         text += f"; {min(seconds) * 1e3:.2f} ms per step at best, {result['eager_seconds'] * 1e3:.0f} ms eagerly"
     parts.append(text)
     if profile := result["profile"]:
-        parts.append(f"profile: tensorboard --logdir {profile['folder']}\n" + text_table(_top(profile["top"])))
+        parts.append(f"profile: tensorboard --logdir {profile['folder']}")
     return "\n\n".join(part for part in parts if part)
-
-
-def _top(top: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Shorten the ops' names to their last two parts, which identify an op better than the first ones."""
-    return [dict(op) | {"op": "/".join(op["op"].rsplit("/", 2)[-2:])} for op in top]
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> str:

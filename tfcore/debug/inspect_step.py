@@ -48,7 +48,7 @@ def debug_step(
         autograph: {functions: [{name, place, file}], says}: what AutoGraph converted of the user's code and of Headway's.
         graph: {ops, nodes, functions, devices, copies, fed_bytes (rows that a call is given), says,
         xla: {mode, refused, ops}}.
-        compiled: {first, losses, applied, seconds}; profile: {folder, files, top}, or None.
+        compiled: {first, losses, applied, seconds}; profile: {folder, files}, or None.
 
     Raises:
         ConfigError, DataError, StoreError: as a training would; HeadwayError: a layer raised.

@@ -34,8 +34,8 @@ AT_ONCE = 32
 
 
 class Group(NamedTuple):
-    """Named tensors [rows] of one kind. As inputs they are two tensors: all values one behind the other, called `name`, and
-    int32 [tensors], how many values each has. As outputs they are one, [tensors, rows]."""
+    """Named tensors [rows] of one kind, as two: all values one behind the other, called `name`, and int32 [tensors], how many
+    values each has."""
 
     name: str
     dtype: tf.DType
@@ -81,25 +81,12 @@ def packed_specs(tensors: Sequence[Tensor]) -> dict[str, tf.TensorSpec]:
     return specs
 
 
-def packed_outputs(outputs: Mapping[str, tf.Tensor], described: Sequence[Tensor]) -> dict[str, tf.Tensor]:
-    """Named outputs as their groups, and those that are in none."""
-    groups = pack(described)
-    packed = {group.name: tf.stack([outputs[tensor.name] for tensor in group.tensors]) for group in groups}
-    inside = {tensor.name for group in groups for tensor in group.tensors}
-    return packed | {name: value for name, value in outputs.items() if name not in inside}
-
-
-def unpack(path: Path, signatures: Mapping[str, Signature], outputs: frozenset[str] = frozenset()) -> None:
-    """Give signatures of the SavedModel at `path` their named tensors.
-
-    Args:
-        signatures: what they are to take, and what they give.
-        outputs: those whose outputs are packed too.
-    """
+def unpack(path: Path, signatures: Mapping[str, Signature]) -> None:
+    """Give signatures of the SavedModel at `path` the named tensors that they are to take."""
     saved = SavedModel.FromString((path / SAVED).read_bytes())
     for graph in saved.meta_graphs:
         for name, signature in signatures.items():
-            _Signature(graph, name, signature, name in outputs).unpack()
+            _Signature(graph, name, signature.inputs).unpack()
     (path / SAVED).write_bytes(saved.SerializeToString(deterministic=True))
     _write_fingerprint(path)
 
@@ -121,12 +108,10 @@ def _write_fingerprint(path: Path) -> None:
 class _Signature:
     """One signature in the protobufs: its function, the node that calls it, and the metadata of both."""
 
-    def __init__(self, graph: MetaGraphDef, name: str, signature: Signature, outputs: bool):
+    def __init__(self, graph: MetaGraphDef, name: str, inputs: Sequence[Tensor]):
         self._graph, self._name = graph, name
-        self._inputs = sorted(signature.inputs, key=lambda tensor: tensor.name)
+        self._inputs = sorted(inputs, key=lambda tensor: tensor.name)
         self._groups = pack(self._inputs)
-        self._outputs = sorted(signature.outputs, key=lambda tensor: tensor.name)
-        self._out_groups = pack(self._outputs) if outputs else []
         self._definition = graph.signature_def[name]
         called = next(iter(self._definition.outputs.values())).name.partition(":")[0]
         self._call = next(node for node in graph.graph_def.node if node.name == called)
@@ -166,15 +151,17 @@ class _Signature:
         del function.signature.input_arg[:]
         function.arg_attr.clear()
         for place, tensor in enumerate(self._inputs):
-            function.signature.input_arg.add(name=arguments[tensor.name], type=_type(tensor))
+            function.signature.input_arg.add(name=arguments[tensor.name], type=_type(tensor.dtype))
             attr = function.arg_attr[place].attr
             attr["_user_specified_name"].s = tensor.name.encode()
-            attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
+            attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor.shape))
         function.signature.input_arg.extend(captured)
         for place, copied in attributes.items():
             function.arg_attr[place].CopyFrom(copied)
         if "_input_shapes" in function.attr:
-            _replace(function.attr["_input_shapes"].list.shape, [*map(_shape, self._inputs), *shapes])
+            _replace(
+                function.attr["_input_shapes"].list.shape, [*(_shape(tensor.shape) for tensor in self._inputs), *shapes]
+            )
         # what stands in the place of each old argument
         instead = {arg.name: arguments[name] for arg, name in zip(old, inputs, strict=True) if name in arguments}
         old_names = dict(zip(inputs, (arg.name for arg in old), strict=True))
@@ -188,27 +175,6 @@ class _Signature:
             for place, source in enumerate(node.input):
                 node.input[place] = instead.get(source, source)
         function.node_def.extend(added)
-        self._function_outputs(names)
-
-    def _function_outputs(self, names: set[str]) -> None:
-        if not self._out_groups:
-            return
-        function = self._function
-        sources = {  # TensorFlow has outputs in the order of their names
-            name: function.ret[arg.name]
-            for name, arg in zip(sorted(self._definition.outputs), function.signature.output_arg, strict=True)
-        }
-        node_outputs: dict[str, str] = {}
-        for group in self._out_groups:
-            source, count = sources[group.name], len(group.tensors)
-            node = _node(names, f"{group.name}_rows", "Unpack", [source], T=group.dtype, num=count, axis=0)
-            function.node_def.append(node)
-            node_outputs |= {tensor.name: f"{node.name}:output:{place}" for place, tensor in enumerate(group.tensors)}
-        del function.signature.output_arg[:]
-        function.ret.clear()
-        for place, tensor in enumerate(self._outputs):
-            function.signature.output_arg.add(name=f"output_{place}", type=_type(tensor))
-            function.ret[f"output_{place}"] = node_outputs.get(tensor.name) or sources[tensor.name]
 
     def _in_graph(self, inputs: Sequence[str]) -> None:
         """Add a placeholder for each tensor, and the call of the function with them."""
@@ -226,19 +192,15 @@ class _Signature:
             nodes = _placeholder(tensor, f"{self._name}_{tensor.name}", names)
             added += nodes
             inputs.append(nodes[-1].name)
-            _info(definition.inputs[tensor.name], tensor, f"{nodes[-1].name}:0")
+            info = definition.inputs[tensor.name]
+            info.name, info.dtype = f"{nodes[-1].name}:0", _type(tensor.dtype)
+            info.tensor_shape.CopyFrom(_shape(tensor.shape))
             if tensor.default is not None:
-                definition.defaults[tensor.name].CopyFrom(_default(tensor))
+                definition.defaults[tensor.name].CopyFrom(_default(tensor.default, tensor.dtype, tensor.shape))
         _replace(call.input, [*inputs, *captured])
-        _replace(call.attr["Tin"].list.type, [*map(_type, self._inputs), *types])
+        _replace(call.attr["Tin"].list.type, [*(_type(tensor.dtype) for tensor in self._inputs), *types])
         read = call.attr["_read_only_resource_inputs"].list.i
         _replace(read, [place - self._before + len(self._inputs) for place in read])
-        if self._out_groups:
-            _replace(call.attr["Tout"].list.type, map(_type, self._outputs))
-            _replace(call.attr["_output_shapes"].list.shape, map(_shape, self._outputs))
-            definition.outputs.clear()
-            for place, tensor in enumerate(self._outputs):
-                _info(definition.outputs[tensor.name], tensor, f"{call.name}:{place}")
         graph.node.extend(added)
 
     def _in_objects(self) -> None:
@@ -251,9 +213,11 @@ class _Signature:
             if entry.key == "kwonlyargs":
                 _replace(entry.value.list_value.values, [StructuredValue(string_value=name) for name in names])
         arguments = self._saved.canonicalized_input_signature.tuple_value.values[1].dict_value.fields
-        _specs(arguments, self._inputs)
-        if self._out_groups:
-            _specs(self._saved.output_signature.dict_value.fields, self._outputs)
+        arguments.clear()
+        for tensor in self._inputs:
+            spec = arguments[tensor.name].tensor_spec_value
+            spec.name, spec.dtype = tensor.name, _type(tensor.dtype)
+            spec.shape.CopyFrom(_shape(tensor.shape))
 
 
 def _joined(group: Group, members: Sequence[str], names: set[str]) -> tuple[list[NodeDef], str, str]:
@@ -300,13 +264,14 @@ def _replace(field: Any, values: Iterable[Any]) -> None:
 
 def _placeholder(tensor: Tensor, name: str, names: set[str]) -> list[NodeDef]:
     """Return the nodes of an input; the last one is the node to feed."""
-    dtype, nodes = tf.as_dtype(tensor.dtype), []
+    dtype, shape, nodes = tf.as_dtype(tensor.dtype), _shape(tensor.shape), []
     if tensor.default is not None:
-        nodes.append(_node(names, f"{name}/input", "Const", (), dtype=dtype, value=_default(tensor)))
-        nodes[0].attr["_output_shapes"].list.shape.add().CopyFrom(_default(tensor).tensor_shape)
+        default = _default(tensor.default, tensor.dtype, tensor.shape)
+        nodes.append(_node(names, f"{name}/input", "Const", (), dtype=dtype, value=default))
+        nodes[0].attr["_output_shapes"].list.shape.add().CopyFrom(default.tensor_shape)
     op = "PlaceholderWithDefault" if nodes else "Placeholder"
-    nodes.append(_node(names, name, op, [node.name for node in nodes], dtype=dtype, shape=_shape(tensor)))
-    nodes[-1].attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
+    nodes.append(_node(names, name, op, [node.name for node in nodes], dtype=dtype, shape=shape))
+    nodes[-1].attr["_output_shapes"].list.shape.add().CopyFrom(shape)
     return nodes
 
 
@@ -320,41 +285,16 @@ def _free(name: str, names: set[str]) -> str:
     return name
 
 
-def _default(tensor: Tensor) -> Any:
-    return _default_proto(tensor.default, tensor.dtype, tensor.shape)
-
-
-def _type(tensor: Tensor) -> int:
-    return _type_enum(tensor.dtype)
-
-
-def _shape(tensor: Tensor) -> Any:
-    return _shape_proto(tensor.shape)
-
-
 @functools.cache
-def _default_proto(value: Any, dtype: str, shape: tuple[int | None, ...]) -> Any:
+def _default(value: Any, dtype: str, shape: tuple[int | None, ...]) -> Any:
     return tf.make_tensor_proto(np.asarray(value if shape == () else [value], tf.as_dtype(dtype).as_numpy_dtype))
 
 
 @functools.cache
-def _type_enum(dtype: str) -> int:
+def _type(dtype: str) -> int:
     return int(tf.as_dtype(dtype).as_datatype_enum)
 
 
 @functools.cache
-def _shape_proto(shape: tuple[int | None, ...]) -> Any:
+def _shape(shape: tuple[int | None, ...]) -> Any:
     return tf.TensorShape(shape).as_proto()
-
-
-def _info(info: Any, tensor: Tensor, name: str) -> None:
-    info.name, info.dtype = name, _type(tensor)
-    info.tensor_shape.CopyFrom(_shape(tensor))
-
-
-def _specs(fields: Any, tensors: Sequence[Tensor]) -> None:
-    fields.clear()
-    for tensor in tensors:
-        spec = fields[tensor.name].tensor_spec_value
-        spec.name, spec.dtype = tensor.name, _type(tensor)
-        spec.shape.CopyFrom(_shape(tensor))

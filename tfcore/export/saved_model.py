@@ -27,7 +27,7 @@ from tfcore.export.formats import write_formats
 from tfcore.export.metadata import ModelMetadata, ServedLabel, describe_model, write_description
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import model_card
-from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
+from tfcore.export.packed_inputs import packed_specs, unpack
 from tfcore.export.request import ExportRequest
 from tfcore.export.request_columns import list_of, of_examples, of_tensors, rows_of, with_blanks
 from tfcore.export.signatures import (
@@ -122,21 +122,16 @@ class Served(tf.Module):
     def predict(self, columns: Mapping[str, RawColumn]) -> Tensors:
         return self._predict(self.transform(columns))
 
-    def transform_function(self) -> tuple[Any, list[Tensor]]:
-        """The tf.function of the signature `transform`, whose tensors are packed too, and what its outputs are."""
-        described: list[Tensor] = []
+    def transform_function(self) -> Any:
+        """The tf.function of the signature `transform`, whose inputs are packed too."""
         inputs = nullable_inputs(self._columns)
 
         def transformed(tensors: Tensors) -> Tensors:
             outputs = self.transform.named(of_tensors(tensors, self._columns, inputs))
             names = output_names(list(outputs))  # those that a tensor can have
-            named = {names[name]: value for name, value in outputs.items()}
-            described[:] = [_described(name, named[name]) for name in sorted(named)]
-            return packed_outputs(named, described)
+            return {names[name]: value for name, value in outputs.items()}
 
-        function = _named_function(transformed, packed_specs(inputs))
-        function.get_concrete_function()
-        return function, described
+        return _named_function(transformed, packed_specs(inputs))
 
     def _best(self, index: ItemIndex, tensors: Tensors, columns: dict[str, RawColumn], signature: Signature) -> Tensors:
         excluded = list_of(EXCLUDE, tensors, signature.inputs, rows_of(columns))
@@ -198,7 +193,12 @@ def save(
         index=index,
     )
     progress("tracing the transform")
-    transform_function, outputs = served.transform_function()
+    transform_function = served.transform_function()
+    transformed = transform_function.get_concrete_function().structured_outputs
+    outputs = [
+        Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
+        for name, tensor in sorted(transformed.items())
+    ]
     signatures = describe(columns, head.task, head.classes, outputs, threshold, served=head.described())
     if index is not None:
         signatures |= describe_towers(columns, index.item, index.width, index.texts)
@@ -219,7 +219,7 @@ def save(
     _refuse_saved(path)
     progress("naming the inputs of the signatures")
     named = {name: signature for name, signature in signatures.items() if name != "serve_examples"}
-    unpack(path, named, outputs=frozenset({"transform"}))
+    unpack(path, named)
     extra = path / "assets.extra"  # servers leave this folder alone
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
@@ -332,10 +332,6 @@ def predictor(model: Any, head: Head | str, classes: Sequence[str | int] | None 
     """Model inputs -> the named outputs of a Keras model's head, in inference mode and float32."""
     known_head = head_of(head, classes)
     return lambda inputs: known_head.served(tf.cast(model(inputs, training=False), tf.float32))
-
-
-def _described(name: str, tensor: Any) -> Tensor:
-    return Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
 
 
 def _in_order(functions: Iterable[Any], first: Sequence[tf.Variable]) -> list[tf.Variable]:

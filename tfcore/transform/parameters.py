@@ -56,9 +56,8 @@ from tfcore.transform.train_sample import TrainSample
 
 VERSION = 3
 FILE = "transform.json"
-"""auto: an integer column with at most so many distinct train values, and at least so many rows for each, is a category;
-of fewer rows each value would be learned from next to nothing, and the order of the numbers be lost."""
 AUTO_TOP_K = 10_000
+"""auto: values in the vocabulary of a text, and buckets of integers that are too many to count."""
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
 LEAST_BIN = 0.001
