@@ -55,11 +55,10 @@ def debug_step(
     """
     train = request.train
     users = [file for file in (train.module, train.preprocess) if file is not None]
-    logged: list[str] = []
     with (
         staged(remote, monitor) as stager,
         conversions([*users, Path(__file__).parents[1]]) as functions,
-        _session(train, _Listening(monitor, logged), stager, request.checkpoints) as training,
+        _session(train, monitor, stager, request.checkpoints) as training,
     ):
         steps = min(request.steps, training.total - training.start)  # further there are no knobs
         if not steps:
@@ -83,7 +82,7 @@ def debug_step(
         "eager_seconds": walk.eager.pop("seconds"),
         **walk.eager,
         "autograph": _autograph([Converted.of(function) for function in functions], out, bool(users)),
-        "graph": _graph(training.learner, walk.stack, logged),
+        "graph": _graph(training.learner, walk.stack),
         "compiled": {
             "first": training.start,
             "losses": walk.losses,
@@ -179,25 +178,6 @@ class _Walk:
             self._learner.step.assign_add(1)
 
 
-class _Listening(Monitor):
-    """A monitor that passes everything on and keeps the log lines."""
-
-    def __init__(self, inner: Monitor, lines: list[str]):
-        super().__init__(inner.stop)
-        self._inner, self._lines = inner, lines
-
-    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        self._inner.progress(done, total, unit, **facts)
-
-    def log(self, line: str) -> None:
-        self._lines.append(line)
-        self._inner.log(line)
-
-    def warn(self, line: str) -> None:
-        self._lines.append(line)
-        self._inner.warn(line)
-
-
 def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:
     functions = []
     for number, source in enumerate(converted):
@@ -212,7 +192,7 @@ def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, 
     return {"functions": functions, "says": says}
 
 
-def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], logged: list[str]) -> dict[str, Any]:
+def _graph(learner: Learner, stack: Mapping[str, tf.Tensor]) -> dict[str, Any]:
     graph = Graph.of(learner._run.trace())
     gpus = len(tf.config.list_physical_devices("GPU"))
     copies = graph.copies()
@@ -225,7 +205,6 @@ def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], logged: list[str]) 
         says = "these nodes of the step run on the CPU, though there is a GPU: what they read and give is copied"
     else:
         says = "every node of the step has a kernel for the GPU, so nothing is copied"
-    refused = [line for line in logged if "XLA cannot compile" in line]
     return {
         "ops": graph.ops,
         "nodes": sum(graph.ops.values()),
@@ -234,5 +213,9 @@ def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], logged: list[str]) 
         "copies": copies,
         "fed_bytes": sum(math.prod(value.shape) * value.dtype.size for value in stack.values()),
         "says": says,
-        "xla": {"mode": learner.mode, "refused": refused, "ops": graph.breaks_xla() if learner.mode != "jit" else []},
+        "xla": {
+            "mode": learner.mode,
+            "refused": [refused] if (refused := learner._run.refused) else [],
+            "ops": graph.breaks_xla() if learner.mode != "jit" else [],
+        },
     }

@@ -73,12 +73,14 @@ class GraphFunction:
         self.compiled: list[Any] = []
         """The tf.functions that XLA compiled: what a `RetraceGuard` reads the reason of a second trace from."""
         self.mode: Literal["jit", "graph"] | None = None
+        self.refused: str | None = None
+        """Why it runs uncompiled with `jit="auto"`."""
         self._jit, self._log, self._body = jit, log or (lambda line: None), body
         self._autograph = autograph
         self._call: Callable[..., Any] | None = None
         self._graph: tf.types.experimental.ConcreteFunction | None = None
         self._first = threading.RLock()
-        """InMemoryShards until there is a graph and a way to call it; a body that calls its own function finds it open."""
+        """Held until there is a graph and a way to call it; a body that calls its own function finds it open."""
         _check_names(self.name, list(inspect.signature(body).parameters), list(self.signature))
         check_specs(self.name, self.signature)
         self._binder = Binder(self.name, self.signature, scalars)
@@ -168,7 +170,8 @@ class GraphFunction:
                 raise HeadwayError(
                     f"XLA cannot compile {self.name}: {refusal(error)}", fix="set training.jit to auto or off"
                 ) from error
-            self._log(f"XLA cannot compile {self.name}, so it runs uncompiled: {refusal(error)}")
+            self.refused = f"XLA cannot compile {self.name}, so it runs uncompiled: {refusal(error)}"
+            self._log(self.refused)
             self.mode, self._call = "graph", graph
             return []
         self.mode, self.compiled, self._call = "jit", [jitted], jitted

@@ -10,9 +10,11 @@ from typing import Any
 
 import keras
 
+from tfcore.models.layers import Configured
+
 
 @keras.saving.register_keras_serializable("headway")
-class CrossNetwork(keras.layers.Layer):
+class CrossNetwork(Configured):
     """x(l + 1) = x(0) * (W x(l) + b) + x(l): after `layers` of them, products of up to `layers` + 1 features.
 
     Args:
@@ -32,7 +34,7 @@ class CrossNetwork(keras.layers.Layer):
         regularizer: keras.regularizers.Regularizer | None = None,
         **keywords: Any,
     ):
-        super().__init__(**keywords)
+        super().__init__({"layers": layers, "rank": rank, "seed": seed, "regularizer": regularizer}, **keywords)
         self.count, self.rank, self.seed = layers, rank, seed
         self.regularizer = keras.regularizers.get(regularizer)
 
@@ -62,11 +64,3 @@ class CrossNetwork(keras.layers.Layer):
                 crossed = keras.ops.matmul(crossed, kernel)
             x = inputs * (crossed + bias) + x
         return x
-
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        regularizer = keras.regularizers.serialize(self.regularizer) if self.regularizer is not None else None
-        own = {"layers": self.count, "rank": self.rank, "seed": self.seed, "regularizer": regularizer}
-        return super().get_config() | own

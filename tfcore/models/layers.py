@@ -64,8 +64,31 @@ class ColumnLasso(keras.regularizers.Regularizer):
         return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2}
 
 
+class Configured(keras.layers.Layer):
+    """The base of layers that give what they are given: its arguments are its config, and its shape is its inputs'.
+
+    Args:
+        made_of: the arguments; numbers, lists of them, regularizers and initializers.
+    """
+
+    def __init__(self, made_of: dict[str, Any], **keywords: Any):
+        super().__init__(**keywords)
+        # as text: Keras would track a dict or a list that is an attribute of a layer
+        self._made_of = json.dumps(made_of, default=_plain)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | json.loads(self._made_of)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else keras.saving.serialize_keras_object(value)
+
+
 @keras.saving.register_keras_serializable("headway")
-class HashDropout(keras.layers.Layer):
+class HashDropout(Configured):
     """Dropout whose mask is a pure function of (seed, step, salt, index in the batch).
 
     Keras' own draws its mask from a counter that a checkpoint can miss, gives other bits under XLA than without, and is
@@ -81,7 +104,7 @@ class HashDropout(keras.layers.Layer):
     def __init__(
         self, rate: float | tf.Variable, *, seed: int, salt: int, step: tf.Variable | None = None, **keywords: Any
     ):
-        super().__init__(**keywords)
+        super().__init__({"seed": seed, "salt": salt}, **keywords)
         self.seed, self.salt = seed, salt
         self._step, self._rate = [step], [rate]  # in a list Keras does not take them for weights of the model
         self.supports_masking = True
@@ -96,14 +119,11 @@ class HashDropout(keras.layers.Layer):
         keep = hash_uniform(tf.shape(inputs), self.seed, step, self.salt, first=_FIRST_ROW.get()) >= rate
         return tf.where(keep, inputs * tf.cast(1.0 / (1.0 - rate), inputs.dtype), tf.zeros_like(inputs))
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        return input_shape
-
     def get_config(self) -> dict[str, Any]:
         rate = self._rate[0]
         if isinstance(rate, tf.Variable):  # a knob, as it is set now; before its first step it is not
             rate = float(np.nan_to_num(rate.read_value().numpy()))
-        return super().get_config() | {"rate": rate, "seed": self.seed, "salt": self.salt}
+        return super().get_config() | {"rate": rate}
 
 
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
@@ -146,7 +166,7 @@ def _u32(value: int) -> tf.Tensor:
 
 
 @keras.saving.register_keras_serializable("headway")
-class Shift(keras.layers.Layer):
+class Shift(Configured):
     """Adds one trained number per output.
 
     Args:
@@ -154,7 +174,7 @@ class Shift(keras.layers.Layer):
     """
 
     def __init__(self, initializer: Any = "zeros", **keywords: Any):
-        super().__init__(**keywords)
+        super().__init__({"initializer": initializer}, **keywords)
         self.initializer = keras.initializers.get(initializer)
 
     def build(self, input_shape: Any) -> None:
@@ -164,29 +184,17 @@ class Shift(keras.layers.Layer):
     def call(self, inputs: Any) -> Any:
         return inputs + self.bias
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"initializer": keras.initializers.serialize(self.initializer)}
-
 
 @keras.saving.register_keras_serializable("headway")
-class SoftClip(keras.layers.Layer):
+class SoftClip(Configured):
     """x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
 
     def __init__(self, limit: float, **keywords: Any):
-        super().__init__(**keywords)
+        super().__init__({"limit": float(limit)}, **keywords)
         self.limit = float(limit)
 
     def call(self, inputs: Any) -> Any:
         return soft_clip(inputs, self.limit)
-
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"limit": self.limit}
 
 
 def soft_clip(x: tf.Tensor, limit: float) -> tf.Tensor:
@@ -195,7 +203,7 @@ def soft_clip(x: tf.Tensor, limit: float) -> tf.Tensor:
     return limit * share * tf.math.rsqrt(1.0 + tf.square(share))
 
 
-class _Embeddings(keras.layers.Layer):
+class _Embeddings(Configured):
     """The embeddings of several columns in one table: a column's ids begin at its place in `starts`.
 
     Args:
@@ -213,13 +221,14 @@ class _Embeddings(keras.layers.Layer):
         seed: int,
         initial: str = "uniform",
         regularizer: keras.regularizers.Regularizer | None = None,
+        more: dict[str, Any] | None = None,
         **keywords: Any,
     ):
-        super().__init__(**keywords)
+        made_of = {"sizes": sizes, "width": width, "seed": seed, "initial": initial, "regularizer": regularizer}
+        super().__init__(made_of | (more or {}), **keywords)
         self._regularizer = keras.regularizers.get(regularizer)
         self.starts = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int32)
         self.rows, self.width = int(sum(sizes)), width
-        self._made_of = _plain(sizes=sizes, width=width, seed=seed, initial=initial)
         self._initializer = (
             keras.initializers.Zeros()
             if initial == "zeros"
@@ -236,12 +245,6 @@ class _Embeddings(keras.layers.Layer):
             autocast=False,
         )
         self.built = True
-
-    def get_config(self) -> dict[str, Any]:
-        made_of = super().get_config() | json.loads(self._made_of)
-        if self._regularizer is not None:
-            made_of["regularizer"] = keras.regularizers.serialize(self._regularizer)
-        return made_of
 
 
 def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -292,7 +295,7 @@ class ListEmbedding(_Embeddings):
     def __init__(
         self, sizes: Sequence[int], lengths: Sequence[int], width: int, *, power: float = 1.0, **keywords: Any
     ):
-        super().__init__(sizes, width, **keywords)
+        super().__init__(sizes, width, more={"lengths": lengths, "power": power}, **keywords)
         self.offsets, self.lengths, self.power = np.repeat(self.starts, lengths), tuple(lengths), power
 
     def call(self, inputs: Any) -> Any:
@@ -313,12 +316,9 @@ class ListEmbedding(_Embeddings):
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.lengths), self.width)
 
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"lengths": list(self.lengths), "power": self.power}
-
 
 @keras.saving.register_keras_serializable("headway")
-class Cross(keras.layers.Layer):
+class Cross(Configured):
     """Ids of the combinations of categorical columns, for a weight of their own.
 
     A cross with at most `buckets` combinations gets exact ids; a larger one shares them by a hash.
@@ -330,12 +330,11 @@ class Cross(keras.layers.Layer):
     """
 
     def __init__(self, columns: Sequence[Sequence[int]], sizes: Sequence[int], buckets: int, **keywords: Any):
-        super().__init__(**keywords)
+        super().__init__({"columns": columns, "sizes": sizes, "buckets": buckets}, **keywords)
         self.columns, self.column_sizes = [tuple(c) for c in columns], tuple(sizes)
         combinations = [int(np.prod([float(sizes[i]) for i in cross])) for cross in self.columns]
         self.sizes = tuple(min(n, buckets) for n in combinations)
         self._exact = tuple(n <= buckets for n in combinations)
-        self._made_of = _plain(columns=columns, sizes=sizes, buckets=buckets)
 
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, columns] -> int32 [rows, crosses]."""
@@ -360,11 +359,3 @@ class Cross(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.columns))
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | json.loads(self._made_of)
-
-
-def _plain(**arguments: Any) -> str:
-    """A layer's arguments as JSON: Keras would track a dict or a list that is an attribute of a layer."""
-    return json.dumps(arguments, default=lambda value: value.tolist())

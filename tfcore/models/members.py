@@ -15,24 +15,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-
-class _Configured(keras.layers.Layer):
-    """A layer whose arguments are its config."""
-
-    def __init__(self, made_of: dict[str, Any], **keywords: Any):
-        super().__init__(**keywords)
-        self._made_of = tuple(made_of.items())
-
-    def get_config(self) -> dict[str, Any]:
-        own = dict(self._made_of)
-        for name in ("regularizer", "bias_initializer"):
-            if isinstance(own.get(name), keras.regularizers.Regularizer | keras.initializers.Initializer):
-                own[name] = keras.saving.serialize_keras_object(own[name])
-        return super().get_config() | own
+from tfcore.models.layers import Configured
 
 
 @keras.saving.register_keras_serializable("headway")
-class Members(_Configured):
+class Members(Configured):
     """Each row once per member, every feature times a weight of the member's own, which begins at 1 or -1."""
 
     def __init__(self, members: int, *, seed: int, **keywords: Any):
@@ -69,7 +56,7 @@ class RandomSigns(keras.initializers.Initializer):
 
 
 @keras.saving.register_keras_serializable("headway")
-class MemberDense(_Configured):
+class MemberDense(Configured):
     """A dense layer whose matrix all members share; each has a bias of its own."""
 
     def __init__(
@@ -105,7 +92,7 @@ class MemberDense(_Configured):
 
 
 @keras.saving.register_keras_serializable("headway")
-class MemberOutput(_Configured):
+class MemberOutput(Configured):
     """The last layer: each member has a matrix and a bias of its own. float32"""
 
     def __init__(

@@ -5,7 +5,6 @@
 Y. Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", 2022.
 """
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -14,11 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfcore.models.layers import soft_clip
+from tfcore.models.layers import Configured, soft_clip
 
 
 @keras.saving.register_keras_serializable("headway")
-class PiecewiseLinear(keras.layers.Layer):
+class PiecewiseLinear(Configured):
     """Each number's place within bins, times weights of its own: a piecewise linear function of it for each unit.
 
     A bin that lies below the number counts 1, the number's own bin how far the number is into it, and bins above 0. The
@@ -42,12 +41,11 @@ class PiecewiseLinear(keras.layers.Layer):
         regularizer: keras.regularizers.Regularizer | None = None,
         **keywords: Any,
     ):
-        super().__init__(**keywords)
+        plain = [list(map(float, of)) for of in edges]
+        made_of = {"edges": plain, "width": width, "seed": seed, "limit": limit, "regularizer": regularizer}
+        super().__init__(made_of, **keywords)
         self.width, self.limit = width, float(limit)
         self._regularizer = keras.regularizers.get(regularizer)
-        self._made_of = json.dumps(
-            {"edges": [list(map(float, of)) for of in edges], "width": width, "seed": seed, "limit": limit}
-        )
         bins = max([1, *(len(of) - 1 for of in edges)])
         self._low, self._scale = np.zeros((len(edges), bins)), np.zeros((len(edges), bins))
         for number, of in enumerate(edges):
@@ -78,9 +76,3 @@ class PiecewiseLinear(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.width)
-
-    def get_config(self) -> dict[str, Any]:
-        own = json.loads(self._made_of)
-        if self._regularizer is not None:
-            own["regularizer"] = keras.regularizers.serialize(self._regularizer)
-        return super().get_config() | own

@@ -166,16 +166,11 @@ def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]
 
 def _even_shares(sizes: Sequence[int], rows: int) -> list[int]:
     """How many rows each shard gives, as evenly as their sizes allow; `rows` together, or all there are."""
-    shares = [0] * len(sizes)
-    remaining, open_shards = min(rows, sum(sizes)), [i for i, size in enumerate(sizes) if size]
-    while remaining:
-        each = max(1, remaining // len(open_shards))
-        for i in list(open_shards):
-            share = min(each, sizes[i] - shares[i], remaining)
-            shares[i] += share
-            remaining -= share
-            if shares[i] == sizes[i]:
-                open_shards.remove(i)
+    shares, remaining = [0] * len(sizes), min(rows, sum(sizes))
+    smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for done, shard in enumerate(smallest_first):
+        shares[shard] = min(sizes[shard], -(-remaining // (len(sizes) - done)))
+        remaining -= shares[shard]
     return shares
 
 
