@@ -80,7 +80,6 @@ class Served(tf.Module):
         columns: Sequence[Column],
         variables: Sequence[tf.Variable],
         task: Head | Task | str = "regression",
-        classes: Sequence[str | int] | None = None,
         index: ItemIndex | None = None,
     ):
         super().__init__(name="served")
@@ -88,7 +87,7 @@ class Served(tf.Module):
         self.model_variables = list(variables)
         self._predict = predict
         self._columns = tuple(columns)
-        self._head = head_of(task, classes)
+        self._head = head_of(task)
         self._index = index
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
@@ -164,7 +163,6 @@ def save(
     variables: Sequence[tf.Variable],
     columns: Sequence[Column],
     task: Head | Task | str,
-    classes: Sequence[str | int] | None = None,
     progress: Callable[[str], None] = lambda step: None,
     images: Mapping[str, bytes] | None = None,
     index: ItemIndex | None = None,
@@ -183,15 +181,8 @@ def save(
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
     """
-    head = head_of(task, classes)
-    served = Served(
-        transform=transform,
-        predict=predict,
-        columns=columns,
-        variables=variables,
-        task=head,
-        index=index,
-    )
+    head = head_of(task)
+    served = Served(transform=transform, predict=predict, columns=columns, variables=variables, task=head, index=index)
     progress("tracing the transform")
     transform_function = served.transform_function()
     transformed = transform_function.get_concrete_function().structured_outputs
@@ -328,9 +319,9 @@ def save_model(
     )
 
 
-def predictor(model: Any, head: Head | str, classes: Sequence[str | int] | None = None) -> Predict:
+def predictor(model: Any, head: Head | str) -> Predict:
     """Model inputs -> the named outputs of a Keras model's head, in inference mode and float32."""
-    known_head = head_of(head, classes)
+    known_head = head_of(head)
     return lambda inputs: known_head.served(tf.cast(model(inputs, training=False), tf.float32))
 
 

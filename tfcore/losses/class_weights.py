@@ -20,7 +20,7 @@ def class_weights(
     """The loss weight of each class, or None for no weights.
 
     Args:
-        wanted: "balanced" (rows / (classes * rows of the class)), or a weight by class (1 where left out).
+        setting: "balanced" (rows / (classes * rows of the class)), or a weight by class (1 where left out).
         classes: their names in the order of the model's outputs.
         counts: rows of each class in the train split, for "balanced".
     """

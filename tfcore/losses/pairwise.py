@@ -52,8 +52,7 @@ def pairwise_loss(
     holds: it has no rank, and gradient 0.
 
     Args:
-        scores: float32 or float64 [rows], groups one behind the other; or a RaggedTensor [groups, (rows)], and then
-            labels and weights too. Smaller floats are computed in float32.
+        scores: float32 or float64 [rows], groups one behind the other. Smaller floats are computed in float32.
         labels: [rows], higher is better; for "lambdarank" not negative.
         row_splits: int [groups + 1]: group g has the rows row_splits[g] to row_splits[g + 1].
         row_lengths: int [groups], in its place.
@@ -76,7 +75,7 @@ def pairwise_loss(
     if max_rows is not None:
         most = tf.constant(max_rows, tf.int64)
         fits = tf.debugging.assert_less_equal(splits[1:] - splits[:-1], most, "a group has more rows than max_rows")
-        with tf.control_dependencies(_asserted(fits)):
+        with tf.control_dependencies([fits] if fits is not None else []):  # eagerly it has been checked
             scores = tf.identity(scores)
     ops = _ops(scores, native)
     if ops is None:
@@ -113,31 +112,12 @@ def _check_settings(kind: str, k: int | None, reduction: str, max_rows: int | No
 
 def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: Any) -> tuple[Any, Any, Any, tf.Tensor]:
     """Return scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
-    vectors = {"scores": scores, "labels": labels, "weights": weights}
-    checks = []
-    if isinstance(scores, tf.RaggedTensor):
-        if row_splits is not None or row_lengths is not None:
-            raise ValueError("a RaggedTensor brings its own row_splits")
-        row_splits = scores.row_splits
-        for name, value in vectors.items():
-            if isinstance(value, tf.RaggedTensor):
-                if value.ragged_rank != 1 or value.flat_values.shape.rank != 1:
-                    raise ValueError(f"{name} is of shape [groups, (rows)], not {value.shape}")
-                if value is not scores:
-                    same = tf.debugging.assert_equal(
-                        value.row_splits,
-                        tf.cast(row_splits, value.row_splits.dtype),
-                        f"{name} has other rows than scores",
-                    )
-                    checks += _asserted(same)
-                vectors[name] = value.flat_values
-            elif value is not None:
-                raise ValueError(f"{name} is a RaggedTensor as scores is one, not a {type(value).__name__}")
-    elif (row_splits is None) == (row_lengths is None):
+    if (row_splits is None) == (row_lengths is None):
         raise ValueError("say by row_splits or by row_lengths which rows are a group")
-    scores = tf.convert_to_tensor(vectors["scores"])
+    scores = tf.convert_to_tensor(scores)
     if not scores.dtype.is_floating:
         raise ValueError(f"scores are float32 or float64, not {scores.dtype.name}")
+    vectors = {"scores": scores, "labels": labels, "weights": weights}
     dtype = tf.float64 if scores.dtype == tf.float64 else tf.float32
     for name, value in vectors.items():
         if value is None:
@@ -154,14 +134,7 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: 
         raise ValueError(
             f"row_splits is a vector of one number more than there are groups, not of shape {splits.shape}"
         )
-    with tf.control_dependencies(checks):
-        splits = tf.identity(splits)
     return vectors["scores"], vectors["labels"], vectors["weights"], splits
-
-
-def _asserted(check: Any) -> list[Any]:
-    """Return the check to run first, as control inputs; in eager mode it has run, and the list is empty."""
-    return [] if check is None else [check]
 
 
 def _ops(scores: tf.Tensor, native: bool | None) -> Any | None:

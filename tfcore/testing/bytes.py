@@ -13,7 +13,7 @@ def assert_same_bytes(actual: Any, expected: Any) -> None:
     """Raise AssertionError unless both values have the same bits.
 
     Args:
-        found: a tensor, variable, array, number, text, Arrow table, ragged tensor, Path of a file or folder, or a dict,
+        actual: a tensor, variable, array, number, text, Arrow table, ragged tensor, Path of a file or folder, or a dict,
             list or tuple of them. NaNs with the same bits are the same, 0.0 and -0.0 are not.
         expected: likewise.
 

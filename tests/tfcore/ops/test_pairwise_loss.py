@@ -243,18 +243,6 @@ def test_a_groups_share_of_the_gradient_is_what_it_is_given(op, native):
     np.testing.assert_allclose(both_, alone * [2.0, 2.0, -3.0, -3.0, -3.0], rtol=1e-12)
 
 
-@pytest.mark.parametrize("native", BOTH)
-def test_ragged_tensors_bring_their_splits(op, native):
-    scores = tf.ragged.constant([[0.5, 1.0], [], [2.0, 0.0, 1.0]])
-    labels = tf.ragged.constant([[1, 0], [], [0, 1, 2]])
-    flat, _ = both(scores.flat_values, labels.flat_values, [2, 0, 3], native=native)
-    np.testing.assert_array_equal(pairwise_loss(scores, labels, native=native), flat)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="labels has other rows than scores"):
-        pairwise_loss(scores, tf.ragged.constant([[1, 0, 0], [], [1, 2]]), native=native)
-    with pytest.raises(ValueError, match="labels is a RaggedTensor as scores is one"):
-        pairwise_loss(scores, [0, 1], native=native)
-
-
 def test_sixteen_bit_scores_are_computed_in_float32(op):
     scores = tf.constant([0.5, 1.0, -2.0], tf.bfloat16)
     with tf.GradientTape() as tape:

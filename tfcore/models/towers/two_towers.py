@@ -6,8 +6,8 @@
 
 `model.item` names the columns of the item; all others are the user's (of a query, a session, a context). The item's vector
 ends with the item's own bias and the user's with 1, so that the product of two vectors orders items as the score does: the
-items with the largest products are the best ones (`tfcore.export.retrieval`). A list, such as a history, is the sum of its
-embeddings over the square root of their number (Koren, "Factorization meets the neighborhood", 2008), so that a long one says
+items with the largest products are the best ones (`tfcore.models.towers.item_index`). A list, such as a history, is the sum of
+its embeddings over the square root of their number (Koren, "Factorization meets the neighborhood", 2008), so that a long one says
 more than a short one. `hidden` layers, where there are some, are added to the sum of a side's embeddings.
 """
 
