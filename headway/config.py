@@ -22,23 +22,8 @@ from headway.redaction import protect, remember
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Frozen(BaseModel):
-    """An immutable config model that refuses unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
-
-
-class Result(BaseModel):
-    """Part of a stage's answer that people read; what a later Headway adds to one is passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=(), defer_build=True)
-
-
-class Grown(Frozen):
-    """A Frozen that does not write out its `newer` fields while they have their default.
-
-    They came after others: what was made without them keeps the fingerprint that it had.
-    """
+class _Short(BaseModel):
+    """A model that does not write out its `newer` fields while they have their default."""
 
     newer: ClassVar[tuple[str, ...]] = ()
 
@@ -49,6 +34,26 @@ class Grown(Frozen):
         fields = type(self).model_fields
         same = [name for name in self.newer if getattr(self, name) == fields[name].get_default()]
         return {name: given for name, given in value.items() if name not in same}
+
+
+class Frozen(BaseModel):
+    """An immutable config model that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
+
+
+class Grown(_Short, Frozen):
+    """A Frozen whose `newer` fields came after others: what was made without them keeps the fingerprint that it had."""
+
+
+class Result(BaseModel):
+    """Part of a stage's answer that people read; what a later Headway adds to one is passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=(), defer_build=True)
+
+
+class ShortResult(_Short, Result):
+    """A Result that leaves out its `newer` fields where nothing is to be said."""
 
 
 _MOST_VALUES, _MOST_DEPTH = 1_000_000, 100

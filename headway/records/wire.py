@@ -22,7 +22,6 @@ ONE, _TWO = b"\x0a", b"\x12"
 """Tags of fields 1 and 2, length-delimited: of a message's only field, and of the value in an entry of a map."""
 PACKED_INTS, PACKED_FLOATS, WORDS = (ONE, INTS), (ONE, FLOATS), (BYTES,)
 """Tags around the bytes of a feature, innermost first; of words the innermost field is part of the bytes."""
-_SHIFTS = np.arange(0, 70, 7, dtype=np.uint64)
 _LIMITS = np.array([1 << 7 * i for i in range(1, 10)], np.uint64)
 """From which value on a varint takes 2, 3, ... 10 bytes."""
 _SMALL = [bytes([n]) for n in range(0x80)]
@@ -69,39 +68,23 @@ def varints_cut(
     width = 1 + int(np.searchsorted(_LIMITS, bits.max(), side="right"))
     if width == 1:
         return bits.astype(np.uint8).data, starts.tolist()
-    parts, keep = (_wide if width > 8 else _narrow)(bits, width)
+    parts, keep = _sevens(bits, width)
     if width <= 8 and int(bits.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
         return memoryview(parts.tobytes()), (starts * width).tolist()
     ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
     return parts[keep].data, ends[starts].tolist()
 
 
-def _narrow(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Encode values whose varints take at most 8 bytes: the bytes, uint8 [n, width], and a mask of those in use.
-
-    The groups of seven bits are spread over the bytes of a word, all values at once.
-    """
-    kind: Any = np.uint32 if width <= 4 else np.uint64
-    words = bits.astype(kind)
-    spread = words & kind(0x7F)
-    keep = np.ones((len(bits), width), np.bool_)
-    for i in range(1, width):
-        longer = words >= kind(1 << 7 * i)
-        keep[:, i] = longer
-        # bits 7i to 7i + 6 go to byte i; the byte before says that more follows
-        spread |= (words & kind(0x7F << 7 * i)) << kind(i)
-        spread |= longer.astype(kind) << kind(8 * i - 1)
-    parts = spread.astype(np.dtype(kind).newbyteorder("<"), copy=False).view(np.uint8).reshape(len(bits), -1)
-    return parts[:, :width], keep
-
-
-def _wide(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Encode any values, with a word for each group of seven bits; the result of `_narrow`."""
-    shifted = bits[:, None] >> _SHIFTS[None, :width]
-    parts = (shifted & np.uint64(0x7F)).astype(np.uint8)
-    keep = np.ones(parts.shape, bool)
-    keep[:, 1:] = shifted[:, 1:] != 0
-    parts[:, :-1] |= keep[:, 1:].astype(np.uint8) << 7
+def _sevens(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """The bytes of varints of at most `width` bytes, uint8 [n, width], and a mask of those in use."""
+    words: NDArray[Any] = bits.astype(np.uint32) if width <= 4 else bits  # half as long: faster
+    parts, keep = np.empty((len(bits), width), np.uint8), np.ones((len(bits), width), np.bool_)
+    for i in range(width):
+        if i:
+            words = words >> words.dtype.type(7)
+            np.not_equal(words, 0, out=keep[:, i])
+        parts[:, i] = words.astype(np.uint8) & np.uint8(0x7F)
+    parts[:, :-1] |= keep[:, 1:].view(np.uint8) << np.uint8(7)  # more follows
     return parts, keep
 
 

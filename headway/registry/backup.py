@@ -21,7 +21,7 @@ from headway.registry.leases import lease
 from headway.registry.registry import Registry, names
 from headway.registry.versions import numbers
 from headway.storage import manifest as manifests
-from headway.storage.atomic_io import copy_tree, remove, sync_folders, sync_path, writing
+from headway.storage.atomic_io import copy_tree, remove, replace_text, sync_folders, sync_path, writing
 from headway.storage.process_identity import mark
 from headway.storage.store import Store
 
@@ -167,14 +167,6 @@ def _copy_file(path: Path, target: Path, done: BackUp) -> None:
 
 def _write(path: Path, data: bytes, done: BackUp) -> None:
     """Replace a small file that differs, as a whole."""
-    if path.is_file() and path.read_bytes() == data:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(mark(f".{path.name}"))
-    try:
-        aside.write_bytes(data)
-        sync_path(aside)
-        aside.rename(path)
-    finally:
-        remove(aside)
-    done.bytes += len(data)
+    if not path.is_file() or path.read_bytes() != data:
+        replace_text(path, data.decode())
+        done.bytes += len(data)

@@ -3,8 +3,8 @@
     lineage = read(registry, registry.named("champion"))
     found = look(registry.store, lineage, read_bytes=True)      # what of it is gone or changed today
 
-It is written once, into the version's folder (lineage.json), and so outlives the run's record and its outputs. Of a version
-from before it was kept, what the run's record and the manifests still tell is put together, with `recorded: false`.
+It is written once, into the version's folder (lineage.json), and so outlives the run's record and its outputs. A version without
+one, which no run published, has `recorded: false` and what it says of itself.
 """
 
 import json
@@ -32,7 +32,7 @@ def read(registry: Registry, version: Version) -> dict[str, Any]:
     path = version.path / LINEAGE
     manifest = registry.store.manifest(version.path)
     if manifest is None or all(entry.path != LINEAGE for entry in manifest.files):
-        lineage = _rebuilt(registry.store, version) | {"recorded": False}
+        lineage = _unrecorded(version) | {"recorded": False}
     else:
         registry.store.localize([path])
         try:
@@ -46,37 +46,19 @@ def read(registry: Registry, version: Version) -> dict[str, Any]:
     return {"model": registry.name, "version": version.number, "created": version.created, **lineage, "events": events}
 
 
-def _rebuilt(store: Store, version: Version) -> dict[str, Any]:
-    """Rebuild the lineage of a version that has no lineage file from its facts and its run's record."""
+def _unrecorded(version: Version) -> dict[str, Any]:
+    """What a version without a lineage file says of itself."""
     facts = version.facts
-    run = next((run for run in store.runs() if run["run"] == facts.get("run")), {})
-    stages = run.get("stages", [])
-    spans = []
-    for stage in stages:
-        if stage["stage"] == "ingest":
-            manifest = store.find("ingest", stage["fingerprint"])
-            files = manifest.key.get("files", []) if manifest else []
-            shards = (
-                [e.model_dump(mode="json") for e in manifest.files if e.path.endswith(".tfrecord")] if manifest else []
-            )
-            counts = manifest.counts.model_dump() if manifest and manifest.counts else None
-            span = stage["title"].removeprefix("ingest ")
-            spans.append(
-                {"span": span, "ingest": stage["fingerprint"], "rows": counts, "files": files, "shards": shards}
-            )
-    standing = facts.get("standing") or {}
     return {
-        "run": {name: run.get(name) for name in ("run", "started", "file", "window", "until", "seed", "force")}
-        | {"run": facts.get("run"), "seed": facts.get("seed")},
+        "run": {"run": facts.get("run"), "seed": facts.get("seed")},
         "code": None,
         "config": None,
         "schema": None,
-        "champion": standing.get("against"),
-        "verdict": run.get("verdict"),
+        "champion": (facts.get("standing") or {}).get("against"),
+        "verdict": None,
         "parts": {"train": facts.get("train_parts", []), "eval": facts.get("eval_parts", [])},
-        "spans": spans
-        or [{"span": span, "ingest": None, "files": [], "shards": []} for span in facts.get("spans", [])],
-        "stages": [{name: s.get(name) for name in ("stage", "title", "fingerprint", "cached")} for s in stages],
+        "spans": [{"span": span, "ingest": None, "files": [], "shards": []} for span in facts.get("spans", [])],
+        "stages": [],
     }
 
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.errors import ConfigError
 from headway.messages import did_you_mean, some
 from headway.schema.calendar_days import Temporal
@@ -116,8 +116,10 @@ class ColumnConfig(Frozen):
         return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
 
 
-class Column(Frozen):
+class Column(Grown):
     """One stored column."""
+
+    newer = ("shape", "separator", "parse", "temporal", "meaning", "feature", "since")
 
     name: str
     type: StoredType
@@ -152,17 +154,6 @@ class Column(Frozen):
         if self.encoding == "dictionary" and self.type != "bytes":
             raise ValueError(f"column {self.name!r}: only bytes can be dictionary encoded, not {self.type}")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out defaults of scalars, so that fingerprints and manifests of scalar tables stay."""
-        value: dict[str, Any] = handler(self)
-        if not self.shape:
-            value.pop("shape", None)
-        for name in ("separator", "parse", "temporal", "meaning", "feature", "since"):
-            if not value.get(name):
-                value.pop(name, None)
-        return value
 
     @property
     def is_feature(self) -> bool:
@@ -203,8 +194,10 @@ UNIT_COLUMN = Column(name="unit", type="int64", nullable=True, role="key").model
 """How records hold it; it is none of their `columns`, so that nothing learns from it."""
 
 
-class Schema(Frozen):
+class Schema(Grown):
     """Columns in the order of the source, with the facts known of their values."""
+
+    newer = ("split_by_place",)
 
     columns: tuple[Column, ...]
     ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
@@ -240,8 +233,7 @@ class Schema(Frozen):
 
     def digest(self) -> str:
         """SHA-256 of everything in the schema, hex."""
-        unset = set() if self.split_by_place else {"split_by_place"}  # older schemas keep their digest
-        text = json.dumps(self.model_dump(mode="json", exclude=unset), sort_keys=True)
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -4,14 +4,11 @@ note = Note(column="zip", text="read as text: 3 of 100 sampled values begin with
 str(note)                                # column 'zip': read as text: ...
 """
 
-from typing import Any
-
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
-from headway.config import Result
+from headway.config import ShortResult
 
 
-class Note(Result):
+class Note(ShortResult):
+    newer = ("column", "left_out", "doubt")
     text: str
     """Without the column's name."""
     column: str | None = None
@@ -19,11 +16,6 @@ class Note(Result):
     """The model does not see the column; the text says why."""
     doubt: bool = False
     """The column may be meant in another way than it is read."""
-
-    # the type is given: from the annotation older pydantics look for its names in each subclass's module
-    @model_serializer(mode="wrap", return_type=dict[str, Any])
-    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value}
 
     def __str__(self) -> str:
         if self.column is None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
 from headway.sources.text_stream import is_wide
@@ -106,8 +106,10 @@ def by_ending(path: str) -> Format | None:
     return next((name for name, format in FORMATS.items() if re.search(format.pattern, PurePosixPath(path).name)), None)
 
 
-class CsvConfig(Frozen):
+class CsvConfig(Grown):
     """How a CSV file is written."""
+
+    newer = ("encoding", "skip_lines", "trim")
 
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="the character between two cells")
     quote: str = Field(
@@ -149,14 +151,6 @@ class CsvConfig(Frozen):
                 f"{value!r} does not write line ends as ASCII does; convert the files: iconv -f {value} -t utf-8"
             )
         return name
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)
-        for name in ("encoding", "skip_lines", "trim"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                value.pop(name, None)
-        return value
 
     @field_validator("delimiter", "quote")
     @classmethod

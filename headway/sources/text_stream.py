@@ -12,7 +12,6 @@ mark, UTF-16 without one by its zeros.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import lzma
 import re
 import zipfile
@@ -46,7 +45,6 @@ _MARKS = {
 """The longer marks first: that of UTF-32 begins as that of UTF-16 does."""
 _LETTERS = 16
 """Letters of ASCII at the beginning that tell UTF-16 without a mark."""
-_MOSTLY = 0.9
 _WORKBOOK = "[Content_Types].xml"
 _DOUBLED = re.compile(rb"\r+\n")
 LONGEST_LINE = 128 << 20
@@ -121,15 +119,6 @@ def _encoding(head: bytes) -> str | None:
             return "utf-16-le"
         if all(second) and not any(first):
             return "utf-16-be"
-    for name, place in (
-        ("utf-16-le", 1),
-        ("utf-16-be", 0),
-    ):  # other scripts: line ends, digits and separators have zeros
-        letters = head[1 - place :: 2]
-        ends = sum(letters[at] == 10 for at, byte in enumerate(head[place::2][: len(letters)]) if not byte)
-        zeros, others = head[place::2].count(0), head[1 - place :: 2].count(0)
-        if ends and ends >= _MOSTLY * head.count(b"\n") and zeros >= 2 * ends and zeros >= _MOSTLY * (zeros + others):
-            return name
     return None
 
 
@@ -235,22 +224,10 @@ class TextStream:
     def _damaged(self, error: BaseException) -> DataError:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return DataError(
-            f"not a whole {self._form.compression} file, after byte {self._readable()} of its contents: {reason}",
+            f"not a whole {self._form.compression} file, after byte {self._read} of its contents: {reason}",
             where=self._path,
             fix="fetch or write the file again" + (", or unzip it" if self._form.compression == "zip" else ""),
         )
-
-    def _readable(self) -> int:
-        """The number of bytes that can be decompressed, to some kilobytes."""
-        count = 0
-        if self._form.compression == "zip":
-            return self._read
-        with contextlib.suppress(OSError, EOFError, pa.ArrowException, lzma.LZMAError):
-            self._file.seek(0)
-            source = self._opened(self._file)
-            while piece := source.read(_PIECE):
-                count += len(piece)
-        return count
 
 
 class _Xz:

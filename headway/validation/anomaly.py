@@ -7,9 +7,9 @@ found.anomalies[0].column, found.anomalies[0].value, found.anomalies[0].expected
 
 from typing import Any, Literal, get_args
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from headway.config import Result
+from headway.config import Result, ShortResult
 from headway.schema.calendar_days import Temporal, moment
 
 LISTED = 5
@@ -30,7 +30,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 """Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 
 
-class Anomaly(Result):
+class Anomaly(ShortResult):
+    newer = ("value", "expected")
     severity: Severity
     kind: str
     """One of `KINDS`, or one of another version of Headway."""
@@ -43,12 +44,6 @@ class Anomaly(Result):
     """What was seen, where it is one number: a share, a distance, a number of rows."""
     expected: float | None = None
     """The limit that it is beyond."""
-
-    # the type is given: from the annotation older pydantics look for its names in each subclass's module
-    @model_serializer(mode="wrap", return_type=dict[str, Any])
-    def _without_numbers(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = handler(self)
-        return {name: each for name, each in written.items() if each is not None or name not in ("value", "expected")}
 
 
 def finding(

@@ -61,23 +61,12 @@ def test_raw_files_and_outputs_that_are_gone_or_changed_are_named(traced, tmp_pa
     ]
 
 
-def test_of_a_version_from_before_it_is_put_together_from_what_is_left(traced, saved_model):
-    traced.store.save_run(
-        {
-            "run": "old",
-            "pipeline": "flights",
-            "stages": [{"stage": "ingest", "title": "ingest 2026-01", "fingerprint": "ingest" * 4}],
-        }
-    )
+def test_a_version_without_a_lineage_file_has_what_it_says_of_itself(traced, saved_model):
     version = traced.publish(saved_model, {"run": "old", "seed": 3, "spans": ["2026-01"], "standing": {"against": 1}})
     found = lineage.read(traced, version)
     assert found["recorded"] is False and found["code"] is None and found["champion"] == 1
-    assert (found["run"]["run"], found["run"]["seed"]) == ("old", 3)
-    (span,) = found["spans"]
-    assert (span["span"], span["files"]) == ("2026-01", [{"bytes": 8, "crc32c": "0"}]) and len(span["shards"]) == 1
+    assert found["run"] == {"run": "old", "seed": 3} and [span["span"] for span in found["spans"]] == ["2026-01"]
     assert lineage.look(traced.store, found) == {"files": {}, "outputs": {}}
-    nothing = lineage.read(traced, traced.publish(saved_model, {"spans": ["2026-01", "2026-02"]}))
-    assert [span["span"] for span in nothing["spans"]] == ["2026-01", "2026-02"] and nothing["stages"] == []
 
 
 def test_a_lineage_that_a_newer_headway_wrote_is_not_guessed_at(registry, saved_model):

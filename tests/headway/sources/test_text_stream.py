@@ -99,11 +99,7 @@ def test_blanks_around_values_are_trimmed_outside_quotes(config, lines, clean):
     assert clean_lines(CsvConfig(trim=True, **config))(lines) == clean
 
 
-def test_other_scripts_in_utf16_without_a_mark_are_known_by_their_line_ends(tmp_path):
-    text = "имя,город\n" + "Иван,Москва\n" * 9
-    for encoding in ("utf-16-le", "utf-16-be"):
-        (tmp_path / "a").write_bytes(text.encode(encoding))
-        assert b"".join(data for _, data in TextFile(str(tmp_path / "a")).blocks(0, None, 64, len)) == text.encode()
+def test_zero_bytes_in_a_text_of_bytes_make_no_utf16_of_it(tmp_path):
     for plain in (b"a,b\n1,\0\n2,3\n" * 9, b"ab,\0\n" * 9):
         (tmp_path / "a").write_bytes(plain)
         assert not TextFile(str(tmp_path / "a")).streamed
