@@ -4,10 +4,9 @@ Nothing else in Headway imports `tensorflow.python` or reads an attribute of Ten
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from tensorflow.python.autograph.impl import api as _autograph
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import kernels as _kernels
@@ -80,14 +79,3 @@ def flat_layers(model: Any) -> list[Any]:
 def concrete_functions(function: Any) -> list[Any]:
     """The traces of a tf.function."""
     return list(function._list_all_concrete_functions())
-
-
-@contextlib.contextmanager
-def converting(noted: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """AutoGraph's conversion of a function is `noted(conversion)` within."""
-    convert = _autograph._convert_actual
-    _autograph._convert_actual = noted(convert)
-    try:
-        yield
-    finally:
-        _autograph._convert_actual = convert

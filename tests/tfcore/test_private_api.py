@@ -69,20 +69,6 @@ def test_a_saved_model_gets_a_fingerprint(tmp_path):
     assert (tmp_path / "fingerprint.pb").is_file()
 
 
-def test_autograph_converts_through_the_note():
-    seen = []
-
-    def noted(convert):
-        return lambda entity, context: (seen.append(entity.__name__), convert(entity, context))[1]
-
-    def one(x):
-        return x
-
-    with private_api.converting(noted):
-        tf.function(lambda x: one(x))(tf.constant(1))
-    assert "one" in seen
-
-
 def test_no_other_module_imports_what_is_private():
     command = [
         "git",

@@ -8,6 +8,7 @@ once eagerly, then compiled together with those after it. `out` gets report.json
 TensorBoard's profile below profile/; nothing else is written.
 """
 
+import inspect
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ import tensorflow as tf
 from headway.errors import StoreError
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles, Stager
-from tfcore.debug.converted import Converted, conversions
+from headway.user_code.loading import load_function
 from tfcore.debug.eager import eager_step
 from tfcore.debug.findings import problems, starting
 from tfcore.debug.graph_report import Graph, has_gpu_kernels
@@ -45,7 +46,7 @@ def debug_step(
         problems: what `tfcore.debug.findings` found, first things first.
         step: which one was looked at: the first, or the first that was skipped.
         inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of that step, run eagerly.
-        autograph: {functions: [{name, place, file}], says}: what AutoGraph converted of the user's code and of Headway's.
+        autograph: {functions: [{name, place, file, code}], says}: what AutoGraph makes of the preprocess function.
         graph: {ops, nodes, functions, devices, copies, fed_bytes (rows that a call is given), says,
         xla: {mode, refused, ops}}.
         compiled: {first, losses, applied, seconds}; profile: {folder, files}, or None.
@@ -54,10 +55,8 @@ def debug_step(
         ConfigError, DataError, StoreError: as a training would; HeadwayError: a layer raised.
     """
     train = request.train
-    users = [file for file in (train.module, train.preprocess) if file is not None]
     with (
         staged(remote, monitor) as stager,
-        conversions([*users, Path(__file__).parents[1]]) as functions,
         _session(train, monitor, stager, request.checkpoints) as training,
     ):
         steps = min(request.steps, training.total - training.start)  # further there are no knobs
@@ -81,7 +80,7 @@ def debug_step(
         "knobs": walk.knobs,
         "eager_seconds": walk.eager.pop("seconds"),
         **walk.eager,
-        "autograph": _autograph([Converted.of(function) for function in functions], out, bool(users)),
+        "autograph": _autograph(train, out),
         "graph": _graph(training.learner, walk.stack),
         "compiled": {
             "first": training.start,
@@ -178,18 +177,24 @@ class _Walk:
             self._learner.step.assign_add(1)
 
 
-def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:
-    functions = []
-    for number, source in enumerate(converted):
-        folder = out / "autograph"
-        folder.mkdir(exist_ok=True)
-        file = folder / f"{number:02d}_{''.join(c if c.isalnum() else '_' for c in source.name)}.py"
-        file.write_text(source.code, encoding="utf-8")
-        functions.append({"name": source.name, "place": source.place, "file": str(file), "code": source.code})
+def _autograph(train: TrainRequest, out: Path) -> dict[str, Any]:
+    """The code that AutoGraph makes of the preprocess function, the only one of the user's that it converts."""
     says = "the training step is traced without AutoGraph: its loop is tf.while_loop, its branches tf.cond"
-    if users and not functions:
-        says += "; nothing of the user's module is converted, so Python's if and for in a layer run while it is traced"
-    return {"functions": functions, "says": says}
+    users, derived = train.preprocess, train.transform.derived
+    if (
+        users is None
+        or derived is None
+        or isinstance(function := load_function(users, derived.function.partition(":")[2]), tf.Module)
+    ):
+        says += "; nothing is converted, so Python's if and for in a layer run while it is traced"
+        return {"functions": [], "says": says}
+    name, line = function.__name__, inspect.unwrap(function).__code__.co_firstlineno
+    code = tf.autograph.to_code(function)
+    file = out / "autograph" / f"{name}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(code, encoding="utf-8")
+    place = f"{users.name}:{line}"
+    return {"functions": [{"name": name, "place": place, "file": str(file), "code": code}], "says": says}
 
 
 def _graph(learner: Learner, stack: Mapping[str, tf.Tensor]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import tensorflow as tf
 from headway.errors import Cancelled, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from tfcore.debug.converted import Converted, conversions
 from tfcore.debug.eager import eager_step
 from tfcore.debug.findings import problems
 from tfcore.debug.graph_report import Graph
@@ -222,19 +221,6 @@ def test_ops_are_counted_in_nested_functions_and_those_of_the_host_named():
     tf.function(lambda x: x @ x, jit_compile=True)(tf.eye(2))  # XLA says what it has once it was asked
     assert {one["op"] for one in graph.breaks_xla()} >= {"PyFunc", "StringUpper"}
     assert "Erfinv" not in {one["op"] for one in graph.breaks_xla()}
-
-
-def test_only_what_autograph_converts_is_shown(tmp_path):
-    def absolute(x):
-        if x < 0:
-            x = -x
-        return x
-
-    with conversions([tmp_path]) as others, conversions([__import__("pathlib").Path(__file__)]) as ours:
-        tf.autograph.to_graph(absolute)
-        tf.function(absolute, autograph=False).get_concrete_function  # noqa: B018
-    assert others == [] and [Converted.of(one).name.rpartition(".")[2] for one in ours] == ["absolute"]
-    assert "ag__.if_stmt" in Converted.of(absolute).code
 
 
 def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
