@@ -130,15 +130,8 @@ class Judged(_Recorded):
     version: int
     alarms: tuple[str, ...] = ()
     """By what it has become worse."""
-
-
-class ColumnRow(_Recorded):
-    """What became of a column."""
-
-    column: str
-    type: str
-    transform: str
-    why: str
+    changes: tuple[tuple[str, Any, Any], ...] = ()
+    """What is different since its run, each with what it was (None: has no words) and is; none where that is not recorded."""
 
 
 class RunRecord(_Recorded):
@@ -161,7 +154,7 @@ class RunRecord(_Recorded):
     spans: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     warnings: tuple[str, ...] = ()
-    columns: tuple[ColumnRow, ...] = ()
+    columns: tuple[dict[str, str], ...] = ()
     """Of a run that inferred the schema."""
     training: Chosen | None = None
     verdict: Verdict | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -121,7 +120,7 @@ def reporting(options: JsonOption) -> Iterator[Reporter]:
     """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
     from flows.observability.reporting import reporter, stop_on_signals
 
-    with reporter(silent=options.json, quiet=options.quiet) as report:
+    with reporter(silent=options.json, quiet=options.quiet, verbose=options.verbose) as report:
 
         def say() -> None:
             report.note("stopping: saving what is done (again to stop at once)")
@@ -152,7 +151,7 @@ def run(
     run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
     exit_code = 0 if record.state in ("promoted", "already champion") else 4
-    return answer(options, record, summary_text(record, run_spec), exit_code)
+    return answer(options, record, summary_text(record, run_spec, verbose=options.verbose), exit_code)
 
 
 def _stage_command(last: str) -> Callable[..., int]:
@@ -197,7 +196,7 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     from flows.tell.step_parts import part_of
 
     record = execute(options, run_spec)
-    text = summary_text(record, run_spec)
+    text = summary_text(record, run_spec, verbose=options.verbose)
     paths = {s.title: str(run_spec.store.output(s.stage, s.fingerprint)) for s in record.stages}
     value = record.as_json() | {"outputs": paths}
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
@@ -223,32 +222,18 @@ def _last(record: RunRecord, run_spec: RunSpec) -> Output | None:
     return output_of(run_spec.store, record, last) if last == ends else None
 
 
-_TABLE = 40
-"""Columns that the summary of a run shows; of more, those that were left out."""
-
-
-def summary_text(record: RunRecord, run_spec: RunSpec) -> str:
+def summary_text(record: RunRecord, run_spec: RunSpec, *, verbose: bool = False) -> str:
     """A finished run for a terminal."""
-    from flows.dag.column_table import LEFT_OUT, table_text
     from flows.tell.summary import summary
 
     places: list[tuple[str, object]] = []
-    if record.state == "promoted" and record.version is not None:
+    if verbose and record.state == "promoted" and record.version is not None:
         places.append(("model", run_spec.registry.version(record.version).saved_model))
         places.append(("serving", run_spec.registry.serving / str(record.serving)))
     if run_spec.last is not None and record.stages:
         last = record.step("export") or record.stages[-1]
         places.append(("output", run_spec.store.output(last.stage, last.fingerprint)))
-    table = record.columns
-    notes = [note for note in record.notes if note.column is None] if table else record.notes
-    text = summary(record, places, notes=notes)
-    if not table:
-        return text
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    shown = table if len(table) <= _TABLE else [row for row in table if row.transform == LEFT_OUT][:_TABLE]
-    more = f"  and {counted(len(table) - len(shown), 'more column')}; " if len(shown) < len(table) else "  ("
-    again = "headway schema --columns shows " + ("all of them\n" if len(shown) < len(table) else "this again)\n")
-    return f"{table_text([row.model_dump() for row in shown], width) if shown else ''}\n{more}{again}\n{text}"
+    return summary(record, places, verbose=verbose)
 
 
 def plan(pipeline: PipelinePath = ".", /, *, explain: bool = False, options: WindowOptions = WindowOptions()) -> int:
@@ -341,10 +326,11 @@ def schema(
         columns: show each column's type and transform, and why.
     """
     if columns:
-        from flows.dag.column_table import current, table_text
+        from flows.dag.column_table import current
+        from flows.tell.rendering.cells import text_table
 
         rows = current(load_pipeline(pipeline, options))
-        return answer(options, rows, table_text(rows))
+        return answer(options, rows, text_table(rows, whole=("why",)))
     if not update:
         from flows.config.pipeline import json_schema
 

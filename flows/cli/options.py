@@ -85,6 +85,7 @@ class JsonOption:
 
     json: Annotated[bool, _common("print the answer as one JSON document and nothing else")] = False
     quiet: Annotated[bool, _common("print the answer without progress")] = False
+    verbose: Annotated[bool, _common("print every line of progress, and all about a run")] = False
     log_format: Annotated[
         Literal["text", "json"] | None,
         _common("what stderr gets: text, or a JSON object per line (default: HEADWAY_LOG_FORMAT, else text)"),

@@ -1,5 +1,6 @@
 """The commands on a store: list runs, verify files, remove unused files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, arranged, reporting, store_of
 from flows.cli.options import Count, Options, PipelinePath
 from headway.errors import StoreError
-from headway.messages import counted, duration, size, window_text
+from headway.messages import counted, duration, size, when, window_text
 
 
 def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options = Options()) -> int:
@@ -50,9 +51,8 @@ def show(pipeline: PipelinePath = ".", run: str | None = None, /, *, options: Op
     loaded, store = store_of(pipeline, options)
     record = find(store, name or None, pipeline=loaded.pipeline.name)
     version = f", version {record.version}" if record.version is not None else ""
-    started = record.started[:16].replace("T", " ")
     lines = [
-        f"run {record.run} of {record.pipeline}: {record.state}{version}, started {started} UTC, seed {record.seed}",
+        f"run {record.run} of {record.pipeline}: {record.state}{version}, started {when(record.started)} UTC, seed {record.seed}",
         summary(record),
         "stages:",
     ]
@@ -70,18 +70,8 @@ def show(pipeline: PipelinePath = ".", run: str | None = None, /, *, options: Op
 
 
 def _training_sentences(result: dict[str, Any]) -> list[str]:
-    """Return a training's strategy, early stop, loss scale and the like as lines of text."""
+    """Return a training's start, early stop, loss scale and the like as lines of text."""
     lines = []
-    if result.get("replicas", 1) > 1:
-        several = result["workers"] > 1
-        split = (
-            f"{result['workers']} workers, each reading {result['reads']}"
-            if several
-            else counted(result["replicas"], "replica")
-        )
-        lines.append(f"strategy {result['strategy']}: {split}")
-    elif "strategy" in result:
-        lines.append(f"strategy {result['strategy']}")
     if begun := result.get("warm_start"):
         lines.append(begun["says"])
     if result.get("stopped") == "loss":
@@ -166,18 +156,13 @@ def gc(
     dry_run: bool = False,
     options: Options = Options(),
 ) -> int:
-    """Delete what no kept run and no version needs, and list every path.
+    """Delete what no kept run and no version needs, and list every path: `headway clean --yes --verbose`.
 
     Args:
         dry_run: list what would be deleted, and delete nothing.
     """
-    from headway.registry.gc import clean
-
-    _, store = store_of(pipeline, options)
-    found = clean(store, keep, keep_versions, dry_run=dry_run)
-    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in found.removed]
-    lines += [*found.left, f"{'would free' if dry_run else 'freed'} {counted(found.bytes, 'byte')}"]
-    return answer(options, found, "\n".join(lines))
+    shown = replace(options, verbose=True)
+    return clean(pipeline, yes=not dry_run, keep=keep, keep_versions=keep_versions, options=shown)
 
 
 def clean(
@@ -189,7 +174,7 @@ def clean(
     keep_versions: KeepVersions = None,
     options: Options = Options(),
 ) -> int:
-    """Say how much of a store no kept run and no version needs, by kind; with --yes delete it, as `headway gc` does.
+    """Say how much of a store no kept run and no version needs, by kind, with --verbose path by path; with --yes delete it.
 
     Args:
         yes: delete it; without --yes nothing is deleted.
@@ -208,7 +193,8 @@ def clean(
     ]
     runs = f"the newest {counted(keep, 'run')} of each pipeline" if keep else "the runs that made versions"
     versions = "every version" if keep_versions is None else "the versions that --keep-versions names"
-    lines = [text_table(rows, whole=("why",)) or "nothing to delete", *found.left]
+    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in found.removed if options.verbose]
+    lines += [text_table(rows, whole=("why",)) or "nothing to delete", *found.left]
     lines.append(f"kept: {runs}, what they use, and {versions}")
     if rows and yes:
         lines.append(f"deleted {size(found.bytes)} in {store.name}")

@@ -3,11 +3,10 @@
     rows = column_table(columns, pipeline, notes, parameters)
     rows[0]                # {"column": "carrier", "type": "text", "transform": "vocabulary (16)", "why": "auto"}
 
-It holds every column of the source, those that were left out and those of the label among them. `headway run` prints it with
-the run that infers the schema, `headway schema --columns` at any time.
+It holds every column of the source, those that were left out and those of the label among them. `headway schema --columns`
+prints it.
 """
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ from headway.sources.discovery.spans import files, spans
 from headway.sources.discovery.window import select_window
 from tfcore.transform.parameters import TransformRequest
 
-_WIDEST = 32
 LEFT_OUT = "left out"
 
 
@@ -61,21 +59,6 @@ def column_table(
         if name not in stored:
             rows.append(_row(name, "", LEFT_OUT, why_))
     return rows
-
-
-def table_text(
-    rows: Sequence[Mapping[str, str]], width: int = 100, names: Sequence[str] = ("column", "type", "transform")
-) -> str:
-    """Format the table for a terminal: `names` and the why, which is wrapped below where it does not fit, not cut."""
-    widths = [min(_WIDEST, max(len(name), *(len(row[name]) for row in rows))) for name in names]
-    indent = 2 + sum(widths) + 2 * len(names)
-    lines = []
-    for row in [{name: name for name in (*names, "why")}, *rows]:
-        cells = [row[name] if len(row[name]) <= _WIDEST else row[name][: _WIDEST - 3] + "..." for name in names]
-        head = "  " + "  ".join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True)) + "  "
-        why = textwrap.wrap(row["why"], max(30, width - indent)) or [""]
-        lines += [(head + why[0]).rstrip(), *(" " * indent + line for line in why[1:])]
-    return "\n".join(lines)
 
 
 def _row(name: str, kind: str, transform: str, why: Sequence[str]) -> dict[str, str]:

@@ -146,6 +146,7 @@ def _champion(judge: Judge) -> Champion:
         train=trained_parts(judge.version),
         data=facts.get("data") or {},
         split=facts.get("split", ""),
+        eval=facts.get("eval_parts") or (),
         worth=facts.get("worth"),
         repeats=tuple(
             _repeat(int(str(repeat["seed"])), str(repeat["train"]), scored)

@@ -134,11 +134,6 @@ def looks_every(runs: Sequence[RunRecord]) -> int:
     return LIVE_SECONDS if any(run.going_on for run in runs) else IDLE_SECONDS
 
 
-def long(text: str, most: int = 300) -> Markup:
-    """A cell of whole sentences, which may take several lines."""
-    return Markup('<span class="long">{}</span>').format(text if len(text) <= most else text[: most - 1] + "…")
-
-
 Row = TypeVar("Row")
 
 

@@ -17,12 +17,12 @@ from flows.dag.dag import run_dag
 from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
-from flows.execution.provenance import code_of, lineage_of, newer_headway
+from flows.execution.provenance import changes_since, code_of, lineage_of, newer_headway
 from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
-from flows.records import ColumnRow, Judged, Ran, RunRecord, State, read_record
+from flows.records import Judged, Ran, RunRecord, State, read_record
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
@@ -60,7 +60,7 @@ def execute(
         The run as it is kept in runs/<run>.json.
 
     Raises:
-        Locked: another run of this pipeline is going on, or `headway gc` does not end.
+        Locked: another run of this pipeline is going on, or `headway clean` does not end.
         HeadwayError: as the stages raise; the run is recorded as failed.
     """
     mlflow_tracking.check(run_spec.loaded)
@@ -182,12 +182,12 @@ class _Run:
 
     def _finish(self, run_result: RunResult) -> None:
         verdict = run_result.verdict
-        warnings = [a.message for a in run_result.anomalies if a.severity == "warning"]
+        warnings = [a.message + f"; {a.fix}" * bool(a.fix) for a in run_result.anomalies if a.severity == "warning"]
         self.note(
             state=State.DONE,
             spans=tuple(run_result.spans),
             notes=tuple(run_result.notes),
-            columns=tuple(ColumnRow(**row) for row in run_result.columns),
+            columns=tuple(run_result.columns),
             training=run_result.training,
             warnings=tuple(warnings),
             **_measured(run_result),
@@ -195,9 +195,11 @@ class _Run:
         if verdict is not None:
             self.note(verdict=verdict.brief, test=run_result.test)
             if verdict.champion is not None and verdict.verdict != ALREADY:  # it was compared
-                unmended = [str(alarm) for alarm in verdict.alarms if alarm.concern]
+                unmended = [alarm.brief for alarm in verdict.alarms if alarm.concern]
+                number, alarms = verdict.champion.version, tuple(map(str, verdict.alarms))
+                changes = tuple(changes_since(self.run_spec.registry, number, self.record))
                 self.note(
-                    champion=Judged(version=verdict.champion.version, alarms=tuple(map(str, verdict.alarms))),
+                    champion=Judged(version=number, alarms=alarms, changes=changes),
                     warnings=(*warnings, *unmended),
                 )
         if verdict is not None and verdict.verdict == ALREADY:
@@ -309,7 +311,7 @@ def promote(run_spec: RunSpec, run_result: RunResult, version: Version, *, run: 
     assert verdict is not None
     return run_spec.registry.promote(
         version.number,
-        reason="; ".join([*([run_spec.reason] if run_spec.reason else []), *verdict.sentences]),
+        reason="; ".join([*([run_spec.reason] if run_spec.reason else []), *map(str, verdict.reasons)]),
         run=run,
         verdict=verdict.verdict,
         force=verdict.verdict == "forced",

@@ -114,7 +114,7 @@ class JsonLog(Reporter):
         facts |= {"seconds": 0.0 if output.hit else round(output.seconds, 3), "bytes": output.bytes}
         facts |= {name: output.result[name] for name in _RESULT if output.result and name in output.result}
         self._stages.setdefault(output.title, output.stage)
-        self._write("stage.ended", line_of(output, aligned=False), step=output.title, stage=output.stage, **facts)
+        self._write("stage.ended", " ".join(line_of(output).split()), step=output.title, stage=output.stage, **facts)
 
     def note(self, line: str) -> None:
         self._write("note", line.strip())

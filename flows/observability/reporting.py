@@ -23,14 +23,17 @@ Progress = bool | Callable[[str], None]
 """True: bars on a terminal, else lines, on stderr; False: nothing; a function: it gets each line."""
 
 
-def reporter(*, silent: bool = False, quiet: bool = False) -> Reporter:
+def reporter(*, silent: bool = False, quiet: bool = False, verbose: bool = False) -> Reporter:
     """The reporter of a command.
 
     Args:
         silent: nothing for people, as the answer is a JSON document; a JSON stream goes on.
         quiet: no progress; of a JSON stream warnings and errors only.
+        verbose: every line for people.
     """
-    return Reporter(listeners(quiet=quiet) if stream() else [terminal.reporter(quiet=silent or quiet), *listeners()])
+    if stream():
+        return Reporter(listeners(quiet=quiet))
+    return Reporter([terminal.reporter(quiet=silent or quiet, verbose=verbose), *listeners()])
 
 
 def listeners(*, quiet: bool = False) -> list[Reporter]:

@@ -104,7 +104,7 @@ class PrefectLog(Lines):
 
         def publish() -> None:
             if output.title in self.steps:
-                self._show(output.title, 100.0, line_of(output, aligned=False))
+                self._show(output.title, 100.0, " ".join(line_of(output).split()))
             if part is not None:
                 self._publish(key_of(output), part)
 

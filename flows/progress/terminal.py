@@ -17,7 +17,7 @@ from typing import Any
 from flows.dag.step import Output, Step, title_of
 from flows.progress.reporter import Level, Reporter
 from flows.progress.step_progress import Progress
-from flows.tell.step_line import TITLE_WIDTH, line_of
+from flows.tell.step_line import TITLE_WIDTH, line_of, line_of_spans
 from headway.monitor import Monitor
 from headway.redaction import redact
 
@@ -29,6 +29,7 @@ class Lines(Reporter):
     """Plain lines on stderr."""
 
     seconds = 5.0
+    title_width = TITLE_WIDTH
     until: str | None = None
     """The last span of the window that is reported, where several run at the same time."""
 
@@ -36,6 +37,8 @@ class Lines(Reporter):
         super().__init__(stop=stop)
         self.steps: dict[str, Any] = {}
         """What is shown of each step that runs, by its title."""
+        self.spans: list[Output] = []
+        """That were ingested, or found so, until another step ends."""
         self._together: dict[str, str] = {}
         """By stage: the title of its steps that run as one."""
 
@@ -50,7 +53,7 @@ class Lines(Reporter):
 
     def window(self, until: str) -> "Lines":
         bound = copy.copy(self)
-        bound.until, bound.steps, bound._together = until, {}, {}
+        bound.until, bound.steps, bound.spans, bound._together = until, {}, [], {}
         return bound
 
     def told(self, line: str) -> str:
@@ -70,7 +73,38 @@ class Lines(Reporter):
         self.note(f"  {title}: {_worded(line, level)}")
 
 
-class Bars(Lines):
+class Brief(Lines):
+    """Lines for a person who asked for no more: one for all spans, none for a proof that holds or for what a step says on its
+    way, unless that is a warning."""
+
+    seconds = 15.0
+
+    def __exit__(self, *exc: object) -> None:
+        self._say_spans()
+
+    def output(self, output: Output) -> None:
+        if output.stage == "ingest":
+            self.spans.append(output)
+            return
+        self._say_spans()
+        if output.stage != "splits" or output.get()["anomalies"]:
+            self.line(line_of(output, self.title_width))
+
+    def _say_spans(self) -> None:
+        if self.spans:
+            self.line(line_of_spans(self.spans, self.title_width))
+            self.spans = []
+
+    def line(self, line: str) -> None:
+        """A line about a step that has ended."""
+        self.note(line)
+
+    def logged(self, title: str, line: str, level: Level = "info") -> None:
+        if level == "warning":
+            super().logged(title, line, level)
+
+
+class Bars(Brief):
     """A live line for each running step on a terminal, which its result replaces; no line is longer than the terminal."""
 
     seconds = 0.0
@@ -84,10 +118,10 @@ class Bars(Lines):
 
         console = Console(stderr=True)
         self._narrow = console.width < _NARROW
-        self._title_width = 14 if self._narrow else TITLE_WIDTH
+        self.title_width = 14 if self._narrow else TITLE_WIDTH
         self.live = LiveProgress(
             SpinnerColumn(),
-            TextColumn("{task.description}", table_column=Column(width=self._title_width, no_wrap=True)),
+            TextColumn("{task.description}", table_column=Column(width=self.title_width, no_wrap=True)),
             *([] if self._narrow else [TimeElapsedColumn()]),
             BarColumn(8 if self._narrow else 24),
             TextColumn("{task.fields[status]}", table_column=Column(no_wrap=True), markup=False),
@@ -100,6 +134,7 @@ class Bars(Lines):
         return self
 
     def __exit__(self, *exc: object) -> None:
+        super().__exit__()
         self.live.stop()
 
     def monitor(self, title: str) -> Monitor:
@@ -108,9 +143,11 @@ class Bars(Lines):
         self.steps[title] = self.live.add_task(self.told(title).strip(), total=None, status="")
         return super().monitor(title)
 
+    def line(self, line: str) -> None:
+        self.live.console.print(self.told(line), highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
+
     def output(self, output: Output) -> None:
-        line = self.told(line_of(output, self._title_width))
-        self.live.console.print(line, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
+        super().output(output)
         for title in self.ended(output):
             self.live.remove_task(self.steps.pop(title))
 
@@ -128,7 +165,7 @@ class Bars(Lines):
 
     def _fitting(self, status: str) -> str:
         """Cut a status so that some columns stay free: the ^C that a terminal shows must not begin a line."""
-        room = max(self.live.console.width - self._title_width - (14 if self._narrow else 38), 8)
+        room = max(self.live.console.width - self.title_width - (14 if self._narrow else 38), 8)
         return status if len(status) <= room else status[: room - 1] + "…"
 
     def note(self, line: str) -> None:
@@ -139,8 +176,10 @@ def _worded(line: str, level: Level) -> str:
     return line if level == "info" else f"{level}: {line}"
 
 
-def reporter(*, quiet: bool = False) -> Reporter:
-    """Bars on a terminal, lines otherwise, silence with `quiet`."""
+def reporter(*, quiet: bool = False, verbose: bool = False) -> Reporter:
+    """Bars on a terminal, lines otherwise, all lines with `verbose`, silence with `quiet`."""
     if quiet:
         return Reporter()
-    return Bars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Lines()
+    if verbose:
+        return Lines()
+    return Bars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Brief()

@@ -4,19 +4,33 @@ ending = ending_of(record)
 ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it rose from 0.887 (version 1) to 0.8944.", "green"
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from flows.records import RunRecord, State
+from flows.records import Judged, RunRecord, State
 from flows.tell.metric_tables import rows_of
-from flows.tell.rendering.cells import cell
+from flows.tell.paired import change_text
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
-from headway.evaluation.verdict import Check, MetricValue, Verdict, bound
-from headway.messages import between, metric_text, sentence, signed, window_text
+from headway.evaluation.verdict import (
+    BEYOND,
+    CANNOT_TELL,
+    CHAMPION,
+    DECAY,
+    DRIFT,
+    EARLY_CHAMPION,
+    NO_LIMIT,
+    NOT_COMPARED,
+    STEPS,
+    THRESHOLD,
+    Check,
+    allowed,
+)
+from headway.messages import counted, metric_text, sentence, some
 
+_MOST_CHECKS, _MOST_CHANGES = 3, 4
 Tone = Literal["green", "amber", "red", "plain"]
+_RESUMED = "what was done is kept, and the next run goes on from there"
 _ENDS: dict[str, tuple[str, Tone, str]] = {
     State.PROMOTED: ("promoted", "green", "Version {version} is promoted"),
     State.NAMED: ("named", "green", "{alias} is version {version} now; the champion is as before"),
@@ -26,26 +40,18 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
         "Version {version} is the champion already; there is nothing to promote",
     ),
     State.KEPT: ("kept the champion", "plain", "The champion stays"),
-    State.REJECTED: ("rejected", "red", "The candidate is rejected"),
-    State.ROLLED_BACK: ("rejected", "red", "The candidate is rejected"),
-    State.NOT_COMPARABLE: ("needs a person", "amber", "The candidate waits for a person"),
-    State.INCOMPATIBLE: ("needs a person", "amber", "The candidate waits for a person"),
-    State.HELD: ("needs a person", "amber", "The candidate waits for a person"),
+    **dict.fromkeys((State.REJECTED, State.ROLLED_BACK), ("rejected", "red", "The candidate is rejected")),
+    **dict.fromkeys(
+        (State.NOT_COMPARABLE, State.INCOMPATIBLE, State.HELD),
+        ("needs a person", "amber", "The candidate waits for a person"),
+    ),
     State.SHADOW: ("shadow", "amber", "The candidate is not promoted"),
     State.DONE: ("done", "plain", "The run ended with {last}, as it was asked to; nothing was judged"),
     State.RUNNING: ("running", "plain", "The run is going on"),
     State.FAILED: ("failed", "red", "The run failed"),
     State.OVERTAKEN: ("overtaken", "amber", "The run was overtaken"),
-    State.CANCELLED: (
-        "cancelled",
-        "amber",
-        "The run was stopped; what was done is kept, and the next run goes on from there",
-    ),
-    State.KILLED: (
-        "killed",
-        "amber",
-        "The process of this run died; what was done is kept, and the next run goes on from there",
-    ),
+    State.CANCELLED: ("cancelled", "amber", f"The run was stopped; {_RESUMED}"),
+    State.KILLED: ("killed", "amber", f"The process of this run died; {_RESUMED}"),
 }
 """Word, tone and the beginning of the headline, by state."""
 _JUDGED = frozenset({State.PROMOTED, State.KEPT, State.REJECTED, State.ROLLED_BACK, State.NOT_COMPARABLE})
@@ -78,12 +84,17 @@ class Ending(Frozen):
     concerns: tuple[str, ...] = ()
     """What a person should look at, whatever the verdict."""
     reasons: tuple[str, ...] = ()
-    """The gate's, as sentences; the first is left out where the headline says all of it."""
+    """The gate's, as sentences; those that the headline and the checks say are left out."""
+    fixes: tuple[str, ...] = ()
+    """What would change the verdict."""
+    since: str = ""
+    """What changed since the champion."""
     notes: tuple[str, ...] = ()
-    """Its remarks that decided nothing."""
+    """The gate's remarks that decided nothing and that no check says."""
     checks: tuple[Check, ...] = ()
-    values: tuple[MetricValue, ...] = ()
-    """The metric that decides, of every model on the same rows."""
+    """What speaks against the candidate first."""
+    judged_on: str = ""
+    """The rows that all values of the checks are of."""
     error: str = ""
     """The whole error of a run that failed."""
 
@@ -98,18 +109,26 @@ class Ending(Frozen):
         return self.label if self.tone == "plain" else f"{self.label} ({self.tone})"
 
     @property
-    def measured(self) -> str:
-        """The values in words, with the rows that they are of; empty: there are none."""
-        if not self.values:
-            return ""
-        first = self.values[0]
-        rows = "" if first.rows is None else f" on {rows_of(first.rows, first.spans)}"
-        return f"{first.name}{rows}: " + ", ".join(f"{value.of} {metric_text(value.value)}" for value in self.values)
-
-    @property
     def said(self) -> list[str]:
-        """Reasons, values and notes, in the order in which they are told."""
-        return [*self.reasons, *([self.measured] if self.values else []), *self.notes]
+        """What is told beside the headline and the checks."""
+        notes = () if self.checks else self.notes
+        return [*filter(None, [self.since, *self.reasons, *self.fixes, *notes])]
+
+    def tables(self, *, brief: bool = False, title: str = "Checks") -> list[Table]:
+        """The first checks, and a folded table of the others; empty of none.
+
+        Args:
+            brief: only the first ones, as narrow as a terminal, and how many others there are.
+        """
+        rows, tones = [_row(check, brief) for check in self.checks], [_tone(check) for check in self.checks]
+        most = _MOST_CHECKS
+        others, wrong = rows[most:], tones[most:].count("red")
+        more = f"{counted(len(others), 'more check')}, {wrong or 'none'} failed" if others else ""
+        note = "; ".join(filter(None, [self.judged_on, more if brief else ""]))
+        found = [Table(title, rows[:most], note, whole=("outcome",), tones=tones[:most])] if rows else []
+        if others and not brief:
+            found.append(Table(more, others, folded=True, whole=("outcome",), tones=tones[most:]))
+        return found
 
     @property
     def line(self) -> str:
@@ -125,6 +144,10 @@ def ending_of(record: RunRecord) -> Ending:
     headline = begins.format(version=record.version, alias=record.alias, last=last)
     reasons = verdict.reasons if verdict else ()
     error = record.error or ""
+    checks: tuple[Check, ...] = ()
+    if verdict and state != State.ALREADY:
+        checks = tuple(sorted(verdict.checks, key=lambda check: _gravity(check, verdict.primary)))
+    covered = {check.key for check in checks}
     if state in (State.FAILED, State.OVERTAKEN):
         headline = f"{headline}: {_first_line(error)}"
     elif state == State.DONE and verdict is not None:
@@ -133,37 +156,36 @@ def ending_of(record: RunRecord) -> Ending:
     elif (state in _JUDGED or state not in _ENDS) and reasons:
         by_force = " by force, against" if reasons[0].overruled else ""
         headline = f"{headline}{by_force}: {reasons[0].summary}"
-        if not (reasons[0].detail or reasons[0].fix):
+        if checks or not (reasons[0].detail or reasons[0].fix):
             reasons = reasons[1:]
-    concerns = (*(verdict.concerns if verdict else ()), *record.warnings)
+    concerns = (*(verdict.concerns if verdict and verdict.promote else ()), *record.warnings)
     if concerns and tone in ("green", "plain") and not record.going_on:
         tone = "amber"
-    return Ending(
-        word=word,
-        tone=tone,
-        headline=sentence(headline),
-        concerns=concerns,
-        reasons=tuple(map(str, reasons)),
-        notes=tuple(_notes(verdict)) if verdict else (),
-        checks=verdict.checks if verdict else (),
-        values=tuple(verdict.values(verdict.primary)) if verdict else (),
-        error=error,
-    )
+    found = Ending(word=word, tone=tone, headline=sentence(headline), concerns=concerns, error=error)
+    if verdict is None:
+        return found
+    remarks = (*verdict.notes, *verdict.alarms)
+    more = {
+        "reasons": tuple(str(reason) for reason in reasons if reason.check not in covered),
+        "fixes": tuple(
+            dict.fromkeys(f"what to do: {reason.fix}" for reason in verdict.reasons if reason.fix and checks)
+        ),
+        "notes": tuple(str(note) for note in remarks if not note.concern and note.check not in covered),
+        "checks": checks,
+        "since": _since(record.champion) if record.champion else "",
+        "judged_on": "" if verdict.rows is None else f"judged on {rows_of(verdict.rows, verdict.spans)}",
+    }
+    return found.model_copy(update=more)
 
 
 def _first_line(error: str) -> str:
     return next((line.rstrip(":") for line in error.splitlines() if line.strip()), "no reason is known")
 
 
-def _notes(verdict: Verdict) -> Iterator[str]:
-    """The remarks that are no concern, and the checks that no remark is about."""
-    yield from (str(note) for note in (*verdict.notes, *verdict.alarms) if not note.concern)
-    said = {remark.check for remark in (*verdict.reasons, *verdict.notes, *verdict.alarms)}
-    for check in verdict.checks:
-        if check.key not in said:
-            row = {name: cell(value) for name, value in _row(check).items() if name not in ("check", "outcome")}
-            numbers = ", ".join(f"{name} {text}" for name, text in row.items() if text)
-            yield f"{check.name}: {check.outcome}" + (f" ({numbers})" if numbers else "")
+def _since(champion: Judged) -> str:
+    """What changed since the champion, in words."""
+    said = [f"{what} {now}" + ("" if was is None else f", before {was}") for what, was, now in champion.changes]
+    return f"since version {champion.version}: {some(said, _MOST_CHANGES, sep='; ')}" if said else ""
 
 
 def ending_part(ending: Ending) -> Part:
@@ -173,32 +195,53 @@ def ending_part(ending: Ending) -> Part:
         [ending.headline],
         findings=[Finding("warning", concern) for concern in ending.concerns],
         points=ending.said,
-        tables=[checks_table(ending.checks)] if ending.checks else [],
+        tables=ending.tables(),
         texts=[("Error", ending.error)] if ending.error else [],
     )
 
 
-def judged_on(verdict: Verdict) -> list[str]:
-    """Which rows all values of a verdict are of, where that is known."""
-    return [f"Judged on the eval rows of {window_text(verdict.spans)}."] if verdict.spans else []
+# --- the checks
 
 
-def checks_table(checks: Iterable[Check]) -> Table:
-    """Everything that the gate checked, a row each."""
-    return Table("Checks of the gate", [_row(check) for check in checks], whole=("outcome",))
+def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
+    """Sorts what speaks against a candidate first, then what a person should look at, then the metric that decides."""
+    tone = _tone(check)
+    last = (tone != "red", tone != "amber", check.slice is not None, check.name != CHAMPION, check.metric != primary)
+    return (*last, tone != "green")
 
 
-def _row(check: Check) -> dict[str, object]:
+def _tone(check: Check) -> Tone:
+    """What an outcome means for the candidate."""
+    if not check.passed:
+        return "red"
+    if check.outcome in (BEYOND, NOT_COMPARED, "worse", "too few rows") or check.perhaps_beyond:
+        return "amber"
+    return "plain" if check.outcome in (CANNOT_TELL, NO_LIMIT) else "green"
+
+
+_TITLES = {
+    CHAMPION: "{what} against {against}",
+    EARLY_CHAMPION: "{what} against {against}, an early champion",
+    DRIFT: "how far predictions are from those of {against}",
+    DECAY: "{what} of the champion since its promotion",
+    STEPS: "{what} step by step since {against}",
+    THRESHOLD: "{what}",
+}
+"""What a check looks at, by its name."""
+
+
+def _row(check: Check, brief: bool) -> dict[str, object]:
+    where = None if check.slice is None else named(check.slice, check.slice_value)
+    what = " on ".join(filter(None, [check.metric, where]))
+    known = _TITLES.get(check.name, "{what} against the {name}" if check.against else "{name}: {what}")
+    known = "{what}" if where and check.name == CHAMPION else known
+    elsewhere = check.name == DECAY  # its values are of different rows
+    unclear = "too few rows to tell" if check.name in _TITLES else "no clear difference"
     return {
-        "check": check.name,
-        "metric": check.metric,
-        "on": None if check.slice is None else named(check.slice, check.slice_value),
-        "candidate": check.value,
-        "against": check.against,
-        "there": check.before,
-        "change": None if check.change is None else signed(check.change),
-        "interval": None if check.interval is None else between(check.interval, check.confidence),
-        "limit": bound(check),
-        "rows": check.rows,
-        "outcome": check.outcome,
+        "check": known.format(what=what, name=check.name, against=check.against).removesuffix(": "),
+        "before": None if check.before is None or elsewhere else metric_text(check.before),
+        "now": None if check.value is None or elsewhere else metric_text(check.value),
+        "change": change_text(check.model_copy(update={"interval": None}) if brief else check),
+        "allowed": allowed(check),
+        "outcome": unclear if check.outcome == CANNOT_TELL else check.outcome,
     }

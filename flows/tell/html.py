@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from flows.tell.ending import Ending
-from flows.tell.rendering.parts import Finding, Part
+from flows.tell.rendering.parts import Part
 from flows.tell.rendering.templating import environment, style
 from headway.redaction import redact
 
@@ -20,18 +20,16 @@ def document(
     ending: Ending,
     parts: Sequence[Part],
     facts: Sequence[tuple[str, str]] = (),
-    findings: Sequence[Finding] = (),
 ) -> str:
     """The HTML of a page that stands alone, without secrets.
 
     Args:
         about: such as "run 20261123-000714-4081".
         facts: figures below the ending: (name, value).
-        findings: shown between the ending and the facts.
     """
     drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}
-    page |= {"facts": facts, "findings": findings}
+    page |= {"facts": facts}
     html = environment().get_template("report.html").render(page=page, style=style(), drawn=drawn)
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
 

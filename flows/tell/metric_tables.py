@@ -31,26 +31,20 @@ def metric_table(
     title: str = "Metrics",
     value: str = "value",
     interval: str = "interval",
-    more: Mapping[str, Row] | None = None,
-    note: str = "",
 ) -> Table:
     """A row per metric: its value, its interval, and what other models have on the same rows.
 
     Args:
         others: metrics by model.
         value, interval: the names of their columns.
-        more: further cells of a metric, before those of other models.
     """
-    known, cells = others or {}, more or {}
-    # each row has the further cells of all, so that the columns of other models come last
-    names = dict.fromkeys(name for row in cells.values() for name in row)
-    rows = [
+    known = others or {}
+    rows: list[Row] = [
         {"metric": of.name, value: metric_text(of.value), interval: ends(of.interval)}
-        | {name: cells.get(of.name, {}).get(name) for name in names}
         | {other: metric_text(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
         for of in values
     ]
-    return Table(title, rows, note)
+    return Table(title, rows)
 
 
 def threshold_table(found: Threshold) -> Table:
@@ -77,8 +71,8 @@ def importance_table(found: Importance, where: str = "") -> Table:
     rows = [
         {
             "column": short(each.column, 60),
-            "harm": picture,
-            "permuted": number(each.permuted),
+            "picture": picture,
+            "worse by": number(each.permuted),
             "interval": ends(each.interval),
             "missing": each.missing,
         }

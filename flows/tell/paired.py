@@ -42,14 +42,11 @@ def outcome_of(check: Check) -> Outcome:
     return "better" if (low > 0) == (direction(split_name(str(check.metric))[1], check.better) > 0) else "worse"
 
 
-def change(check: Check) -> str:
-    """A change with its sign; empty where there is none."""
-    return "" if check.change is None else signed(check.change)
-
-
 def change_text(check: Check) -> str:
-    """A change with its interval."""
-    return change(check) + (f" ({ends(check.interval, signed)})" if check.change is not None and check.interval else "")
+    """A change with its sign and its interval; empty where there is none."""
+    if check.change is None:
+        return ""
+    return signed(check.change) + (f" ({ends(check.interval, signed)})" if check.interval else "")
 
 
 def paired_table(title: str, checks: Sequence[Check], first: str, second: str, note: str = "") -> Table:
@@ -67,8 +64,7 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
             "rows": None if check.slice is None else check.rows,
             first: None if check.before is None else metric_text(check.before),
             second: None if check.value is None else metric_text(check.value),
-            "difference": change(check),
-            "its interval": ends(check.interval, signed),
+            "difference": change_text(check),
             "picture": picture,
             f"{second} is": outcome_of(check),
         }
@@ -104,7 +100,9 @@ class Paired:
             UNCLEAR: f"there is no clear difference between {one} and {other}",
         }.get(outcome_of(first), f"{one} differs from {other}, by how much beyond chance is not known")
         interval = f" ({between(first.interval, first.confidence)})" if first.interval else ""
-        return f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {change(first)}{interval}."
+        return (
+            f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {signed(first.change)}{interval}."
+        )
 
     @property
     def table(self) -> Table:

@@ -7,7 +7,7 @@ from typing import Any
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.step import Output, output_of
 from flows.records import RunRecord, read_log
-from flows.tell.ending import Ending, checks_table, ending_of, judged_on
+from flows.tell.ending import Ending, ending_of
 from flows.tell.html import fragment
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.paired import eval_spans, metrics_of, names_of, own_levels, rows_in_words
@@ -181,10 +181,8 @@ class Run:
     def _repr_html_(self) -> str:
         ending = self.ending
         tables = [metric_table(values_of(self._record.metrics))] if self.metrics else []
-        tables += [checks_table(ending.checks)] if ending.checks else []
         about = f"{self._record.pipeline}: {self.window}; {self.seconds:.1f} s; run {self.name}"
-        on = judged_on(self._record.verdict) if self._record.verdict else []
-        return fragment(ending, [Part("Run", [about, *on], tables=tables)])
+        return fragment(ending, [Part("Run", [about], tables=tables)])
 
 
 class Version:

@@ -11,18 +11,17 @@ from typing import Any
 from markupsafe import escape
 
 from flows.records import RunRecord
-from flows.tell.ending import checks_table, ending_of
+from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import reused
 from flows.tell.html import document
 from flows.tell.material import Material
-from flows.tell.metric_tables import rows_of
 from flows.tell.rendering.parts import Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.origin import again, origin
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from flows.tell.sections.window_data import data
-from headway.messages import counted, duration, ends, metric_text, when, window_text
+from headway.messages import counted, duration, when, window_text
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
@@ -86,7 +85,6 @@ def page(material: Material) -> str:
     record, ending = material.record, ending_of(material.record)
     parts = [
         evaluation(material),
-        Part("Checks of the gate", tables=[checks_table(ending.checks)]) if ending.checks else None,
         data(material),
         training(material),
         what_ran(record),
@@ -108,15 +106,9 @@ def page(material: Material) -> str:
 
 def _facts(material: Material) -> list[tuple[str, str]]:
     """The figures below the verdict."""
-    record, measured = material.record, material.measured
-    primary = str(record.verdict and record.verdict.primary)
+    record = material.record
     spans = record.spans or list(material.ingested())
-    facts = []
-    if (value := record.metrics.get(primary)) is not None:
-        interval = measured.of(primary).interval if measured is not None else None
-        name = primary if measured is None else f"{primary}, {rows_of(measured.rows, measured.spans)}"
-        facts.append((name, metric_text(value) + (f" ({ends(interval)})" if interval else "")))
-    facts += [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
+    facts = [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
     if spans:
         facts.append((counted(len(spans), "span"), window_text(spans)))
     return [*facts, ("took", duration(record.seconds)), ("began", f"{when(record.started)} UTC")]

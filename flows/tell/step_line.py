@@ -3,27 +3,45 @@
 print(line_of(output))        # "  ingest 2013-05            4.1 s  28,796 rows, 12 quarantined"
 """
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 from flows.dag.step import Output
+from headway.evaluation.slices import named
 from headway.messages import counted, metrics_line, number
 
 TITLE_WIDTH = 22
 
 
-def line_of(output: Output, title_width: int = TITLE_WIDTH, *, aligned: bool = True) -> str:
-    """A finished step in one line, with others in columns or by itself."""
+def line_of(output: Output, title_width: int = TITLE_WIDTH) -> str:
+    """A finished step in one line, with others in columns."""
     took, detail = "cached" if output.hit else f"{output.seconds:.1f} s", _detail(output)
-    if not aligned:
-        return " ".join(filter(None, [output.title, took, detail]))
     return f"  {output.title:<{title_width}} {took:>8}  {detail}".rstrip()
+
+
+def line_of_spans(outputs: Sequence[Output], title_width: int = TITLE_WIDTH) -> str:
+    """Ingested spans in one line."""
+    new = [output for output in outputs if not output.hit]
+    if len(outputs) == 1:
+        return line_of(outputs[0], title_width)
+    totals = Counter[str]()
+    for output in outputs:
+        totals.update(output.get()["counts"])
+    took = f"{sum(output.seconds for output in new):.1f} s" if new else "cached"
+    said = f"{len(outputs)} spans: {len(new)} new, {len(outputs) - len(new)} reused; {_rows(totals)}"
+    return f"  {'ingest':<{title_width}} {took:>8}  {said}"
+
+
+def _rows(counts: Mapping[str, int]) -> str:
+    extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
+    return f"{counted(counts['written'], 'row')}{extra}"
 
 
 def _detail(output: Output) -> str:
     result = output.result or {}
     match output.stage:
         case "ingest":
-            counts = result["counts"]
-            extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
-            return f"{counted(counts['written'], 'row')}{extra}{_speed(counts['read'], output)}"
+            return _rows(result["counts"]) + _speed(result["counts"]["read"], output)
         case "statistics":
             return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
         case "splits":
@@ -51,9 +69,8 @@ def _detail(output: Output) -> str:
             return f"{counted(len(result['columns']), 'column')}, most important: {', '.join(first)}"
         case "measure":
             threshold, worst = result.get("threshold") or {}, (result.get("worst_slices") or {}).get("slices")
-            parts = [counted(len(result["metrics"]), "metric")]
-            parts += [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
-            parts += [f"worst slice {worst[0]['slice']} = {worst[0]['value']}"] if worst else []
+            parts = [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
+            parts += [f"worst slice {named(worst[0]['slice'], worst[0]['value'])}"] if worst else []
             return ", ".join(parts)
         case "gate":
             return str(result["verdict"])

@@ -115,7 +115,7 @@ def told(check: Check) -> tuple[str, str]:
         case "within the limit":
             summary = f"{metric} is within {limit}: {moved}"
         case "cannot tell":
-            summary = f"{metric}: cannot tell whether it is within {limit}: {moved}"
+            summary = f"{metric} {verb} {moved}: too few rows to tell whether that is within {limit}"
         case "beyond the limit":
             summary = f"{metric} {verb} {moved}, beyond {limit}"
         case _:

@@ -72,7 +72,11 @@ def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
 
 def named(name: str, value: str | None) -> str:
     """A slice in words; a bin names its column itself."""
-    return f"{name}={value}" if all(part.bins is None for part in parts_of(name)) else str(value)
+    parts, values = parts_of(name), str(value).split(" x ")
+    if len(parts) != len(values):
+        return f"{name}={value}"
+    pairs = zip(parts, values, strict=True)
+    return " and ".join(of if part.bins and of != MISSING else f"{part.column}={of}" for part, of in pairs)
 
 
 def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:

@@ -14,15 +14,16 @@ from typing import Any, Self
 from pydantic import Field, computed_field
 
 from headway.config import Result
-from headway.messages import number
+from headway.messages import number, signed
 from headway.metrics.base import Better
 
 FORMAT = 2
 """Before it, reasons were sentences, and each kind of check had a form of its own."""
 THRESHOLD, CHAMPION, EARLY_CHAMPION = "threshold", "champion", "early champion"
+DRIFT, DECAY, STEPS = "prediction drift", "champion decay", "step by step"
 """Names of checks."""
 BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
-BETTER, NOT_COMPARED = "better", "not compared"
+BETTER, NOT_COMPARED, NO_LIMIT = "better", "not compared", "no limit"
 ALREADY = "already champion"
 """The verdict on a candidate that is the champion."""
 Metrics = dict[str, float | None]
@@ -100,6 +101,13 @@ class Check(Result):
         return " ".join(str(each) for each in (self.name, self.metric, where, self.limit_side) if each)
 
     @property
+    def perhaps_beyond(self) -> bool:
+        """The change itself is beyond the limit, and the rows are too few to tell whether chance explains it."""
+        if self.outcome != CANNOT_TELL or self.change is None or self.allowed is None:
+            return False
+        return (self.change if self.better == "higher" else -self.change) < -self.allowed
+
+    @property
     def limit_side(self) -> str:
         return self.limit if self.name == THRESHOLD else ""
 
@@ -120,6 +128,11 @@ class Remark(Result):
     def sentence(self) -> str:
         """The whole of it."""
         return self._sentence()
+
+    @property
+    def brief(self) -> str:
+        """Without the numbers behind it."""
+        return self.summary + (f"; {self.fix}" if self.fix else "")
 
     def _sentence(self) -> str:
         return self.summary + (f" ({self.detail})" if self.detail else "") + (f"; {self.fix}" if self.fix else "")
@@ -243,7 +256,7 @@ class Verdict(Result):
     def concerns(self) -> list[str]:
         """What a person should look at although the candidate is promoted."""
         overruled = [reason for reason in self.reasons if reason.overruled]
-        return [str(remark) for remark in (*overruled, *(note for note in self.notes if note.concern))]
+        return [str(remark) for remark in overruled] + [note.brief for note in self.notes if note.concern]
 
     @property
     def outcome(self) -> str | None:
@@ -259,21 +272,6 @@ class Verdict(Result):
         """The checks against one model: over all rows, or on slices."""
         return [c for c in self.checks if c.name == name and (c.slice is not None) == slices]
 
-    def values(self, metric: str | None) -> list[MetricValue]:
-        """A metric of every model on the eval rows."""
-        names = {"champion": self.champion, "reference": self.reference}
-        return [
-            MetricValue(
-                name=str(metric),
-                of=model.name if (model := names.get(side)) else side,
-                value=values[str(metric)],
-                rows=self.rows,
-                spans=self.spans,
-            )
-            for side, values in self.metrics.sides.items()
-            if values.get(str(metric)) is not None
-        ]
-
     def noting(self, text: str) -> Self:
         """The verdict with one more note."""
         return self.model_copy(update={"notes": (*self.notes, Note(summary=text))})
@@ -287,10 +285,14 @@ class Verdict(Result):
         )
 
 
-def bound(check: Check) -> str:
-    """The limit of a check in words; empty: it has none."""
+def allowed(check: Check) -> str:
+    """The limit of a check in words; empty: it has none. That of a change has the sign of a change for the worse."""
     if check.allowed is None:
         return ""
     if check.limit in ("at least", "at most"):
         return f"{check.limit} {number(check.allowed)}"
-    return number(check.allowed) + (f" ({check.limit})" if check.limit else "")
+    return (
+        number(check.allowed)
+        if check.better is None
+        else signed(-check.allowed if check.better == "higher" else check.allowed)
+    )

@@ -56,14 +56,14 @@ def write(folder: Path, texts: dict[str, str]) -> None:
 
 def report(draft: Draft, target: Path) -> str:
     """What was found and written, for a person."""
-    from flows.dag.column_table import table_text
+    from flows.tell.rendering.cells import text_table
 
     shown = draft.choices
     if len(shown) > _SHOWN:
         shown = tuple(c for c in draft.choices if c.why or c.config is not None)[:_SHOWN]
     rows = [{"column": " ".join(c.column.split()), "type": c.type, "use": c.use, "why": c.why} for c in shown]
     features = sum(choice.is_learned for choice in draft.choices)
-    lines = [table_text(rows, names=("column", "type", "use"))]
+    lines = [text_table(rows, whole=("why",))]
     if len(draft.choices) > len(shown):
         lines.append(f"  and {counted(len(draft.choices) - len(shown), 'more feature')} as they are")
     lines += [

@@ -9,18 +9,20 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, arranged
 from flows.cli.options import Options, PipelinePath
 from flows.cli.versions.promotion import registry_of
-from headway.errors import StoreError
+from headway.errors import ConfigError, StoreError
 from headway.redaction import redact
 
 
 def compare(
     first: Annotated[
-        str,
+        str | None,
         Parameter(
             name="A", help="a version (its number, champion, previous or an alias), or a run (its name, or latest)"
         ),
-    ],
-    second: Annotated[str, Parameter(name="B", help="the other version or run")],
+    ] = None,
+    second: Annotated[
+        str | None, Parameter(name="B", help="the other version or run (default of both: the last two versions)")
+    ] = None,
     pipeline: PipelinePath = ".",
     /,
     *,
@@ -39,9 +41,14 @@ def compare(
     from flows.tell.comparison.comparison_page import write
     from flows.tell.comparison.shown import Comparison
 
-    (first, second), pipeline = arranged([first, second], pipeline)
+    names, pipeline = arranged([name for name in (first, second) if name] or [""], pipeline)
     _, registry = registry_of(pipeline, options)
-    found = compared(registry, first, second)
+    if names == [""]:
+        names = [str(version.number) for version in registry.versions()[-2:]]
+    if len(names) < 2:
+        problem = f"two versions or runs are compared, and there is {names[0] if names else 'no version'} alone"
+        raise ConfigError(problem, fix="name both; of runs too, as in headway compare champion latest")
+    found = compared(registry, *names)
     page = None
     try:
         page = handed_out(found.store, write(found), output=output, open=open)

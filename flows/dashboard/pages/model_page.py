@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.dashboard.layout import Page, address, link, long, paged
+from flows.dashboard.layout import Page, address, link, paged
 from flows.dashboard.opened_stores import OpenedStore, checked_spans, pair_of, version_of
 from flows.dashboard.pages.time_charts import MOST_POINTS, differences_chart, drift_chart, trend_chart
 from flows.production.state_files import CheckedSpan
@@ -148,7 +148,7 @@ def event_rows(opened: OpenedStore, model: str, events: Sequence[Event]) -> list
             "in place of": f"v{event.previous}" if event.previous is not None else "",
             "verdict": event.verdict or "",
             "by": event.by,
-            "why": long(event.reason),
+            "why": Markup('<span class="long">{}</span>').format(event.reason),
         }
         for event in events
     ]

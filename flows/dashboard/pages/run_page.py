@@ -9,7 +9,6 @@ from flows.progress.step_progress import read_progress
 from flows.records import RunRecord
 from flows.tell.ending import ending_of
 from flows.tell.material import Material
-from flows.tell.paired import judged_spans
 from flows.tell.rendering.parts import Part
 from flows.tell.report_page import path_of
 from flows.tell.sections.scores import evaluation
@@ -40,8 +39,6 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
     facts: list[tuple[str, object]] = [("pipeline", link(pipeline, address(slug, "models", pipeline)))]
     if record.spans:
         facts.append((counted(len(record.spans), "span"), window_text(record.spans)))
-    if record.verdict is not None and (judged := judged_spans(opened.store, record)):
-        facts.append(("judged on", f"eval rows of {window_text(judged)}"))
     if record.version is not None:
         version = address(slug, "models", pipeline, "versions", record.version)
         facts.append(("version", link(f"v{record.version}", version)))

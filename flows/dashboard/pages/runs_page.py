@@ -4,6 +4,7 @@ from flows.dashboard.layout import Page, address, choices, link, looks_every, pa
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link
 from flows.records import RunRecord
+from flows.tell.ending import ending_of
 from flows.tell.rendering.parts import Part, Table
 from headway.messages import counted, duration, when, window_text
 
@@ -16,8 +17,9 @@ def runs_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: 
     """
     everything, slug = opened.index.runs(), opened.slug
     pipelines = sorted({run.pipeline for run in everything})
-    states = sorted({str(run.state) for run in everything})
-    runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", run.state)]
+    words = {run.run: ending_of(run).word for run in everything}
+    states = sorted(set(words.values()))
+    runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", words[run.run])]
     shown, note = paged(runs, page, slug, "runs", pipeline=pipeline, state=state)
     rows = [run_row(opened, run, several=len(pipelines) > 1) for run in shown]
     chosen = (

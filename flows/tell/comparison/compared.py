@@ -6,11 +6,12 @@ found.value                              # what `headway compare --json` prints
 found.path                               # where its page is kept: <store>/runs/compare-flights-4-5.html
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ConfigDict, Field, JsonValue, computed_field
 
+from flows.records import Code
 from flows.tell.comparison.same_rows import SameRows, on_the_same_rows
 from flows.tell.comparison.sides import Side, named_side
 from flows.tell.ending import Ending, Tone
@@ -18,7 +19,7 @@ from flows.tell.paired import UNCLEAR, Outcome, change_text, outcome_of
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.evaluation.verdict import Check
-from headway.messages import agree, capital, counted
+from headway.messages import capital, counted, listed
 from headway.metrics.base import Better, Rows
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry
@@ -109,8 +110,9 @@ class Compared(Frozen):
     def ending(self) -> Ending:
         """The comparison in one sentence, and what differs between the two."""
         word, tone, headline = self._said()
-        said = list(_differing(self)) or ["No difference in data, columns, settings or code, as far as they were kept"]
-        return Ending(word=word, tone=tone, headline=capital(headline), reasons=tuple(map(capital, said)))
+        said = f"What differs: {_differing(self) or 'nothing in data, columns, settings or code, as far as they were kept'}."
+        problems = tuple(f"{side.title}: {side.problem}" for side in (self.a, self.b) if side.problem)
+        return Ending(word=word, tone=tone, headline=capital(headline), reasons=(said,), concerns=problems)
 
     def _said(self) -> tuple[str, Tone, str]:
         """(word, tone, headline)"""
@@ -168,8 +170,8 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         b=b,
         same=found.same if found else None,
         no_difference=None if found else _why_none(a, b),
-        config=_differences(a.config, b.config),
-        code=_differences(_code(a), _code(b)) if a.code and b.code else None,
+        config=differences(a.config, b.config),
+        code=differences(code_in(a.code), code_in(b.code)) if a.code and b.code else None,
         columns=_columns(a, b),
         data=_data(a, b),
         pipeline=registry.name,
@@ -190,9 +192,9 @@ def _why_none(a: Side, b: Side) -> str:
     return "metrics are of different rows: no run scored the same rows with both"
 
 
-def _code(side: Side) -> dict[str, JsonValue]:
+def code_in(code: Code | None) -> dict[str, JsonValue]:
     """The commit, files that differ from it, the user's modules and the tools' versions."""
-    if (code := side.code) is None:
+    if code is None:
         return {}
     git = code.git
     changed = ", ".join(git.changed) if git else ""
@@ -203,10 +205,10 @@ def _code(side: Side) -> dict[str, JsonValue]:
 _ABSENT = object()
 
 
-def _differences(a: object, b: object, at: str = "") -> tuple[Differs, ...]:
+def differences(a: object, b: object, at: str = "") -> tuple[Differs, ...]:
     """Each leaf of two configs that differs."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        below = (_differences(a.get(n, _ABSENT), b.get(n, _ABSENT), f"{at}.{n}".lstrip(".")) for n in {**a, **b})
+        below = (differences(a.get(n, _ABSENT), b.get(n, _ABSENT), f"{at}.{n}".lstrip(".")) for n in {**a, **b})
         return tuple(each for found in below for each in found)
     if a == b:
         return ()
@@ -250,17 +252,14 @@ def _data(a: Side, b: Side) -> DataApart:
     )
 
 
-def _differing(found: Compared) -> Iterator[str]:
-    """What differs, in a few words each."""
-    for spans, side in ((found.data.only_a, found.a), (found.data.only_b, found.b)):
-        if spans:
-            yield f"{counted(len(spans), 'training span')} only in {side.title}"
-    if found.data.files_changed:
-        yield f"The raw files of {counted(len(found.data.files_changed), 'span')} changed in between"
+def _differing(found: Compared) -> str:
+    """How much differs, in words; empty: nothing."""
     columns = found.columns
-    changed = len(columns.only_a) + len(columns.only_b) + len(columns.changes) if columns else 0
-    for count, what in ((changed, "column"), (len(found.config), "setting")):
-        if count:
-            yield f"{counted(count, what)} {agree(count, 'differs', 'differ')}"
-    if found.code:
-        yield f"The code or its tools differ: {', '.join(each.key for each in found.code[:4])}"
+    counts = {
+        "training spans": len(found.data.only_a) + len(found.data.only_b),
+        "spans' raw files": len(found.data.files_changed),
+        "columns": len(columns.only_a) + len(columns.only_b) + len(columns.changes) if columns else 0,
+        "settings": len(found.config),
+        "parts of the code or its tools": len(found.code or ()),
+    }
+    return listed([f"{what}: {count:,}" for what, count in counts.items() if count])

@@ -17,7 +17,7 @@ from flows.tell.figures.column_charts import distance, histograms
 from flows.tell.figures.drawing import reused, short
 from flows.tell.html import document
 from flows.tell.paired import rows_in_words
-from flows.tell.rendering.parts import Finding, Part, Table
+from flows.tell.rendering.parts import Part, Table
 from flows.tell.sections.curves import Training, trained_by, trainings
 from flows.tell.sections.window_data import MOST_DRAWN, by_weight, column_name, train_statistics, usual_values
 from flows.tell.summary import window
@@ -36,7 +36,7 @@ def parts_of(comparison: Compared, *, drawn: bool) -> list[Part]:
     """
     a, b = comparison.a, comparison.b
     found = [
-        Part("Both sides", tables=list(_sides(a, b))),
+        Part("Both sides", [*map(_decided, (a, b))], tables=list(_sides(a, b))),
         metrics(comparison, drawn=drawn),
         slices(comparison),
         _differing(comparison),
@@ -66,14 +66,12 @@ def write(comparison: Compared) -> Path:
 def page(comparison: Compared) -> str:
     """The page of a comparison, without secrets."""
     a, b = comparison.a, comparison.b
-    problems = [Finding("warning", f"{side.title}: {side.problem}") for side in (a, b) if side.problem]
     return document(
         title=f"{comparison.pipeline}: {a.title} and {b.title}",
         pipeline=comparison.pipeline,
         about=", ".join(f"{side.letter}: {side.title}" for side in (a, b)),
         ending=comparison.ending,
         parts=parts_of(comparison, drawn=True),
-        findings=problems,
     )
 
 
@@ -83,24 +81,17 @@ def page(comparison: Compared) -> str:
 def _sides(a: Side, b: Side) -> Iterator[Table]:
     told = [{"what": what, **{side.label: tell(side) for side in (a, b)}} for what, tell in _TOLD.items()]
     yield Table("Both sides", [row for row in told if row[a.label] or row[b.label]])
-    reasons = [
-        {"of": side.label, "judged on": rows_in_words(side.spans.eval), "reason": text}
-        for side in (a, b)
-        for text in side.verdict.reasons
-    ]
-    if reasons:
-        yield Table("What the gate said", reasons, whole=("reason",))
+    for side in (a, b):
+        title = f"What the gate said of {side.label}"
+        yield from ending_of(side.material.record).tables(brief=True, title=title)
 
 
-def _ended(side: Side) -> str:
-    record = side.material.record
-    # nothing is known of the end where a version's run is no longer recorded
-    return ending_of(record).word if record.started else ""
-
-
-def _judged(side: Side) -> str:
+def _decided(side: Side) -> str:
+    """What the gate decided, and its first reason."""
     against = f" against version {side.verdict.champion}" if side.verdict.champion else ""
-    return f"{side.verdict.verdict}{against}" if side.verdict.verdict else ""
+    reason = f": {side.verdict.reasons[0]}" if side.verdict.reasons else ""
+    on = f" on {rows_in_words(side.spans.eval)}"
+    return f"{side.label} at the gate{on}: {side.verdict.verdict or 'not judged'}{against}{reason}"
 
 
 def _rows(split: str) -> Callable[[Side], str]:
@@ -114,8 +105,6 @@ def _read(side: Side) -> str:
 
 _TOLD: dict[str, Callable[[Side], str]] = {
     "stands as": lambda side: ", ".join(side.names),
-    "how its run ended": _ended,
-    "the gate": _judged,
     "made": lambda side: f"{when(side.created)} UTC",
     "run": lambda side: side.run or "",
     "task": lambda side: side.task or "",

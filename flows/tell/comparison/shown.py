@@ -92,8 +92,8 @@ class Comparison:
         return f"<Comparison of {a.title} and {b.title}: {self.outcome or 'not to be told'}>"
 
     def __str__(self) -> str:
-        problems = [f"{side.title}: {side.problem}" for side in self._sides if side.problem]
-        return "\n\n".join([self.summary, *problems, *map(text, parts_of(self._compared, drawn=False))])
+        concerns = self._compared.ending.concerns
+        return "\n\n".join([self.summary, *concerns, *map(text, parts_of(self._compared, drawn=False))])
 
     def _repr_html_(self) -> str:
         parts = parts_of(self._compared, drawn=False)

@@ -195,7 +195,7 @@ def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
             measured=stages.get("measure"),
             task=material.measured.task if material.measured is not None else None,
             material=material,
-            config=_whole(record.config or material.key("train").get("config")),
+            config=whole(record.config or material.key("train").get("config")),
             code=record.code,
             files=_files(material),
             letter=letter,
@@ -224,7 +224,7 @@ def _files(material: Material) -> dict[str, str]:
     }
 
 
-def _whole(config: Settings | None) -> Settings | None:
+def whole(config: Settings | None) -> Settings | None:
     """A config with its defaults, as versions keep it; as it is where this Headway does not read it."""
     try:
         return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")

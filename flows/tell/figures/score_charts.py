@@ -51,7 +51,7 @@ def _values(columns: Columns, name: str) -> NDArray[np.float64]:
 
 def _lines(axes: Plot, ours: Columns, theirs: Columns, x: str, y: str, **style: Any) -> None:
     if theirs:
-        axes.plot(_values(theirs, x), _values(theirs, y), color=SECOND, **style)
+        axes.plot(_values(theirs, x), _values(theirs, y), color=SECOND, linestyle="--", **style)
     axes.plot(_values(ours, x), _values(ours, y), color=FIRST, **style)
 
 
@@ -86,10 +86,10 @@ def _by_threshold(ours: Columns, theirs: Columns, names: Names) -> Chart:
 def _lift(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         axes.plot([0, 1], [0, 1], **_EVEN)
-        for side, colour in ((theirs, SECOND), (ours, FIRST)):
+        for side, colour, line in ((theirs, SECOND, "--"), (ours, FIRST, "-")):
             if side:
                 x, y = (np.append(0.0, _values(side, name)) for name in ("share_of_rows", "share_of_positives"))
-                axes.plot(x, y, color=colour, marker="o", markersize=3)
+                axes.plot(x, y, color=colour, linestyle=line, marker="o", markersize=3)
         _shares(axes, "share of the rows, the highest predictions first", "share of all positives")
 
     return Chart(
@@ -191,7 +191,7 @@ def errors(rows: Rows, theirs: Rows | None, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         axes.stairs(shares(rows), edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
         if theirs is not None:
-            axes.stairs(shares(theirs), edges, color=SECOND, linewidth=1.4)
+            axes.stairs(shares(theirs), edges, color=SECOND, linewidth=1.4, linestyle="--")
         axes.set_xlabel("label − prediction")
         axes.set_ylabel("share of the rows")
 

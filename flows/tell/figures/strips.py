@@ -84,19 +84,16 @@ def interval_strips(
     marks: Sequence[Mark | None],
     *,
     lines: Mapping[float, str] = {0.0: MUTED},
-    limits: tuple[float, float] | None = None,
 ) -> list[Markup]:
     """A picture of a value and its interval for each row, all on one axis.
 
     Args:
         marks: None: only the lines.
         lines: {place: colour} of what the values are held against.
-        limits: of the axis; None: all marks and lines are within.
     """
-    if limits is None:
-        places = [*lines, *(at for mark in marks if mark is not None for at in mark[:3])]
-        room = 0.03 * ((max(places) - min(places)) or 1.0)
-        limits = min(places) - room, max(places) + room
+    places = [*lines, *(at for mark in marks if mark is not None for at in mark[:3])]
+    room = 0.03 * ((max(places) - min(places)) or 1.0)
+    limits = min(places) - room, max(places) + room
     strips, width = Strips(len(marks), limits=limits), limits[1] - limits[0]
     for row, mark in enumerate(marks):
         for line, colour in lines.items():

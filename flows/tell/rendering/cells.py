@@ -6,6 +6,7 @@ print(text_table([{"column": "carrier", "rows": 1200}]))
 
 import re
 import shutil
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from headway.messages import number
 Row = Mapping[str, Any]
 """By column: text, a number, a list of them, None, or Markup of ours."""
 _NUMBER = re.compile(r"[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bits)?|")
-_WIDEST = 48
+_WIDEST, _NARROWEST = 48, 24
 _ESCAPED = {
     code: chr(code).encode("unicode_escape").decode()
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -48,17 +49,19 @@ def filled(rows: Sequence[Row]) -> list[str]:
 
 def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int | None = None) -> str:
     """Format rows as an aligned table: columns in the order in which they first occur, numbers to the right. Empty
-    columns are left out, and long cells are cut except in the columns named in `whole`.
+    columns are left out, and long cells are cut except in the columns named in `whole`, the last of which wraps.
 
     Args:
         width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
             begin with the first column again.
     """
-    if not rows:
+    if not (names := filled(rows)):
         return ""
-    names = filled(rows)
-    room = shutil.get_terminal_size().columns if width is None else width
+    room = shutil.get_terminal_size((100, 24)).columns if width is None else width
     columns = [_column(name, rows, room, cut=name not in whole) for name in names]
+    indent = 2 + sum(len(cells[0]) + 2 for cells in columns[:-1])
+    if names[-1] in whole and indent + _NARROWEST <= room:
+        columns[-1] = [("\n" + " " * indent).join(textwrap.wrap(text, room - indent)) for text in columns[-1]]
     blocks: list[list[list[str]]] = []
     for column in columns:
         wide = blocks and sum(len(cells[0]) + 2 for cells in [*blocks[-1], column]) > room

@@ -40,6 +40,8 @@ class Table(Sequence[Row]):
     """Columns whose cells are never cut."""
     shades: Sequence[Mapping[str, float]] = ()
     """How strongly a cell is shaded, 0 to 1, by row and column."""
+    tones: Sequence[str] = ()
+    """The colour of the last cell of each row: green, amber, red or plain."""
 
     @classmethod
     def of_arrow(cls, title: str, table: pyarrow.Table) -> Table:

@@ -3,9 +3,9 @@
 print(text(Part("Columns", tables=[Table("Columns of the train split", rows)])))
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from flows.tell.rendering.parts import Finding, Part
+from flows.tell.rendering.parts import Part
 
 
 def text(part: Part) -> str:
@@ -14,18 +14,9 @@ def text(part: Part) -> str:
 
 
 def _blocks(part: Part) -> Iterator[str]:
-    if part.findings:
-        yield findings(part.findings)
+    # whole sentences, which table cells would cut
+    yield "\n".join(f"  {f.severity}: {f.message}" + f"\n    fix: {f.fix}" * bool(f.fix) for f in part.findings)
     yield from (table.text for table in part.tables)
     yield "\n".join(f"  {line}" for line in (*part.points, *part.commands))
     for title, body in part.texts:
         yield f"{title}\n{body}"
-
-
-def findings(found: Sequence[Finding]) -> str:
-    """Findings as a paragraph each, with whole sentences and fixes, which table cells would cut."""
-    lines = []
-    for each in found:
-        lines.append(f"  {each.severity}: {each.message}")
-        lines += [f"    fix: {each.fix}"] * bool(each.fix)
-    return "\n".join(lines)

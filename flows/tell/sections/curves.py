@@ -15,6 +15,7 @@ from headway.messages import counted, duration, number
 from tfcore.train.request import Trained
 
 _COLOURS = (("first", FIRST), ("second", SECOND), ("good", GOOD))
+_LINES = ("-", "-.", ":")
 Point = dict[str, float | None]
 """The step, and what was recorded at it: loss, holdout_loss, learning_rate."""
 Line = list[tuple[int, float]]
@@ -105,7 +106,10 @@ def _charts(found: Sequence[Training]) -> Iterator[Chart]:
     """The curves, each training in its colour."""
     styles = [
         # the first is seen below a second that is the same
-        (each, {"color": colour, "linewidth": 2.8 if place == 0 and len(found) > 1 else 1.4})
+        (
+            each,
+            {"color": colour, "linewidth": 2.8 if place == 0 and len(found) > 1 else 1.4, "linestyle": _LINES[place]},
+        )
         for place, ((_, colour), each) in enumerate(zip(_COLOURS, found, strict=False))
     ]
     keys = [(key, each.name) for (key, _), each in zip(_COLOURS, found, strict=False)] if len(found) > 1 else []

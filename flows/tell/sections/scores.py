@@ -5,8 +5,7 @@ from typing import Any
 
 from flows.records import State
 from flows.tell.figures import score_charts
-from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, short
-from flows.tell.figures.strips import Mark, interval_strips
+from flows.tell.figures.drawing import short
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table, metric_table, rows_of, threshold_table, values_of
 from flows.tell.paired import eval_spans, judged_spans, rows_in_words
@@ -19,13 +18,12 @@ from headway.evaluation import metrics
 from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.results.measured import Measured
-from headway.evaluation.verdict import BETTER, Check, Verdict
-from headway.messages import capital, ends, listed, metric_text, signed
+from headway.evaluation.verdict import Verdict
+from headway.messages import capital, listed, metric_text
 from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CURVES
 from headway.registry.registry import Registry
-from headway.tasks.table import direction
 
 _MOST_BYTES = 24 << 20
 """Of predictions that are read for figures: about a million rows, half a second."""
@@ -70,7 +68,7 @@ def measured_part(
     if measured.threshold is not None:
         tables.append(threshold_table(measured.threshold))
     title = "Evaluation" if split == "eval" else f"Evaluation on the {split} split"
-    return Part(title, sentences, tables=[*tables, *slices(measured, verdict, whose), *_others(measured)])
+    return Part(title, sentences, tables=[*tables, *slices(measured, verdict), *_others(measured)])
 
 
 def _of_record(material: Material) -> Part | None:
@@ -116,40 +114,14 @@ def _tested(material: Material) -> list[str]:
 
 
 def _metrics(measured: Measured, verdict: Verdict | None, whose: str) -> Table:
-    checks = verdict.compared() if verdict is not None else []
-    marks = list(map(_in_tolerances, checks))
-    champion = measured.baselines.get("champion") or {}
-    more: dict[str, Row] = {name: {whose: metric_text(value)} for name, value in champion.items()}
-    for check, picture in zip(
-        checks, interval_strips(marks, lines={0.0: MUTED, -1.0: BAD}, limits=(-3, 3)), strict=True
-    ):
-        apart = {"difference": signed(check.change), "its interval": ends(check.interval, signed)}
-        name = str(check.metric)
-        more[name] = {**more.get(name, {}), **apart, "which is": check.outcome, "in tolerances": picture}
-    primary, note = verdict.primary if verdict is not None else None, ""
-    if checks:
-        note = "In tolerances: the difference and its interval, better to the right; the middle line is no difference, the "
-        note += "left one the tolerance, beyond which a candidate is blocked; what is beyond three tolerances stands at the edge."
+    primary = verdict.primary if verdict is not None else None
     return metric_table(
         # the metric that decides comes first
         sorted(measured.values, key=lambda of: of.name != primary),
-        {name: values for name, values in measured.baselines.items() if name != "champion"},
+        {whose if name == "champion" else name: values for name, values in measured.baselines.items()},
         value="candidate",
         interval=f"{100 * measured.confidence:.4g}% interval",
-        more=more,
-        note=note,
     )
-
-
-def _in_tolerances(check: Check) -> Mark | None:
-    """A difference and its interval in units of its tolerance, better to the right."""
-    if check.interval is None or check.change is None or not check.allowed:
-        return None
-    sign = direction(split_name(str(check.metric))[1], check.better)
-    low, at, high = sorted(
-        min(max(sign * value / check.allowed, -2.94), 2.94) for value in (*check.interval, check.change)
-    )
-    return low, at, high, GOOD if check.outcome == BETTER else FIRST if check.passed else BAD
 
 
 # --- figures

@@ -9,6 +9,7 @@ from flows.tell.figures.strips import Strips, interval_strips
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Measured, SliceMetrics, WorstSlices
+from headway.evaluation.slices import named
 from headway.evaluation.verdict import Verdict
 from headway.messages import ends, number, signed
 from headway.tasks.table import direction
@@ -16,14 +17,14 @@ from headway.tasks.table import direction
 _MOST = 60
 
 
-def slices(measured: Measured, verdict: Verdict | None, whose: str) -> Iterator[Table]:
+def slices(measured: Measured, verdict: Verdict | None) -> Iterator[Table]:
     """The tables on slices: the named or chosen ones, and the worst that were found."""
     found = measured.worst_slices
     # harm is counted in the mean of a loss, else in the metric that decides
     names = [found.metric if found is not None else "loss", "loss", verdict.primary if verdict is not None else None]
     metric = next((str(name) for name in names if measured.metrics.get(str(name)) is not None), None)
     if metric is not None and (harmed := _harmed(measured, metric, verdict)):
-        yield _table(measured, verdict, whose, metric, harmed)
+        yield _table(measured, verdict, metric, harmed)
     if found is not None and found.slices:
         yield _worst(found)
 
@@ -51,33 +52,28 @@ def _harmed(measured: Measured, metric: str, verdict: Verdict | None) -> list[_H
     return sorted(found, key=lambda each: -each.harm)
 
 
-def _table(measured: Measured, verdict: Verdict | None, whose: str, metric: str, harmed: Sequence[_Harmed]) -> Table:
+def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Sequence[_Harmed]) -> Table:
     whole, primary = measured.metrics[metric] or 0.0, str(verdict.primary if verdict is not None else None)
-    checks = verdict.compared(slices=True) if verdict is not None else []
-    against = {(check.slice, check.slice_value): check for check in checks if check.metric == primary}
     largest = max(abs(each.harm) for each in harmed)
     shown, rows = harmed[:_MOST], list[Row]()
     known = [each.metrics.intervals.get(metric) or (each.level, each.level) for each in shown]
     marks = [(low, each.level, high, FIRST) for each, (low, high) in zip(shown, known, strict=True)]
     for each, picture in zip(shown, interval_strips(marks, lines={whole: MUTED}), strict=True):
         cells: dict[str, Any] = {
-            "slice": f"{each.column}: {short(each.value, 40)}",
+            "slice": short(named(each.column, each.value), 60),
             "rows": each.metrics.rows,
             # two digits; nothing is said of less than a thousandth of the largest
-            "harm": signed(float(f"{each.harm:.2g}")) if abs(each.harm) > largest / 1000 else "0",
+            "excess": signed(float(f"{each.harm:.2g}")) if abs(each.harm) > largest / 1000 else "0",
             metric: number(each.level),
             "interval": ends(each.metrics.intervals.get(metric)),
-            "beside the others": picture,
+            "picture": picture,
         }
         if primary in each.metrics.metrics and primary != metric:
             cells[primary] = number(each.metrics.metrics[primary])
-        if (check := against.get((each.column, each.value))) is not None:
-            cells[f"{primary} − {whose}'s"] = f"{signed(check.change)}, {check.outcome}"
         rows.append(cells)
-    note = f"Harm is a slice's share of the rows times how much worse its {metric} is than that of all rows "
-    note += f"({number(whole)}, the line): what the whole would gain if the slice were like the rest."
+    note = f"Excess: how much better {metric} of all rows ({number(whole)}, the line) would be if the slice were like the rest."
     note += f" {len(harmed) - _MOST} more: headway evaluate." if len(harmed) > _MOST else ""
-    return Table("Slices, the most harmful first", rows, note)
+    return Table("Slices that cost most, first", rows, note)
 
 
 def _worst(found: WorstSlices) -> Table:
@@ -87,12 +83,11 @@ def _worst(found: WorstSlices) -> Table:
         strips.box(row, 0, each.loss_of_others, MUTED, low=0.38, high=0.62)
     rows = [
         {
-            "slice": short(each.slice, 60),
-            "value": short(each.value, 60),
+            "slice": short(named(each.slice, each.value), 80),
             "rows": each.rows,
             found.metric: each.loss,
-            "of others": each.loss_of_others,
-            "beside others": picture,
+            f"{found.metric} of the other rows": each.loss_of_others,
+            "picture": picture,
             "predicted": each.prediction_mean,
             "observed": each.label_mean,
         }
@@ -100,4 +95,4 @@ def _worst(found: WorstSlices) -> Table:
     ]
     note = f"{found.significant} of {found.tried:,} slices of {found.columns} columns have a {found.metric} above that of all "
     note += "other rows beyond chance. Where predicted and observed agree, the slice is hard; where not, the model is wrong."
-    return Table("The worst slices that were found", rows, note)
+    return Table("Where the model is worst", rows, note)

@@ -94,16 +94,13 @@ def _columns(material: Material) -> Iterator[Table]:
             "distribution": pictures.get(name),
             **{key: told[key] for key in ("missing", "distinct")},
             "usual values": usual_values(summaries[name]),
-            "tells the label": strengths.get(name),
+            "tied to the label": strengths.get(name),
             "drift": distance(ours.get(name), theirs.get(name)),
         }
 
     note = "Bars: the train rows of this run"
     if theirs:
-        note += (
-            f"; line: those of {champion}. Drift: Jensen-Shannon divergence in bits, of text the greatest change of a "
-        )
-        note += "value's share"
+        note += f"; line: those of {champion}. Drift: their distance in bits, of text the greatest change of a value's share"
     note += ". The outermost bars of numbers hold all values beyond the first and the last hundredth."
     if rest := len(order) - len(drawn):
         note += f" These are the {len(drawn)} columns {by}; headway stats lists the other {rest:,} too."

@@ -20,8 +20,8 @@ from headway.evaluation.bootstrap import Difference, paired, single
 from headway.evaluation.clusters import ClusterSources, drawn_together
 from headway.evaluation.margins import allowed
 from headway.evaluation.sample_size import uncompared
-from headway.evaluation.verdict import BEYOND, Check, Worth
-from headway.messages import between, number
+from headway.evaluation.verdict import BEYOND, DECAY, Check, Worth
+from headway.messages import between, listed, number
 from headway.metrics.base import Metric, Rows
 from headway.tasks.base import LabelFacts, Task
 
@@ -70,9 +70,6 @@ def worth(
     return found
 
 
-DECAY = "champion decay"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Decay:
     """A metric by which a model is worse today than it was."""
@@ -107,10 +104,6 @@ class Decay:
         )
 
     @property
-    def summary(self) -> str:
-        return f"{self.name} was {number(self.then['value'])} and is {number(self.today['value'])} today"
-
-    @property
     def detail(self) -> str:
         then, today = self.then["gain"], self.today["gain"]
         worse = f"worse by {number(self.loss)}, {between(self.interval, self.confidence)}"
@@ -118,6 +111,26 @@ class Decay:
         if then is None or today is None:
             return worse
         return f"{_gain(then)} the constant then, {_gain(today)} it today: {worse}"
+
+
+def fallen(found: Sequence[Decay], version: int, spans: str, before: str, *, mended: bool | None) -> tuple[str, str]:
+    """(how a champion became worse, what to do) in words.
+
+    Args:
+        spans, before: of today's rows, and of those at its promotion; empty: not known.
+        mended: the candidate makes up for it; None: there is none.
+    """
+    if mended is None:
+        said = [f"{d.name} was {number(d.then['value'])} and is {number(d.today['value'])} today" for d in found]
+        return f"the champion, version {version}, has become worse since it was promoted: {listed(said)}", ""
+    other = bool(before) and spans != before
+    then = listed([f"{d.name} {number(d.then['value'])}" for d in found]) + (f" on {before}" if other else "")
+    now = listed([number(d.today["value"]) for d in found]) + (f" on {spans}" if other else " today")
+    fell = f"version {version} became worse, from {then} to {now}, and the candidate "
+    if mended:
+        return f"{fell}makes up for it", ""
+    fix = "if rows like these go on coming, expect this level; the report shows which columns changed"
+    return f"{spans} is harder: {fell}is no better there" if other else f"{fell}is no better", fix
 
 
 def _gain(gain: float) -> str:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.evaluation.verdict import BEYOND, WITHIN, Check
+from headway.evaluation.verdict import BEYOND, DRIFT, NO_LIMIT, WITHIN, Check
 from headway.messages import number
 from headway.metrics.base import Floats, Rows
 from headway.tasks.base import Task
 from headway.tasks.builtin import Quantiles
 
 BINS = 20
-DRIFT = "prediction drift"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +46,7 @@ class PredictionDrift:
             better="lower",
             allowed=limit,
             limit="" if limit is None else "at most",
-            outcome=BEYOND if not passed else WITHIN if limit is not None else "no limit",
+            outcome=BEYOND if not passed else WITHIN if limit is not None else NO_LIMIT,
             passed=passed,
             rows=rows,
         )

@@ -24,7 +24,7 @@ import numpy as np
 
 from headway.config import Frozen
 from headway.evaluation.bootstrap import Difference
-from headway.evaluation.verdict import BEYOND, Check
+from headway.evaluation.verdict import BEYOND, STEPS, Check
 from headway.messages import between, chance, counted, number, signed
 from headway.metrics.base import Better, Floats, Metric
 
@@ -34,8 +34,6 @@ FEWEST = 4
 """Models of which a line and its scatter can be told."""
 CONFIDENCE = 0.95
 """Of the interval of a fall."""
-STEPS = "step by step"
-"""The check of the falls that add up."""
 LAST = 10
 """The champions that one is held against to say how lucky it is."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.evaluation.checks.champion_decay import decayed
+from headway.evaluation.checks.champion_decay import decayed, fallen
 from headway.evaluation.checks.prediction_drift import prediction_drift
 from headway.evaluation.checks.small_steps import Levels, Measured, differences, of_champion
 from headway.evaluation.comparison import Comparison, allowing, compare, told, with_further
@@ -20,7 +20,6 @@ from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate_checks import unusable
 from headway.evaluation.verdict import (
     BETTER,
-    CANNOT_TELL,
     CHAMPION,
     EARLY_CHAMPION,
     NOT_COMPARED,
@@ -28,7 +27,7 @@ from headway.evaluation.verdict import (
     LeftOut,
     Metrics,
 )
-from headway.messages import listed, some
+from headway.messages import listed, some, window_text
 from headway.tasks.table import task_of
 
 
@@ -95,7 +94,7 @@ class AgainstChampion:
             if not check.passed:
                 self.findings.block("reject", *told(check), check=check)
             elif check.slice is None and check.outcome != NOT_COMPARED:
-                self.findings.note(*told(check), check=check, concern=kind == CHAMPION and _perhaps_beyond(check))
+                self.findings.note(*told(check), check=check, concern=kind == CHAMPION and check.perhaps_beyond)
         return checks
 
     def _drifted(self, champion: Champion) -> None:
@@ -121,14 +120,19 @@ class AgainstChampion:
         judging = self.models.judging
         today = self.models.worth(self.models.of(champion), [judging[name] for name in self.tolerances])
         gains = {check.metric: check for check in compared if check.slice is None}
-        for decay in decayed(champion.worth, today, self.tolerances, judging, confidence=self.config.confidence):
-            check = self.findings.looked(decay.check(champion.version))
-            summary = (
-                f"the champion, version {champion.version}, has become worse since it was promoted: {decay.summary}"
-            )
-            change = gains[decay.name].change or 0.0
-            mended = (change if decay.metric.higher_is_better else -change) >= decay.loss - decay.margin
-            self.findings.alarm(summary, decay.detail, check=check, concern=not mended)
+        found = decayed(champion.worth, today, self.tolerances, judging, confidence=self.config.confidence)
+        if not found:
+            return
+        checks = [self.findings.looked(decay.check(champion.version)) for decay in found]
+        changes = [(decay, gains[decay.name].change or 0.0) for decay in found]
+        mended = all((by if d.metric.higher_is_better else -by) >= d.loss - d.margin for d, by in changes)
+        spans, before = self.findings.spans, sorted({span for span, _ in champion.eval})
+        alone = self.request.candidate.predictions == champion.predictions
+        words = fallen(
+            found, champion.version, window_text(spans), window_text(before), mended=None if alone else mended
+        )
+        detail = "; ".join(f"{d.name}: {d.detail}" if len(found) > 1 else d.detail for d in found)
+        self.findings.alarm(words[0], detail, words[1], check=checks[0], concern=not mended)
 
     def _reference(self) -> Comparison | None:
         """The comparison with the reference, if there is one that can be compared."""
@@ -247,10 +251,3 @@ class AgainstChampion:
         if broken := unusable(self.models.of(champion), self.models.task):
             return "not comparable", f"{name} gives {broken}", ""
         return None
-
-
-def _perhaps_beyond(check: Check) -> bool:
-    """Whether the change itself is beyond the limit, and the rows are too few to tell whether chance explains it."""
-    if check.outcome != CANNOT_TELL or check.change is None or check.allowed is None:
-        return False
-    return (check.change if check.better == "higher" else -check.change) < -check.allowed

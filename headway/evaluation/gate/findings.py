@@ -53,9 +53,9 @@ class Findings:
         key = None if check is None else check.key
         self.notes.append(Note(summary=summary, detail=detail, check=key, concern=concern))
 
-    def alarm(self, summary: str, detail: str, *, check: Check, concern: bool) -> None:
+    def alarm(self, summary: str, detail: str, fix: str, *, check: Check, concern: bool) -> None:
         """Say why the champion needs a look: a concern where the candidate does not mend it."""
-        self.alarms.append(Note(summary=summary, detail=detail, check=check.key, concern=concern))
+        self.alarms.append(Note(summary=summary, detail=detail, fix=fix, check=check.key, concern=concern))
 
     @property
     def rejected(self) -> bool:

@@ -239,7 +239,8 @@ def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, caps
     assert "version 1: its predictions are no longer in the store, so there are no intervals" in said
     assert "are the same version, 2" in typed(capsys, "compare", "2", "champion", code=2)
     assert "'nope' names no version" in typed(capsys, "compare", "2", "nope", code=2)
-    assert "B requires an argument" in typed(capsys, "compare", "2", code=2)
+    assert "two versions or runs are compared, and there is 2 alone" in typed(capsys, "compare", "2", code=2)
+    assert typed(capsys, "compare").splitlines()[-1].endswith("compare-toy-4-5.html"), "the last two versions"
     assert ". is a pipeline, and 2 versions are needed beside it" in typed(capsys, "compare", ".", "2", code=2)
 
 

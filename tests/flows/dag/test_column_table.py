@@ -5,7 +5,8 @@ import pytest
 
 from flows.config.columns import new_columns, resolve, unknown_columns
 from flows.config.pipeline import read_pipeline
-from flows.dag.column_table import column_table, table_text
+from flows.dag.column_table import column_table
+from flows.tell.rendering.cells import text_table
 from headway.errors import ConfigError
 from headway.schema.columns import Schema
 from headway.schema.pbtxt import from_text, to_text
@@ -50,7 +51,7 @@ def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
     assert table["zip"]["type"] == "text" and "begin with 0" in table["zip"]["why"]
     assert (table["w"]["transform"], table["w"]["why"]) == ("kept", "role: weight")
     assert table["empty"]["transform"] == table["junk"]["transform"] == "left out"
-    assert all(len(line) <= 100 for line in table_text(list(table.values())).splitlines())
+    assert all(len(line) <= 100 for line in text_table(list(table.values()), whole=("why",), width=100).splitlines())
 
 
 def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):

@@ -318,7 +318,8 @@ def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
     third, _, _ = run("2024-03", 0.10)
     [alarm] = third.verdict.alarms
     assert alarm.summary == (
-        "the champion, version 2, has become worse since it was promoted: accuracy was 0.9 and is 0.8 today"
+        "version 2 became worse, from accuracy 0.9 on 2024-01 to 2024-02 to 0.8 on 2024-01 to 2024-03, "
+        "and the candidate makes up for it"
     )
     assert "0.3 better than the constant then, 0.2 better than it today: worse by 0.1, 95% interval" in alarm.detail
     assert not alarm.concern, "the candidate is as good as the champion was"

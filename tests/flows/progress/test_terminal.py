@@ -15,12 +15,12 @@ from flows.progress.reporter import Reporter
 from flows.progress.terminal import Lines
 
 RUN = """
-import time
+import os, time
 from pathlib import Path
 from flows.dag.step import Output
 from flows.progress import step_progress, terminal
 step_progress.Pace._SECONDS = 0.0
-with terminal.reporter() as report:
+with terminal.reporter(verbose=bool(os.environ.get("VERBOSE"))) as report:
     if isinstance(report, terminal.Lines):
         report.seconds = 0.0
     monitor = report.monitor("train")
@@ -75,12 +75,15 @@ def test_no_color_leaves_no_colour_and_a_dumb_terminal_gets_plain_lines():
 
 @pytest.mark.slow  # types the command
 def test_a_pipe_gets_plain_lines_and_no_control_codes():
-    for environment in ({}, {"FORCE_COLOR": "1"}):
+    for environment in ({}, {"FORCE_COLOR": "1"}, {"VERBOSE": "1"}):
         done = subprocess.run(
             [sys.executable, "-c", RUN], capture_output=True, text=True, check=True, env=os.environ | environment
         )
         assert "\x1b" not in done.stderr and "\r" not in done.stderr and not done.stdout
-        assert "  train: 500 of 1,000 steps, " in done.stderr and "  train: a line of the step [bold]" in done.stderr
+        assert "  train: 500 of 1,000 steps, " in done.stderr
+        assert ("  train: a line of the step [bold]" in done.stderr) == ("VERBOSE" in environment), (
+            "only where asked for"
+        )
         assert "a_column_with_a_long_name, a_column_with_a_long_name\n" in done.stderr  # nothing is cut
 
 

@@ -166,13 +166,13 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     assert [table.title for table in part.tables] == [
         "Metrics",
         "Threshold for a recall of 0.9: 0.31, chosen on all eval rows",
-        "Slices, the most harmful first",
-        "The worst slices that were found",
+        "Slices that cost most, first",
+        "Where the model is worst",
         "Confusion matrix",
     ]
-    assert "| auc | undefined |  | 0.5 |" in markdown(part) and "| LGA |" in markdown(part)
-    slices = text(part).split("Slices, the most harmful first")[1]
-    assert "origin: JFK" in slices and "0.3" in slices
+    assert "| auc | undefined |  | 0.5 |" in markdown(part) and "| origin=LGA |" in markdown(part)
+    slices = text(part).split("Slices that cost most, first")[1]
+    assert "origin=JFK" in slices and "0.3" in slices
     fixed = {"rule": "as configured", "value": 0.3, "chosen_on": "no rows: the config names it"}
     spans = {"spans": ["2026-01", "2026-02"]}
     assert "On 1,975 eval rows of 2026-01 to 2026-02, which" in text(part_of(_output("measure", EVALUATION | spans)))
@@ -194,8 +194,8 @@ def test_columns_that_matter_stand_in_their_order():
     result = {"metric": "auc", "value": 0.9, "rows": 900, "columns": columns}
     (table,) = part_of(_output("importance", result)).tables
     assert table.title.endswith("on 900 rows, with 95% intervals")
-    row = {name: value for name, value in table[0].items() if name != "harm"}
-    assert row == {"column": "x", "permuted": "0.3", "interval": "0.2 to 0.4", "missing": None}
+    row = {name: value for name, value in table[0].items() if name != "picture"}
+    assert row == {"column": "x", "worse by": "0.3", "interval": "0.2 to 0.4", "missing": None}
     own = result | {"columns": [columns[0] | {"interval": None}]}
     assert part_of(_output("importance", own)).tables[0].title.endswith("900 rows")
 

@@ -24,18 +24,17 @@ RECORD = {
 }
 
 
-def test_the_summary_is_a_fact_per_line_in_a_pipe():
+def test_the_summary_is_a_fact_per_line_in_a_pipe_the_warnings_first():
     assert summary(read_record(RECORD), [("model", "/m")]).splitlines() == [
+        "warning: few rows",
         "flights: Version 3 is promoted.",
         "  verdict   promoted, with warnings (amber)",
-        "  warning   few rows",
-        "            what to do about the data: headway validate, or the report",
-        "  why       auc rose",
+        "            auc rose",
         "            loss fell",
         "  metrics   auc 0.9",
         "  data      2024-01 to 2024-02, 2 spans",
         "  model     /m",
-        "  time      70 s (train 61 s); 1 of 2 steps ran",
+        "  time      70 s; 1 of 2 steps ran",
         "  run       20240501-100000-aa",
     ]
 

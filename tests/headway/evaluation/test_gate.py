@@ -228,7 +228,7 @@ def test_a_champion_that_became_worse_is_an_alarm_and_no_reason(files):
     today = decide(request(files, "good", "worse", champion_facts={"worth": then}))
     assert today.verdict == "promote" and [c.metric for c in today.compared("champion decay")] == ["auc", "loss"]
     alarms = [str(alarm) for alarm in today.alarms]
-    assert alarms[0].startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
+    assert alarms[0].startswith("version 3 became worse, from auc 0.7") and "the candidate makes up for it" in alarms[0]
     assert not set(alarms) & set(today.sentences) and not any(alarm.concern for alarm in today.alarms), "it is mended"
     assert decide(request(files, "good", champion_facts={"worth": then})).alarms == ()
 

@@ -27,7 +27,7 @@ def homes(tmp_path, monkeypatch):
 
 
 def test_a_run_says_last_where_its_report_is(homes, typed):
-    done = typed("stats", check=0)
+    done = typed("stats", "--verbose", check=0)
     last = done.stdout.splitlines()[-1].split()
     assert last[0] == "report" and last[1].endswith(".html")
     html = (homes / last[1]).read_text()
@@ -48,7 +48,7 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(homes, typed, monkeypatch):
         raise ValueError("no ink")
 
     monkeypatch.setattr("flows.tell.report_page.page", broken)
-    done = typed("stats", check=0)
+    done = typed("stats", "--verbose", check=0)
     assert "the report of this run was not drawn: ValueError: no ink" in done.stderr
     assert "report" not in json.loads(typed("stats", "--json", check=0).stdout)
     monkeypatch.undo()

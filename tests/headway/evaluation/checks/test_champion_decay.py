@@ -1,10 +1,12 @@
 """A champion's metrics of its promotion against those on other rows."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.evaluation.checks.champion_decay import decayed, worth
+from headway.evaluation.checks.champion_decay import decayed, fallen, worth
 from headway.evaluation.clusters import NOWHERE, ClusterSources
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
@@ -47,8 +49,18 @@ def alarms(then, today, confidence=0.95):
 def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times():
     then, today = kept(1), kept(2, signal=0.3)
     assert set(alarms(then, today)) >= {"auc", "loss"}
-    found = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0]
-    assert found.summary.startswith("auc was 0.7") and "better than the constant then" in found.detail
+    every = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)
+    found = every[0]
+    assert "better than the constant then" in found.detail
+    said, fix = fallen(every[:2], 3, "2013-10", "2013-09", mended=False)
+    assert re.fullmatch(
+        r"2013-10 is harder: version 3 became worse, from auc 0\.7\d+ and loss [\d.]+ on 2013-09 to 0\.\d+ and [\d.]+ on "
+        "2013-10, and the candidate is no better there",
+        said,
+    )
+    assert fix.startswith("if rows like these go on coming")
+    said, fix = fallen(every[:1], 3, "2013-10", "2013-10", mended=True)
+    assert said.endswith(" today, and the candidate makes up for it") and "harder" not in said and not fix
     assert "beyond the limit of 0.004" in found.detail
     check = found.check(3)
     assert check.change < 0 and check.interval[0] < check.change < check.interval[1] < 0 and check.passed
@@ -69,7 +81,9 @@ def test_more_positives_alone_raise_the_loss_and_no_alarm():
 def test_without_a_known_constant_values_are_compared():
     then, today = kept(1, known=False), kept(2, signal=0.3, known=False)
     assert then["auc"]["gain"] is None and "auc" in alarms(then, today)
-    assert "auc was 0.7" in decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[0].summary
+    found = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[:1]
+    said, _ = fallen(found, 3, "", "", mended=None)
+    assert said.startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
     assert not {"auc", "loss"} & set(alarms(kept(1), today))  # of one the constant is not known
 
 

@@ -1,0 +1,64 @@
+"""How much a run prints: a person reads a first run, and a rejected one, without scrolling."""
+
+import math
+import random
+import re
+
+import pytest
+
+from flows.dag.step import Output
+from flows.progress.terminal import Brief
+
+
+def lines_of(done, columns=100):
+    """How many lines of a terminal the output takes."""
+    said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return sum(math.ceil(len(line) / columns) for line in said)
+
+
+@pytest.mark.slow  # trains
+def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path):
+    draw = random.Random(3)
+    rows = [(round(draw.uniform(0, 12), 2), draw.choice(["Bonn", "Mainz", "Trier"])) for _ in range(6000)]
+    told = [f"{km},{city},{15 + 3 * km + 9 * (city == 'Bonn') + draw.gauss(0, 6):.0f}" for km, city in rows]
+    (tmp_path / "deliveries.csv").write_text("\n".join(["distance,city,minutes", *told]))
+    typed("init", tmp_path / "deliveries.csv", "--label", "minutes > 35", "--folder", tmp_path, check=0)
+    first = typed("run", tmp_path, "--set", "training.steps=100", check=0)
+    assert lines_of(first) <= 20, first.stderr + first.stdout
+    assert str(tmp_path) not in first.stderr + first.stdout, "paths are asked for"
+    worse = ("--set", "training.steps=2", "--set", "model.hidden=[4]", "--set", "gate.thresholds.auc.min=0.999")
+    rejected = typed("run", tmp_path, *worse, check=4)
+    assert lines_of(rejected) <= 25, rejected.stderr + rejected.stdout
+    assert (
+        "since version 1: model.hidden [4], before " in rejected.stdout
+        and "training.steps 2, before 100" in rejected.stdout
+    )
+    checks = rejected.stdout[rejected.stdout.index("  check ") :].splitlines()
+    assert checks[0].split() == ["check", "before", "now", "change", "allowed", "outcome"]
+    assert checks[1].endswith("beyond the limit") and re.search("  auc +0.*at least 0.999  missed", rejected.stdout)
+    everything = typed("show", tmp_path, check=0).stdout
+    assert "  training  " in everything and str(tmp_path / "store") in everything
+
+
+def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
+    def ingested(span, *, hit):
+        counts = {"read": 1000, "written": 990, "filtered": 10, "quarantined": 0}
+        return Output(f"ingest {span}", "ingest", "0", tmp_path, {"counts": counts, "span": span}, hit, 0.5)
+
+    with Brief() as report:
+        for month in range(1, 11):
+            report.output(ingested(f"2013-{month:02d}", hit=month < 10))
+        report.monitor("splits").log("compared 3 spans")
+        report.monitor("validate").warn("few rows")
+        report.output(Output("splits", "splits", "0", tmp_path, {"anomalies": [], "says": ["disjoint"]}, False, 0.1))
+        report.output(Output("gate", "gate", "0", tmp_path, {"verdict": "promote"}, False, 0.1))
+    assert capsys.readouterr().err.splitlines() == [
+        "  validate: warning: few rows",
+        f"  {'ingest':<22} {'0.5 s':>8}  10 spans: 1 new, 9 reused; 9,900 rows, 100 filtered",
+        f"  {'gate':<22} {'0.1 s':>8}  promote",
+    ]
+    with Brief() as report:
+        report.output(ingested("2013-01", hit=True))
+    assert capsys.readouterr().err == f"  {'ingest 2013-01':<22} {'cached':>8}  990 rows, 10 filtered\n", (
+        "one that is alone"
+    )
