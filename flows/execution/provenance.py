@@ -18,7 +18,7 @@ from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.records import Code, Git, RunRecord, record_of, records
-from headway.messages import listed, some
+from headway.messages import listed, some, window_text
 from headway.redaction import redacted
 from headway.registry.lineage import FORMAT
 from headway.registry.registry import Registry
@@ -60,16 +60,17 @@ def changes_since(registry: Registry, number: int, record: RunRecord) -> Iterato
     """What is different in a run since the one that made a version: (what, before, now)."""
     from flows.tell.comparison.compared import code_in, differences
     from flows.tell.comparison.sides import whole
-    from flows.tell.summary import window
 
     if (before := record_of(registry.store, registry.version(number).facts.get("run"))) is None:
         return
-    was, now = ((window(run.spans), run.training and run.training.rows) for run in (before, record))
+    was, now = ((window_text(run.spans), run.training and run.training.rows) for run in (before, record))
     yield from ((what, a, b) for what, a, b in zip(("spans", "train rows"), was, now, strict=True) if a != b)
     if files := [span for span, of in record.ingested.items() if before.ingested.get(span, of) != of]:
         yield f"raw files of {some(files, 3)}", None, "changed"
     settings = differences(whole(before.config), whole(record.config)) if before.config and record.config else ()
-    yield from ((each.key, each.a, each.b) for each in settings)
+    for each in settings:
+        a, b = ("not set" if value is None else value for value in (each.a, each.b))
+        yield each.key, a, b
     code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else ()
     yield from ((each.key, None, "changed") for each in code)
     if same := [name for name, found in (("settings", settings), ("code", code)) if not found]:

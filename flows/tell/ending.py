@@ -9,6 +9,7 @@ from typing import Literal
 from flows.records import Judged, RunRecord, State
 from flows.tell.metric_tables import rows_of
 from flows.tell.paired import change_text
+from flows.tell.rendering.cells import cell
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
 from headway.evaluation.slices import named
@@ -184,7 +185,9 @@ def _first_line(error: str) -> str:
 
 def _since(champion: Judged) -> str:
     """What changed since the champion, in words."""
-    said = [f"{what} {now}" + ("" if was is None else f", before {was}") for what, was, now in champion.changes]
+    said = [
+        f"{what} {cell(now)}" + ("" if was is None else f", before {cell(was)}") for what, was, now in champion.changes
+    ]
     return f"since version {champion.version}: {some(said, _MOST_CHANGES, sep='; ')}" if said else ""
 
 

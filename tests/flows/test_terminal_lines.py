@@ -23,14 +23,15 @@ def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path)
     told = [f"{km},{city},{15 + 3 * km + 9 * (city == 'Bonn') + draw.gauss(0, 6):.0f}" for km, city in rows]
     (tmp_path / "deliveries.csv").write_text("\n".join(["distance,city,minutes", *told]))
     typed("init", tmp_path / "deliveries.csv", "--label", "minutes > 35", "--folder", tmp_path, check=0)
-    first = typed("run", tmp_path, "--set", "training.steps=100", check=0)
+    wide = {"COLUMNS": "100"}
+    first = typed("run", tmp_path, "--set", "training.steps=100", check=0, env=wide)
     assert lines_of(first) <= 20, first.stderr + first.stdout
     assert str(tmp_path) not in first.stderr + first.stdout, "paths are asked for"
     worse = ("--set", "training.steps=2", "--set", "model.hidden=[4]", "--set", "gate.thresholds.auc.min=0.999")
-    rejected = typed("run", tmp_path, *worse, check=4)
+    rejected = typed("run", tmp_path, *worse, check=4, env=wide)
     assert lines_of(rejected) <= 25, rejected.stderr + rejected.stdout
     assert (
-        "since version 1: model.hidden [4], before " in rejected.stdout
+        "since version 1: model.hidden 4, before " in rejected.stdout
         and "training.steps 2, before 100" in rejected.stdout
     )
     checks = rejected.stdout[rejected.stdout.index("  check ") :].splitlines()

@@ -17,7 +17,7 @@ from headway.messages import number
 Row = Mapping[str, Any]
 """By column: text, a number, a list of them, None, or Markup of ours."""
 _NUMBER = re.compile(r"[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bits)?|")
-_WIDEST, _NARROWEST = 48, 24
+_WIDEST, _NARROWEST = 48, 16
 _ESCAPED = {
     code: chr(code).encode("unicode_escape").decode()
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
