@@ -64,13 +64,6 @@ def seeds_kept() -> Iterator[None]:
             global_state.set_global_attribute(name, value)
 
 
-def write_fingerprint(path: str) -> None:
-    """Write the fingerprint.pb of a SavedModel."""
-    from tensorflow.python.saved_model import fingerprinting_utils  # here: a model can do without
-
-    fingerprinting_utils.write_fingerprint(path)
-
-
 def flat_layers(model: Any) -> list[Any]:
     """A Keras model, and every layer in it at any depth."""
     return list(model._flatten_layers(include_self=True))

@@ -235,8 +235,6 @@ def _graph(graph: Mapping[str, Any]) -> str:
     lines = [f"graph: {size}: {frequent}{others}"]
     lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
     lines += [f"  {line}" for line in xla["refused"]]
-    if xla["ops"]:
-        lines.append("  XLA has no kernel for: " + ", ".join(f"{row['op']} ({row['count']})" for row in xla["ops"]))
     return "\n".join(lines)
 
 

@@ -62,13 +62,6 @@ def test_the_python_function_behind_a_node():
     assert getattr(found, "__wrapped__", found).__name__ == "answer"
 
 
-def test_a_saved_model_gets_a_fingerprint(tmp_path):
-    tf.saved_model.save(tf.Module(), str(tmp_path))
-    (tmp_path / "fingerprint.pb").unlink()
-    private_api.write_fingerprint(str(tmp_path))
-    assert (tmp_path / "fingerprint.pb").is_file()
-
-
 def test_no_other_module_imports_what_is_private():
     command = [
         "git",

@@ -1,4 +1,4 @@
-"""The ops of a traced graph: by type, those off the device, those that XLA cannot compile.
+"""The ops of a traced graph: by type, and those off the device.
 
     found = Graph.of(concrete)
     found.ops                 # {"MatMul": 12, "ReadVariableOp": 30, ...}, the bodies of nested functions included
@@ -20,14 +20,9 @@ from tfcore.graph.python_errors import PYTHON_NODES, all_nodes, python_functions
 from tfcore.private_api import registered_kernels
 
 _GPU = ("GPU", "DEFAULT")
-_XLA = ("XLA_CPU_JIT", "XLA_GPU_JIT")
 _BOOKKEEPING = frozenset(
     {"Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "NoOp"}
 )
-_CALLS = frozenset(
-    {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
-)
-"""XLA follows these into their functions."""
 _NAMES = 8
 
 
@@ -64,7 +59,7 @@ class Graph:
         for node in self.nodes:
             if node.op in PYTHON_NODES:
                 nodes[node.op, "a Python function runs on the host"].append(node.name)
-            elif node.op not in _BOOKKEEPING and not _has_kernel(node, _GPU):
+            elif node.op not in _BOOKKEEPING and not _has_kernel(node):
                 nodes[node.op, _why(node)].append(node.name)
         copies = [
             {"op": op, "count": len(names), "why": why, "names": names[:_NAMES]} for (op, why), names in nodes.items()
@@ -75,27 +70,10 @@ class Graph:
                 entry["functions"] = python
         return sorted(copies, key=lambda entry: (entry["op"] not in PYTHON_NODES, -entry["count"], entry["op"]))
 
-    def breaks_xla(self) -> list[dict[str, Any]]:
-        """The kinds of node without an XLA kernel: [{op, count, names}]; empty before XLA compiled anything."""
-        if not xla_is_known():
-            return []
-        nodes: dict[str, list[str]] = defaultdict(list)
-        functions = {function.signature.name for function in self.definition.library.function}
-        for node in self.nodes:
-            if node.op not in _BOOKKEEPING | _CALLS | functions and not _has_kernel(node, _XLA):
-                nodes[node.op].append(node.name)
-        return [{"op": op, "count": len(names), "names": names[:_NAMES]} for op, names in sorted(nodes.items())]
-
 
 def has_gpu_kernels() -> bool:
     """Whether this build of TensorFlow has GPU kernels."""
     return any(kernel.device_type == "GPU" for kernel in _kernels("MatMul"))
-
-
-def xla_is_known() -> bool:
-    """Whether XLA has registered its kernels, which it does when it first compiles something."""
-    _kernels.cache_clear()
-    return any(kernel.device_type in _XLA for kernel in _kernels("MatMul"))
 
 
 @cache
@@ -103,12 +81,12 @@ def _kernels(op: str) -> list[Any]:
     return registered_kernels(op)
 
 
-def _has_kernel(node: Any, devices: tuple[str, ...]) -> bool:
-    """Whether a kernel of one of `devices` takes the node's dtypes; true for an op without any kernel."""
+def _has_kernel(node: Any) -> bool:
+    """Whether a kernel for a GPU takes the node's dtypes; true for an op without any kernel."""
     every = _kernels(node.op)
     if not every:
         return True
-    return any(kernel.device_type in devices and _fits(kernel, node) for kernel in every)
+    return any(kernel.device_type in _GPU and _fits(kernel, node) for kernel in every)
 
 
 def _fits(kernel: Any, node: Any) -> bool:

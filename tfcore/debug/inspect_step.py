@@ -48,7 +48,7 @@ def debug_step(
         inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of that step, run eagerly.
         autograph: {functions: [{name, place, file, code}], says}: what AutoGraph makes of the preprocess function.
         graph: {ops, nodes, functions, devices, copies, fed_bytes (rows that a call is given), says,
-        xla: {mode, refused, ops}}.
+        xla: {mode, refused}}.
         compiled: {first, losses, applied, seconds}; profile: {folder, files}, or None.
 
     Raises:
@@ -221,6 +221,5 @@ def _graph(learner: Learner, stack: Mapping[str, tf.Tensor]) -> dict[str, Any]:
         "xla": {
             "mode": learner.mode,
             "refused": [refused] if (refused := learner._run.refused) else [],
-            "ops": graph.breaks_xla() if learner.mode != "jit" else [],
         },
     }

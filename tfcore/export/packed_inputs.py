@@ -7,11 +7,10 @@
 TensorFlow traces each signature three times and makes an operation for each of its inputs every time: 5,000 nullable
 columns cost minutes. So what is traced takes one tensor for each group, and the saved signature gets its named tensors
 afterwards, as entries of the SavedModel's protobufs: they are concatenated and given to what was traced. The file format
-is TensorFlow's public one, and it is all that this module knows of TensorFlow besides `write_fingerprint`.
+is TensorFlow's public one, and it is all that this module knows of TensorFlow.
 """
 
 import functools
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +19,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
-from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.struct_pb2 import StructuredValue
 
 from tfcore.export.signatures import Signature, Tensor
-from tfcore.private_api import write_fingerprint
 
 SAVED = "saved_model.pb"
 AT_ONCE = 32
@@ -88,21 +85,7 @@ def unpack(path: Path, signatures: Mapping[str, Signature]) -> None:
         for name, signature in signatures.items():
             _Signature(graph, name, signature.inputs).unpack()
     (path / SAVED).write_bytes(saved.SerializeToString(deterministic=True))
-    _write_fingerprint(path)
-
-
-def _write_fingerprint(path: Path) -> None:
-    """Rewrite the SavedModel's fingerprint, a digest that tools compare; the model can be used without one, too. Its uuid,
-    which TensorFlow draws at random, is made of the checksum."""
-    file = path / "fingerprint.pb"
-    file.unlink(missing_ok=True)
-    try:
-        write_fingerprint(str(path))
-    except (ImportError, AttributeError):
-        return
-    fingerprint = FingerprintDef.FromString(file.read_bytes())
-    fingerprint.uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, str(fingerprint.saved_model_checksum)))
-    file.write_bytes(fingerprint.SerializeToString(deterministic=True))
+    (path / "fingerprint.pb").unlink(missing_ok=True)  # of what was saved before, and with a random number
 
 
 class _Signature:

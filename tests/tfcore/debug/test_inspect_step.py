@@ -218,9 +218,6 @@ def test_ops_are_counted_in_nested_functions_and_those_of_the_host_named():
     assert "Erfinv" not in copies and "While" not in copies
     assert copies["PyFunc"]["functions"] == ["numpy:cbrt"] or "cbrt" in copies["PyFunc"]["functions"][0]
     assert "table" in copies["LookupTableFindV2"]["why"] and "strings" in copies["StringUpper"]["why"]
-    tf.function(lambda x: x @ x, jit_compile=True)(tf.eye(2))  # XLA says what it has once it was asked
-    assert {one["op"] for one in graph.breaks_xla()} >= {"PyFunc", "StringUpper"}
-    assert "Erfinv" not in {one["op"] for one in graph.breaks_xla()}
 
 
 def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
@@ -242,7 +239,7 @@ def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
     )
     out = tmp_path / "out"
     found = debug_step(DebugRequest(train=train, steps=4), out, Monitor())
-    assert found["graph"]["xla"] == {"mode": "jit", "refused": [], "ops": []}
+    assert found["graph"]["xla"] == {"mode": "jit", "refused": []}
     assert len(found["compiled"]["losses"]) == 4 and found["problems"] == []
     assert "without AutoGraph" in found["autograph"]["says"] and "one device" in found["graph"]["says"]
     assert found["profile"]["files"] and all((out / "profile" / file).is_file() for file in found["profile"]["files"])
