@@ -15,7 +15,7 @@ import pickle
 import platform
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from beam_jobs.runners import flink_rest
 from beam_jobs.runners.beam_import import load_beam, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
 from beam_jobs.runners.place import writable
-from beam_jobs.runners.spans import Failure, Outcome, RangeResult, SpanJob, Stopped, finish, run_range
+from beam_jobs.runners.spans import Failure, Outcome, SpanJob, Stopped, finish, run_range
 from beam_jobs.runners.watch import Watch, worker_threads
 from headway.errors import ConfigError, HeadwayError
 from headway.process import own
@@ -41,11 +41,9 @@ _PROCESS = uuid.uuid4().hex
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
 _LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
-Element = tuple[tuple[int, int], Iterable[tuple[Range, int]]]
-"""((which span, which range of it), the range and how many ranges the span has)"""
+_WHOLE = -1
+"""In place of the number of a range: the span as a whole. Elements are ((which span, which range of it), what is known)."""
 Result = TypeVar("Result")
-Done = tuple[int, "RangeResult | Failure | int"]
-"""(which span, a range's end or the number of ranges)"""
 
 
 def _versions() -> str:
@@ -73,30 +71,34 @@ class _SpanFn(beam.DoFn):
         watch = self.watch
         return watch.stopped() if watch is not None else bool(self._name) and self._process == _PROCESS
 
-    def _tried(self, index: int, work: Callable[[], Result]) -> Result | Failure:
-        """What `work` returns, or the user's mistake in a range (-1: in a span). A driver in this process gets any error as it
-        is, and stops the job."""
-        watch = self.watch
+    def process(self, element: Any) -> Iterable[Any]:
+        """What comes of an element, or the user's mistake in it. A driver in this process gets any error as it is, and stops the
+        job."""
+        (span, index), watch = element[0], self.watch
+        if self._stopped():
+            return
         try:
-            self._check_versions()
-            return work()
-        except Stopped:
-            raise
+            if self._versions != _versions():  # any worker may be the first with a span
+                problem = f"a worker runs {_versions()}, and the driver {self._versions}"
+                raise ConfigError(problem, where="runner", fix="install the driver's versions on every worker")
+            yield from self.work(span, self._jobs[span], element[1])
+        except (Stopped, GeneratorExit):  # the second: a step behind this one has failed
+            return
         except HeadwayError as error:
             failure = Failure(index, error.facts)
+            if watch is not None:
+                watch.fail(failure.exception())
+            yield self.failed(span, failure)
         except BaseException as error:
             if watch is not None:
                 watch.fail(error)
             raise
-        if watch is not None:
-            watch.fail(failure.exception())
-        return failure
 
-    def _check_versions(self) -> None:
-        """Raise ConfigError in a worker whose code is not the driver's; any worker may be the first with a span."""
-        if self._versions != _versions():
-            problem = f"a worker runs {_versions()}, and the driver {self._versions}"
-            raise ConfigError(problem, where="runner", fix="install the driver's versions on every worker")
+    def work(self, span: int, job: SpanJob, element: Any) -> Iterable[Any]:
+        raise NotImplementedError
+
+    def failed(self, span: int, failure: Failure) -> Any:
+        return beam.pvalue.TaggedOutput(_FAILED, ((span, _WHOLE), failure))
 
 
 class CutSpan(_SpanFn):
@@ -104,25 +106,17 @@ class CutSpan(_SpanFn):
 
     COUNTS = "counts"
 
-    def process(self, span: int) -> Iterable[Any]:
-        if self._stopped():
-            return
-        pieces = self._tried(-1, lambda: self._cut(self._jobs[span]))
-        if isinstance(pieces, Failure):
-            yield beam.pvalue.TaggedOutput(_FAILED, (span, pieces))
-            return
-        if (watch := self.watch) is not None:
-            watch.cut(span, pieces)
-        yield beam.pvalue.TaggedOutput(self.COUNTS, (span, len(pieces)))
-        # they are dealt in this order
-        for piece in sorted(pieces, key=lambda piece: piece.facts.get("rows", piece.end - piece.start), reverse=True):
-            yield (span, piece.index), (piece, len(pieces))
-
-    def _cut(self, job: SpanJob) -> list[Range]:
+    def work(self, span: int, job: SpanJob, element: None) -> Iterable[Any]:
         if self.watch is None:
             with writable(job.where):
                 job.place.begin()
-        return job.cut()
+        pieces = job.cut()
+        if self.watch is not None:
+            self.watch.cut(span, pieces)
+        yield beam.pvalue.TaggedOutput(self.COUNTS, ((span, _WHOLE), len(pieces)))
+        # they are dealt in this order
+        for piece in sorted(pieces, key=lambda piece: piece.facts.get("rows", piece.end - piece.start), reverse=True):
+            yield (span, piece.index), (piece, len(pieces))
 
 
 class ProcessRange(_SpanFn):
@@ -132,10 +126,8 @@ class ProcessRange(_SpanFn):
         super().__init__(jobs, name)
         self._rows = Metrics.counter(_NAMESPACE, _ROWS)
 
-    def process(self, element: Element) -> Iterable[Any]:
-        (span, _), ((piece, total), *_) = element
-        if self._stopped():
-            return
+    def work(self, span: int, job: SpanJob, element: Iterable[tuple[Range, int]]) -> Iterable[Any]:
+        (piece, total), *_ = element
         watch, read = self.watch, 0
 
         def tick(rows: int) -> None:
@@ -147,16 +139,10 @@ class ProcessRange(_SpanFn):
                 if watch.stopped():
                     raise Stopped
 
-        try:
-            done = self._tried(piece.index, lambda: run_range(self._jobs[span], piece, total, tick))
-        except Stopped:
-            return
-        if isinstance(done, Failure):
-            yield beam.pvalue.TaggedOutput(_FAILED, (span, done))
-            return
+        done = run_range(job, piece, total, tick)
         if done.kept and watch is not None:
             watch.read(span, piece.index, done.facts["rows"])
-        yield span, done
+        yield (span, _WHOLE), done
 
     def finish_bundle(self) -> None:
         # Arrow's allocator keeps a heap for each thread, and the runner's threads are new ones for every pipeline.
@@ -166,16 +152,13 @@ class ProcessRange(_SpanFn):
 class FinishSpan(_SpanFn):
     """Merges the ranges of a span, puts its outcome, and yields it."""
 
-    def process(self, element: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, Outcome]]:
-        span, done = element
-        counts = [each for each in done if isinstance(each, int)]
-        ends = [each for each in done if not isinstance(each, int)]
-        if self._stopped() and not any(isinstance(each, Failure) for each in ends):
-            return
-        outcome = self._tried(-1, lambda: finish(self._jobs[span], counts[0] if counts else None, ends))
-        if isinstance(outcome, Failure):
-            outcome = Outcome(failure=outcome).put(self._jobs[span])
-        yield span, outcome
+    def work(self, span: int, job: SpanJob, element: Iterable[Any]) -> Iterable[Any]:
+        done = [*element]
+        total = next((each for each in done if isinstance(each, int)), None)
+        yield span, finish(job, total, [each for each in done if not isinstance(each, int)])
+
+    def failed(self, span: int, failure: Failure) -> Any:
+        return span, Outcome(failure=failure).put(self._jobs[span])
 
 
 def _late(fn: beam.DoFn) -> beam.DoFn:
@@ -210,7 +193,9 @@ class Spans(beam.PTransform):
         self._jobs, self._name = jobs, watch
 
     def expand(self, pipeline: Any) -> Any:
-        spans = pipeline | "spans" >> beam.Create(range(len(self._jobs)), reshuffle=False)
+        spans = pipeline | "spans" >> beam.Create(
+            [((span, _WHOLE), None) for span in range(len(self._jobs))], reshuffle=False
+        )
         cut = spans | "cut" >> beam.ParDo(_late(CutSpan(self._jobs, self._name))).with_outputs(
             CutSpan.COUNTS, _FAILED, main="ranges"
         )
