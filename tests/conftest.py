@@ -407,6 +407,7 @@ def _make_served(folder):
     from headway.schema.columns import Column
     from headway.storage.store import Store
     from tfcore.export.saved_model import save
+    from tfcore.heads.table import head_of
 
     columns = (
         Column(name="dep delay", type="float32", nullable=True),
@@ -463,7 +464,7 @@ def _make_served(folder):
                 "class": tf.gather(tf.constant(classes), tf.argmax(output, 1)),
             }
 
-        arguments = {"columns": columns, "task": task, "variables": [first, second], "classes": classes}
+        arguments = {"columns": columns, "task": head_of(task, classes), "variables": [first, second]}
         return arguments | {"transform": Transform(), "predict": predict}
 
     (folder / "pipeline.yaml").write_text(SERVED)
@@ -478,7 +479,9 @@ def _make_served(folder):
     ):
         with tempfile.TemporaryDirectory() as scratch:
             save(Path(scratch) / "saved_model", **arguments)
-            version = Registry(store, name).publish(Path(scratch) / "saved_model", {"task": arguments["task"]})
+            version = Registry(store, name).publish(
+                Path(scratch) / "saved_model", {"task": arguments["task"].task.name}
+            )
         if version.number == 1:
             Registry(store, name).promote(1, reason="first model")
 
