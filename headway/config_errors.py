@@ -36,9 +36,6 @@ _PLAIN = {
     "dict_type": "should be a mapping of keys to values",
 }
 
-RENAMED = {"carve": "holdout"}
-"""Keys of earlier versions, and what they are called now."""
-
 
 def sentences(model: type[BaseModel], error: ValidationError, value: Any) -> list[str]:
     """One sentence per problem of `value`, which should have been a `model`."""
@@ -98,8 +95,6 @@ def _sentence(model: type[BaseModel], loc: Loc, item: Error) -> str:
         return f"{key}: is required"
     if item["type"] == "extra_forbidden":
         keys = sorted(_fields(_models(model, loc[:-1])))
-        if (new := RENAMED.get(str(loc[-1]))) in keys:
-            return f"{key}: is called '{new}' now; rename it"
         close = difflib.get_close_matches(str(loc[-1]), keys, 1)
         hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(keys)}" if keys else ""
         return f"{key}: unknown key{hint}"

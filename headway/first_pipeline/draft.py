@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headway.errors import DataError
 from headway.first_pipeline.column_choices import SUSPICIOUS, Choice, choose_columns, statistics_of
 from headway.first_pipeline.csv_form import null_values, null_words
-from headway.first_pipeline.image_size import image_size, pixels_note
+from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
 from headway.first_pipeline.look import MOST_REJECTED, Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
@@ -164,11 +164,6 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     else:
         alone = strengths(statistics, [name for name in statistics.columns if name not in label.columns()], facts.kind)
         choices = choose_columns(seen, statistics, label.columns(), facts, alone)
-        others = {choice.column for choice in choices if choice.use != "label"}  # a border is constant, and left out
-        numbers = [column for column in seen.schema.columns if column.name in others and column.type != "bytes"]
-        vectors = {column.name: column.length for column in numbers if column.length is not None}
-        note = pixels_note(seen.rows, vectors, [column.name for column in numbers if not column.shape])
-        notes += [] if note is None else [note]
     split = choose_split(look, seen, label, facts, choices)
     choices = [split.columns.get(choice.column, choice) for choice in choices]
     if not any(choice.is_learned for choice in choices):
@@ -179,6 +174,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             fix="bring columns that say something of a row",
         )
     columns = {choice.column: choice.config for choice in choices if choice.config is not None}
+    has_words = any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
     learned = {
         choice.column: alone[choice.column] for choice in choices if choice.is_learned and choice.column in alone
     }
@@ -193,7 +189,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         whole=seen.whole,
         columns=columns,
         only=look.config.format == "images",
-        model=WORDS_MODEL if _has_words(columns) and seen.read < _FEW_ROWS else {},
+        model=WORDS_MODEL if has_words and seen.read < _FEW_ROWS else {},
         notes=tuple(notes),
         leaks=tuple(_leaks(seen, statistics, learned, facts, split)),
     )
@@ -232,10 +228,6 @@ def _leaks(
             yield says
     if by_row and "key" not in split.config and (copies := copies_of_rows(statistics, statistics, alone)) is not None:
         yield f"{copies}; name in split.key what they share"
-
-
-def _has_words(columns: Mapping[str, Any]) -> bool:
-    return any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
 
 
 def _of_images(look: Look, label: LabelConfig) -> list[Choice]:

@@ -115,7 +115,8 @@ def _of_folder(folder: str) -> dict[str, Any]:
     if len(files) == 1:
         return _described(_literal(files[0]), files[0])
     ready = _ready_splits(folder, files)
-    if ready is not None and len({tuple(_columns(format, path)) for path in _first_of_each(files)}) > 1:
+    first_of_each = {path.rpartition("/")[0]: path for path in reversed(files)}.values()
+    if ready is not None and len({tuple(_columns(format, path)) for path in first_of_each}) > 1:
         ready = None  # such as a test set whose labels are kept back
     path = ready or spans_of(folder, files) or _together(folder, files)
     source = _described(path, files[0])
@@ -164,11 +165,6 @@ def _ready_splits(folder: str, files: list[str]) -> str | None:
     before = {path[len(folder) :][: matches[0].start()] for path, matches in zip(files, found, strict=True)}
     splits = {SPLIT_WORDS[matches[0][0].lower()] for matches in found}
     return f"{_literal(folder)}{before.pop()}{{split}}" if len(before) == 1 and {"train"} < splits else None
-
-
-def _first_of_each(files: list[str]) -> list[str]:
-    """The first file of each folder."""
-    return list({path.rpartition("/")[0]: path for path in reversed(files)}.values())
 
 
 def _columns(format: Format, path: str) -> list[str]:

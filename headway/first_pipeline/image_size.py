@@ -5,9 +5,7 @@ image_size(pa.array([png, png]))              # (8, 8, 1)
 
 import io
 import math
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -61,43 +59,6 @@ def _of_pixels(length: int) -> tuple[int, int, int] | None:
         if length >= _LEAST_PIXELS and side * side * channels == length:
             return side, side, channels
     return None
-
-
-def pixels_note(rows: pa.RecordBatch, vectors: Mapping[str, int], numbers: Sequence[str]) -> str | None:
-    """What to say of numbers that may be the pixels of square images: as many, and none beyond 0 to 255.
-
-    Args:
-        vectors: the length of each column of vectors.
-        numbers: columns of single numbers in their order; those whose names differ in digits alone belong together.
-    """
-    groups = dict[str, list[str]]()
-    for name in numbers:
-        groups.setdefault(re.sub(r"[0-9]+", "0", name), []).append(name)
-    sets = [([name], length, f"each list of {length} numbers in {name!r}") for name, length in vectors.items()]
-    sets += [
-        (names, len(names), f"the {len(names)} columns {names[0]!r} to {names[-1]!r}") for names in groups.values()
-    ]
-    for names, length, what in sets:
-        size = _of_pixels(length)
-        if size is not None and all(_like_pixels(rows.column(rows.schema.names.index(name))) for name in names):
-            height, width, channels = size
-            return (
-                f"{what} may be an image of {height} x {width} pixels{'' if channels == 1 else ' in colour'}; they are learned "
-                f"as numbers without places. A column with the pixels of a row as {length} bytes, or as a PNG file, is "
-                f"learned as an image, by {{image: {{height: {height}, width: {width}, channels: {channels}}}}}"
-            )
-    return None
-
-
-def _like_pixels(values: pa.Array) -> bool:
-    """Whether all are from 0 to 1, or whole and from 0 to 255."""
-    values = decoded(values)
-    flat = (values.flatten() if pa.types.is_nested(values.type) else values).drop_null()
-    if not len(flat) or not (pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type)):
-        return False
-    plain = flat.to_numpy()
-    low, high = plain.min(), plain.max()
-    return bool(low >= 0 and (high <= 1 or (high <= 255 and (plain == np.floor(plain)).all())))
 
 
 def _is_text(cell: bytes) -> bool:

@@ -15,7 +15,7 @@ from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Seen
 from headway.messages import counted
-from headway.schema.columns import LABEL, Column
+from headway.schema.columns import LABEL
 from headway.schema_inference.identifiers import words_of
 from headway.validation.units import Unit, find_unit
 
@@ -81,14 +81,10 @@ def _part(choice: Choice, unit: Unit, seen: Seen) -> Choice:
         config |= choice.config
     elif choice.config is not None:
         config["transform"] = choice.config
-    elif _is_quantity(column) and len(pc.unique(values)) > _MANY_VALUES:
+    elif column.type == "int64" and column.meaning != "category" and len(pc.unique(values)) > _MANY_VALUES:
         config["transform"] = "standardize"  # the integers of a key are names by themselves
     part = "a part of " if len(unit.columns) > 1 else ""
     return replace(choice, why=f"{part}the split's key too", config=config)
-
-
-def _is_quantity(column: Column) -> bool:
-    return column.type == "int64" and column.meaning != "category"
 
 
 def _has_fractions(values: pa.Array) -> bool:

@@ -67,7 +67,7 @@ class Alike:
         """Add the rows of a batch to the sample of their split, by its code."""
         if not self.names:
             return
-        order = self._order(batch)
+        order = _folded({name: batch.column(name) for name in self._by}, self._by)
         factor, todo = 1.5, [*samples]
         while todo:
             bounds = {code: _below(samples[code], factor, codes == code) for code in todo}
@@ -84,10 +84,6 @@ class Alike:
                 else:
                     samples[code].add(own)
             todo, factor = again, factor * 16
-
-    def _order(self, batch: pa.RecordBatch) -> Hashes:
-        """A hash of a few columns, equal for rows that are alike."""
-        return _folded({name: batch.column(name) for name in self._by}, self._by)
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
         """The hash of some whole rows, below the high half of their order."""

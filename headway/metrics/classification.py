@@ -3,7 +3,6 @@
 Labels are class indices; a binary prediction is [rows], the probability of class 1, others are [rows, classes].
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -303,30 +302,10 @@ SHARE = (0.0, 1.0)
 ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True, within=SHARE)
 BRIER = MomentMetric("brier", per_row(squared_distance))
 AUC, PR_AUC, ECE = Auc(), AveragePrecision(), CalibrationError()
-PRECISION = MomentMetric(
-    "precision",
-    _outcomes,
-    lambda m: m[..., 0] / (m[..., 0] + m[..., 1]),
-    higher_is_better=True,
-    unit="classes",
-    within=SHARE,
-)
-RECALL = MomentMetric(
-    "recall",
-    _outcomes,
-    lambda m: m[..., 0] / (m[..., 0] + m[..., 2]),
-    higher_is_better=True,
-    unit="classes",
-    within=SHARE,
-)
-F1 = MomentMetric(
-    "f1",
-    _outcomes,
-    lambda m: f1_of(m[..., 0], m[..., 1], m[..., 2]),
-    higher_is_better=True,
-    unit="classes",
-    within=SHARE,
-)
+_OF_TWO: dict[str, Any] = {"higher_is_better": True, "unit": "classes", "within": SHARE}
+PRECISION = MomentMetric("precision", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 1]), **_OF_TWO)
+RECALL = MomentMetric("recall", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 2]), **_OF_TWO)
+F1 = MomentMetric("f1", _outcomes, lambda m: f1_of(m[..., 0], m[..., 1], m[..., 2]), **_OF_TWO)
 F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True, within=SHARE)
 SHARES_BIAS = MomentMetric("bias", _shares, of_the_mean=True, within=SHARE, parts=_apart)
 """The share of rows whose class would have to change for the mean probabilities to be the classes' shares."""
@@ -335,8 +314,5 @@ SHARES_BIAS = MomentMetric("bias", _shares, of_the_mean=True, within=SHARE, part
 def auc(label: Any, score: Any, weight: Any = None) -> float | None:
     """Compute `Auc` of arrays: labels 0 or 1, scores of any range."""
     label = np.asarray(label, np.float64)
-    return AUC.value(Rows(label, np.asarray(score, np.float64), _weights(label, weight)))
-
-
-def _weights(label: Floats, weight: Sequence[float] | Floats | None) -> Floats:
-    return np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)
+    weight = np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)
+    return AUC.value(Rows(label, np.asarray(score, np.float64), weight))

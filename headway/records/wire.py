@@ -24,8 +24,6 @@ PACKED_INTS, PACKED_FLOATS, WORDS = (ONE, INTS), (ONE, FLOATS), (BYTES,)
 """Tags around the bytes of a feature, innermost first; of words the innermost field is part of the bytes."""
 _LIMITS = np.array([1 << 7 * i for i in range(1, 10)], np.uint64)
 """From which value on a varint takes 2, 3, ... 10 bytes."""
-_SMALL = [bytes([n]) for n in range(0x80)]
-"""Varints of one byte."""
 
 
 class Part(NamedTuple):
@@ -38,10 +36,6 @@ class Part(NamedTuple):
 
 def varint(n: int) -> bytes:
     """Encode one non-negative integer."""
-    if n < 0x80:
-        return _SMALL[n]
-    if n < 0x4000:
-        return bytes((n & 0x7F | 0x80, n >> 7))
     out = bytearray()
     while n > 0x7F:
         out.append(n & 0x7F | 0x80)

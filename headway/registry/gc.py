@@ -28,8 +28,8 @@ from headway.storage.fingerprint import texts
 from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
-OUTPUTS = ("stages", "runs", "checkpoints", "exchange")
-"""What a run writes, and one of an older Headway: none may go on while it is collected."""
+OUTPUTS = ("stages", "runs", "checkpoints")
+"""What a run writes: none may go on while it is collected."""
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
 COMPARED = "compare-"
@@ -128,7 +128,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
         for _, folder in store.all_outputs()
         if folder.name not in named
     ]
-    garbage += [*_checkpoints(store), *_exchanges(store)]
+    garbage += _checkpoints(store)
     why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
     present = set(store.children(store.runs_folder))
     files = [f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html", "progress", "prepared")]
@@ -178,13 +178,6 @@ def _checkpoints(store: Store) -> Iterator[Garbage]:
             yield Garbage(
                 folder, store.size(folder), f"no training went on from it for {CHECKPOINT_SECONDS // 86400} days"
             )
-
-
-def _exchanges(store: Store) -> Iterator[Garbage]:
-    """What runs of an older Headway and their workers of another queue told each other."""
-    folder = store.root / "exchange"
-    for name in store.children(folder):
-        yield Garbage(folder / name, store.size(folder / name), "an older Headway left it")
 
 
 def _comparisons(store: Store, names: Iterable[str]) -> Iterator[Garbage]:

@@ -64,14 +64,16 @@ def request_rows(
             if values is not None and (not isinstance(values, list) or len(values) != len(rows)):
                 raise DataError(f"{name!r} are not one for each of {len(rows)} instances", where=where)
         for at, row in enumerate(rows):
-            key = [row.get(name) for name in keys] if given is None else _parts(given[at], keys)
+            key = [row.get(name) for name in keys] if given is None else given[at]
+            key = key if isinstance(key, list) and (given is None or len(keys) > 1) else [key]
             if any(part is None for part in key) or len(key) != len(keys):
                 values_of_key = len(key)
                 unfit += 1
                 continue
             instances.append(row)
             key_values.append(key)
-            predictions.append(_prediction(None if predicted is None else predicted[at], output))
+            outputs = None if predicted is None else predicted[at]
+            predictions.append(outputs.get(output) if isinstance(outputs, dict) else outputs)
     if not instances:
         problem = (
             f"a row's keys are {counted(values_of_key, 'value')}, and {len(keys)} columns are asked for ({', '.join(keys)})"
@@ -89,7 +91,9 @@ def request_rows(
     fitting = list(range(len(instances))) if coerced.fitting_rows is None else coerced.fitting_rows.tolist()
     table = pa.Table.from_batches([coerced.batch])
     for place, name in enumerate(keys):
-        table = table.append_column(name, pa.array([_key_text(key_values[at][place]) for at in fitting], pa.string()))
+        parts = (key_values[at][place] for at in fitting)
+        texts = [part if isinstance(part, str) else json.dumps(part) for part in parts]
+        table = table.append_column(name, pa.array(texts, pa.string()))
     if all(predictions[at] is not None for at in fitting):
         table = table.append_column(PREDICTION, pa.array([predictions[at] for at in fitting]))
     return RequestRows(table, others, unfit + len(instances) - len(fitting))
@@ -109,18 +113,6 @@ def _entries(paths: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
                 if not isinstance(entry, dict):
                     raise DataError("is not an object", where=f"{path}: line {number}")
                 yield f"{path}: line {number}", entry if "instances" in entry else {"instances": [entry]}
-
-
-def _parts(key: Any, keys: Sequence[str]) -> list[Any]:
-    return key if isinstance(key, list) and len(keys) > 1 else [key]
-
-
-def _key_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _prediction(value: Any, output: str) -> Any:
-    return value.get(output) if isinstance(value, dict) else value
 
 
 def _batch(instances: Sequence[dict[str, Any]], columns: Sequence[Column]) -> pa.RecordBatch:

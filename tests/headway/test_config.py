@@ -103,15 +103,6 @@ def test_config_errors_use_the_names_of_the_file(value, sentence):
     )
 
 
-class Stopping(Frozen):
-    holdout: float = 0.1
-
-
-def test_a_key_that_was_renamed_says_its_new_name():
-    with pytest.raises(ConfigError, match="carve: is called 'holdout' now; rename it"):
-        load(Stopping, {"carve": 0.2}, where="x.yaml")
-
-
 def test_a_key_that_is_called_null_is_that_name(tmp_path):
     file = tmp_path / "pipeline.yaml"
     file.write_text("parse: {as: number, null: ['?', none]}\nnull: 1\nempty: null\n")

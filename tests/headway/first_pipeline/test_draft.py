@@ -509,27 +509,6 @@ def test_a_table_of_few_distinct_rows_gets_a_salt_by_which_the_labels_of_train_a
         assert len(np.unique(kind[is_eval])) == 12
 
 
-@pytest.mark.parametrize("form", ["columns", "list", "fractions", "embedding", "too few"])
-def test_numbers_that_may_be_the_pixels_of_a_square_image_are_said(tmp_path, form):
-    r = np.random.default_rng(0)
-    values = r.integers(0, 256, (90, 143 if form == "too few" else 144))
-    values[:, :12] = 0  # a border, whose columns are left out as constant
-    if form == "embedding":
-        values = values - 128
-    labels = pa.array(np.arange(90) % 3)
-    if form == "columns":
-        pixels = {f"p{i}": values[:, i] for i in range(values.shape[1])}
-    else:
-        pixels = {"pixels": list((values / 255 if form == "fractions" else values).astype(np.float32))}
-    pq.write_table(pa.table({**pixels, "digit": labels}), tmp_path / "a.parquet")
-    source, look = look_at(found_source(str(tmp_path / "a.parquet")))
-    said = [note for note in draft_of(source, look, label_of("digit", look.names)).doubts if "12 x 12 pixels" in note]
-    if form in ("embedding", "too few"):
-        assert not said
-    else:
-        assert ("'p0' to 'p143'" if form == "columns" else "'pixels'") in said[0] and "height: 12, width: 12" in said[0]
-
-
 def test_a_span_that_a_run_would_refuse_is_refused_with_its_file_column_and_value(tmp_path):
     for month in range(1, 7):
         folder = tmp_path / f"2024-{month:02d}"

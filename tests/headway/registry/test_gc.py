@@ -124,15 +124,6 @@ def test_what_ends_while_garbage_is_looked_for_is_none(store, monkeypatch):
     assert store.size(store.runs_folder / "gone.json") == 0
 
 
-def test_what_an_older_headway_told_the_worker_of_another_queue_is_garbage(store):
-    store.replace(store.root / "exchange" / "old" / "order-0.json", "{}")
-    garbage = collect(store, keep_runs=1)
-    assert [item.path.name for item in garbage] == ["old"]
-    with alone(store) as remover:
-        remove(remover, garbage)
-    assert store.children(store.root / "exchange") == []
-
-
 HOLDER = """
 import sys, time
 from pathlib import Path
