@@ -8,24 +8,31 @@ anew by each call, from their source.
 """
 
 import builtins
+import contextlib
 import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
+import os
+import re
 import sys
+import tempfile
 import traceback
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
+from headway.process import owned
 from headway.user_code import files as user_files
 
 PREFIX = "_headway_user_"
+_TENSORFLOWS = re.compile(rb"[IWE]\d{4} [\d:. ]+\w+\.cc:\d+\]|WARNING: All log messages before absl")
+"""Lines of its C++ code."""
 
 
 def load_function(file: Path, name: str) -> Callable[..., Any]:
@@ -62,10 +69,36 @@ def _load(file: Path) -> types.ModuleType:
     _begin(package, folder)
     try:
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
-        return importlib.import_module(f"{package}.{file.stem}")
+        with _without_tensorflows_lines():
+            return importlib.import_module(f"{package}.{file.stem}")
     except Exception as error:
         _forget(package)
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
+
+
+@contextlib.contextmanager
+def _without_tensorflows_lines() -> Iterator[None]:
+    """Leave out what TensorFlow's C++ code prints to file descriptor 2 when it is imported; all else follows after the block.
+
+    With TensorFlow imported already, or in a process that is not Headway's own, nothing is changed.
+    """
+    if "tensorflow" in sys.modules or not owned():
+        yield
+        return
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            said.seek(0)
+            for line in said:
+                if not _TENSORFLOWS.match(line):
+                    os.write(2, line)
 
 
 def _missing(kind: str, name: str, module: types.ModuleType, file: Path, is_kind: Callable[[Any], bool]) -> ConfigError:

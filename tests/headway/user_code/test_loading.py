@@ -1,6 +1,7 @@
 """A user's module that imports files beside it."""
 
 import importlib
+import subprocess
 import sys
 
 import pytest
@@ -76,3 +77,19 @@ def test_a_failure_in_a_file_beside_it_names_the_line_of_the_import(tmp_path):
 
 def _of(file):
     return [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(file)]
+
+
+@pytest.mark.slow  # imports TensorFlow
+def test_what_tensorflow_prints_at_its_import_is_left_out_and_what_the_module_prints_stays(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import sys, tensorflow as tf\nprint('said by mine', file=sys.stderr)\nSCALE = tf.constant(1.0)\ndef f(): pass\n"
+    )
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom headway.process import own\nown()\n"
+        "from headway.user_code.loading import load_function\n"
+        "load_function(Path(sys.argv[1]), 'f')\nprint('after', file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "mine.py")], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines() == ["said by mine", "after"]
