@@ -130,6 +130,7 @@ def merge_year(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def wide(arguments: argparse.Namespace) -> dict[str, Any]:
     """One call of the ingest stage."""
+    import apache_beam  # noqa: F401 - its import takes a second at any number of rows
     import pandas  # noqa: F401 - pyarrow looks for it once, before the clock runs
 
     from beam_jobs.ingest.request import IngestRequest

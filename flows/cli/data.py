@@ -1,10 +1,13 @@
-"""The commands that show data: rows of a shard, rejected rows, and examples exported for other tools."""
+"""The commands that show data: rows of a shard, rejected rows, and rows exported for other tools."""
+
+from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -12,6 +15,13 @@ from flows.cli.commands import answer, execute, run_spec_of, store_of
 from flows.cli.options import Columns, Count, JsonOption, Options, PipelinePath, Rows, RunOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import agree, counted
+
+if TYPE_CHECKING:
+    from flows.dag.run_spec import RunSpec
+    from flows.records import RunRecord
+    from headway.records import interchange
+
+Split = Literal["train", "eval", "test"]
 
 
 def cat(
@@ -107,7 +117,7 @@ def export_examples(
     /,
     *,
     output: Annotated[Path, Parameter(metavar="FOLDER")],
-    split: Literal["train", "eval", "test"] | None = None,
+    split: Split | None = None,
     tfds: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
@@ -119,19 +129,56 @@ def export_examples(
         tfds: write a folder for tensorflow_datasets.builder_from_directory.
     """
     from headway.records import interchange
-    from headway.tabular.splits import window_splits
 
     run_spec = run_spec_of(pipeline, options, last="ingest")
-    record, store, pipe = execute(options, run_spec), run_spec.store, run_spec.loaded.pipeline
+    parts = _parts(run_spec, execute(options, run_spec), split)
+    result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
+    return _wrote(options, output, {name: facts["rows"] for name, facts in result["splits"].items()})
+
+
+def export_rows(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    output: Annotated[Path, Parameter(metavar="FILE")],
+    split: Split | None = None,
+    options: RunOptions = RunOptions(),
+) -> int:
+    """The rows of the window as one table, with the model's predictions of the eval rows; trained first where it is not.
+
+    Args:
+        output: a .parquet or .csv file that does not exist yet.
+        split: write only this split (default: all).
+    """
+    from headway.records import row_files
+
+    row_files.check_output(output)
+    run_spec = run_spec_of(pipeline, options, last="evaluate")
+    record, store = execute(options, run_spec), run_spec.store
+    parts = _parts(run_spec, record, split)
+    step = record.step("evaluate")
+    manifest = step and store.find("evaluate", step.fingerprint)
+    assert step and manifest
+    scored = store.local(store.output("evaluate", step.fingerprint)) / manifest.result["predictions"]
+    return _wrote(options, output, row_files.write_rows(parts, output, {"eval": scored} if "eval" in parts else {}))
+
+
+def _parts(run_spec: RunSpec, record: RunRecord, split: str | None) -> dict[str, list[interchange.Part]]:
+    """{split: its ingested parts} of a run's window."""
+    from headway.tabular.splits import window_splits
+
+    store = run_spec.store
     parts: dict[str, list[interchange.Part]] = {}
-    for name, split_parts in window_splits(pipe.split, record.spans).items():
+    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, record.spans).items():
         for span, part in split_parts if split in (None, name) else ():
             manifest = store.find("ingest", record.ingested[span])
             assert manifest is not None
             if part in manifest.result["splits"]:
                 folder = store.local(store.output("ingest", record.ingested[span]))
                 parts.setdefault(name, []).append((folder, manifest.result, part))
-    result = interchange.export_examples(parts, output, name=pipe.name, tfds=tfds)
-    rows = {name: facts["rows"] for name, facts in result["splits"].items()}
+    return parts
+
+
+def _wrote(options: RunOptions, output: Path, rows: Mapping[str, int]) -> int:
     splits = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
     return answer(options, {"output": output, "rows": rows}, f"wrote {splits} to {output}")

@@ -147,24 +147,6 @@ KeepVersions = Annotated[
 ]
 
 
-def gc(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    keep: Keep = 20,
-    keep_versions: KeepVersions = None,
-    dry_run: bool = False,
-    options: Options = Options(),
-) -> int:
-    """Delete what no kept run and no version needs, and list every path: `headway clean --yes --verbose`.
-
-    Args:
-        dry_run: list what would be deleted, and delete nothing.
-    """
-    shown = replace(options, verbose=True)
-    return clean(pipeline, yes=not dry_run, keep=keep, keep_versions=keep_versions, options=shown)
-
-
 def clean(
     pipeline: PipelinePath = ".",
     /,
@@ -174,7 +156,7 @@ def clean(
     keep_versions: KeepVersions = None,
     options: Options = Options(),
 ) -> int:
-    """Say how much of a store no kept run and no version needs, by kind, with --verbose path by path; with --yes delete it.
+    """Say how much of a store no kept run and no version needs, by kind (with --verbose each path); with --yes delete it.
 
     Args:
         yes: delete it; without --yes nothing is deleted.

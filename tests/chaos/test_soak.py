@@ -2,7 +2,7 @@
 
 The faults and their moments are drawn by a seed. What an init system does (`Restart=always` of infra/systemd) is done here by
 `Host.up`: a server, database or worker that was killed is started again. A month of data lands after each run that is
-Completed; garbage is collected after every fifth run, as a nightly `headway gc` would.
+Completed; garbage is collected after every fifth run, as a nightly `headway clean --yes` would.
 """
 
 import collections
@@ -147,7 +147,7 @@ class Soak:
 
     def collect(self):
         """What a nightly job does; a run that goes on makes it wait."""
-        arguments = ("gc", self.pipeline.folder, "--keep", KEPT_RUNS, "--keep-versions", KEPT_VERSIONS)
+        arguments = ("clean", self.pipeline.folder, "--yes", "--keep", KEPT_RUNS, "--keep-versions", KEPT_VERSIONS)
         until(lambda: self.host.headway(*arguments, check=None).returncode == 0, 300)
         self.largest = max(self.largest, self.size())
         return self.size()

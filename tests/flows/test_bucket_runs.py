@@ -55,7 +55,7 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     run("c", "verify", project)
     assert run("b", "rollback", project)["version"] == 1
     assert run("a", "models", project)["flights"]["champion"] == 1
-    assert run("d", "gc", project, "--keep", "1", "--dry-run") is not None
+    assert run("d", "clean", project, "--keep", "1")["dry_run"]
     assert not (project / "store").exists()
 
     output = f"{bucket_url}/scored"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from sklearn.metrics import roc_auc_score
 
 from tests.waiting import until
 
@@ -93,6 +94,11 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     assert first["state"] == "promoted", first
     second = _run(typed, tmp_path, "--set", "records.rows=1", "--force")  # better or not
     assert second["state"] == "promoted" and {"ingest all", "evaluate champion 1"} <= {*_ran(second)}, second
+    out = tmp_path / "rows.parquet"
+    typed("export-rows", tmp_path, "--output", out, "--set", "records.rows=1", check=0)
+    held = pq.read_table(out).to_pandas().query("split == 'eval'")
+    assert roc_auc_score(held.label, held.prediction) == pytest.approx(second["metrics"]["auc"], abs=1e-6)
+    assert {tag for tags in held.tags.dropna() for tag in tags} == {"war", "noir", "love"}
 
 
 def test_a_folder_of_images_becomes_a_promoted_model_that_takes_image_files(typed, tmp_path):

@@ -74,7 +74,7 @@ def test_exit_codes_are_those_of_the_errors():
             '"trian" for --split. Choose from: "train", "eval", "test". Did you mean "train"?',
         ),
         (["debug", "stp"], '"stp" for WHAT. Choose from: "step". Did you mean "step"?'),
-        (["gc", "--keep", "-1"], "'-1' is not a whole number of 0 or more"),
+        (["clean", "--keep", "-1"], "'-1' is not a whole number of 0 or more"),
         (["runs", "--limit", "-1"], "'-1' is not a whole number of 0 or more"),
         (["quarantine", "--limit", "x"], "'x' is not a whole number of 0 or more"),
         (["cat", "s", "--rows", "-2"], "'-2' is not a whole number of 0 or more"),

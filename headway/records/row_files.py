@@ -1,0 +1,168 @@
+"""Writes the rows of splits as one Parquet or CSV file, for tools that read tables.
+
+    write_rows({"train": parts, "eval": parts}, Path("rows.parquet"), {"eval": Path("predictions.parquet")})
+
+The columns: split, row (its number in the split, from 0), each stored column, then those of the predictions. The label is the
+stored one; a date or time is one again; text that is not UTF-8 is escaped. Memory holds one record and one row group.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from headway.errors import ConfigError, DataError, StoreError
+from headway.messages import counted
+from headway.records.decode import decode
+from headway.records.interchange import Part
+from headway.records.tfrecord import read_records
+from headway.schema.calendar_days import Temporal
+from headway.schema.columns import Column
+from headway.storage.atomic_io import remove
+from headway.storage.process_identity import mark
+
+FORMATS = (".parquet", ".csv")
+PREDICTION = "prediction"
+_ROWS = 1 << 17
+"""The least rows of a row group, of a part that has as many."""
+_TIMES: dict[Temporal, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "epoch_seconds": pa.timestamp("s"),
+    "epoch_milliseconds": pa.timestamp("ms"),
+    "epoch_nanoseconds": pa.timestamp("ns"),
+}
+
+
+def check_output(out: Path) -> None:
+    """ConfigError for a file that exists, or of another format than `FORMATS`."""
+    if out.suffix not in FORMATS:
+        raise ConfigError(f"{out.suffix or 'no ending'} is not a format", where=str(out), fix="end it by .parquet or .csv")
+    if out.exists():
+        raise ConfigError("exists already", where=str(out), fix="name a file that is not there yet")
+
+
+def write_rows(
+    parts: Mapping[str, Sequence[Part]], out: Path, predictions: Mapping[str, Path] | None = None
+) -> dict[str, int]:
+    """Write the rows of each split in the order of its parts; the file appears whole.
+
+    Args:
+        parts: {split: its parts}.
+        predictions: {split: a Parquet file of its rows in their order}, of which the column `prediction` is kept.
+
+    Returns:
+        {split: rows}
+
+    Raises:
+        ConfigError: see `check_output`; or a CSV file, and a column of several values or of bytes that are no text.
+        DataError: there are no rows, or a shard is damaged.
+        StoreError: the predictions are of other rows.
+    """
+    check_output(out)
+    temporary = out.parent / mark(f".{out.name}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, int] = {}
+    try:
+        with contextlib.ExitStack() as stack:
+            file: pq.ParquetWriter | pyarrow.csv.CSVWriter | None = None
+            for table in _tables(parts, predictions or {}):
+                if file is None:
+                    writer = pyarrow.csv.CSVWriter if out.suffix == ".csv" else pq.ParquetWriter
+                    if out.suffix == ".csv":
+                        _check_cells(table.schema, out)
+                    file = stack.enter_context(writer(temporary, table.schema))
+                file.write_table(table)
+                split = str(table.column(0)[0])
+                rows[split] = rows.get(split, 0) + len(table)
+            if file is None:
+                raise DataError("there are no rows to export")
+        temporary.rename(out)
+    finally:
+        remove(temporary)
+    return rows
+
+
+def _check_cells(schema: pa.Schema, out: Path) -> None:
+    for field in schema:
+        if pa.types.is_nested(field.type) or field.type == pa.binary():
+            problem = f"column {field.name!r} has several values per row, or bytes that are no text: a CSV file cannot hold it"
+            raise ConfigError(problem, where=str(out), fix="write a .parquet file")
+
+
+def _tables(parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path]) -> Iterator[pa.Table]:
+    """The rows of each part, `_ROWS` or a little more in each table; all of one schema."""
+    scores = {split: pq.read_table(path, columns=[PREDICTION]).column(0) for split, path in predictions.items()}
+    for split, found in scores.items():
+        rows = sum(shard["rows"] for part in parts[split] for shard in _shards(part))
+        if len(found) != rows:
+            problem = f"there are {len(found):,} predictions of {counted(rows, f'{split} row')}"
+            raise StoreError(problem, where=str(predictions[split]), fix="headway verify")
+    schema: pa.Schema | None = None
+    for split, split_parts in parts.items():
+        start = 0
+        for part in split_parts:
+            for stored in _stored(part):
+                if schema is None:
+                    schema = _schema(stored, part, next(iter(scores.values())).type if scores else None)
+                end = start + len(stored)
+                columns = [pa.repeat(split, len(stored)), pa.array(np.arange(start, end)), *_converted(stored, schema)]
+                if scores:
+                    columns.append(scores[split][start:end] if split in scores else pa.nulls(len(stored), schema.types[-1]))
+                yield pa.table(columns, schema=schema)
+                start = end
+
+
+def _shards(part: Part) -> list[dict[str, Any]]:
+    _, result, split = part
+    return list(result["splits"].get(split, {}).get("shards", ()))
+
+
+def _stored(part: Part) -> Iterator[pa.Table]:
+    folder, result, _ = part
+    columns = tuple(Column.model_validate(column) for column in result["columns"])
+    waiting: list[pa.RecordBatch] = []
+    for shard in _shards(part):
+        for record in read_records(folder / shard["file"]):
+            waiting.append(decode(record, columns, result["rows_per_record"]))
+            if sum(map(len, waiting)) >= _ROWS:
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _schema(stored: pa.Table, part: Part, prediction: pa.DataType | None) -> pa.Schema:
+    """Ours and the stored columns; one of ours that a stored column is called too gets an underscore."""
+    units = {column["name"]: column.get("temporal") for column in part[1]["columns"]}
+    fields = [(name, _TIMES.get(units[name]) or _text_type(stored.column(name))) for name in stored.column_names]
+    names = {name: f"{name}_" if name in stored.column_names else name for name in ("split", "row", PREDICTION)}
+    last = [] if prediction is None else [(names[PREDICTION], prediction)]
+    return pa.schema([(names["split"], pa.string()), (names["row"], pa.int64()), *fields, *last])
+
+
+def _text_type(values: pa.ChunkedArray) -> pa.DataType:
+    """The column's type, with text for bytes where all of them are."""
+    for bytes_type, text in ((pa.binary(), pa.string()), (pa.list_(pa.binary()), pa.list_(pa.string()))):
+        if values.type == bytes_type:
+            with contextlib.suppress(pa.ArrowInvalid):
+                values.cast(text)
+                return text
+    return values.type
+
+
+def _converted(stored: pa.Table, schema: pa.Schema) -> Iterator[pa.ChunkedArray | pa.Array]:
+    for field in list(schema)[2 : 2 + stored.num_columns]:
+        values = stored.column(field.name)
+        try:
+            yield (values.cast(pa.int32()) if field.type == pa.date32() else values).cast(field.type)
+        except pa.ArrowInvalid:
+            encoded = values.combine_chunks().dictionary_encode()
+            words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
+            yield pc.take(pa.array(words, pa.string()), encoded.indices)

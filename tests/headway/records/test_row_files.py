@@ -1,0 +1,113 @@
+"""Rows as one table: the stored columns with split, number and prediction, in Parquet or CSV."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from headway.errors import ConfigError, DataError, StoreError
+from headway.records.encode import encode
+from headway.records.row_files import write_rows
+from headway.records.tfrecord import ShardWriter
+from headway.schema.columns import Column
+
+COLUMNS = (
+    Column(name="n", type="int64", nullable=True),
+    Column(name="day", type="int64", nullable=True, temporal="date"),
+    Column(name="time", type="int64", nullable=True, temporal="timestamp"),
+    Column(name="s", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+LISTS = (*COLUMNS, Column(name="l", type="bytes", nullable=True, encoding="dictionary", shape=(None,)))
+ROW = {"n": 1, "day": 15706, "time": 1_000_000, "s": b"a", "label": 0, "l": [b"p", b"q"]}
+EMPTY = {"n": None, "day": None, "time": None, "s": None, "label": 1, "l": None}
+
+
+def part(folder, split, rows, columns=COLUMNS, per_record=2):
+    """An ingest output of one shard: (folder, result, split)"""
+    folder.mkdir(exist_ok=True)
+    with ShardWriter(folder / f"{split}.tfrecord") as shard:
+        for start in range(0, len(rows), per_record):
+            some = rows[start : start + per_record]
+            arrays = [pa.array([row[c.name] for row in some], c.arrow) for c in columns]
+            batch = pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
+            shard.write_many([encode(batch, columns)])
+    shards = [{"file": f"{split}.tfrecord", "rows": len(rows)}]
+    described = [column.model_dump(mode="json") for column in columns]
+    return folder, {"columns": described, "rows_per_record": per_record, "splits": {split: {"shards": shards}}}, split
+
+
+def predictions(path, values):
+    pq.write_table(pa.table({"row": np.arange(len(values)), "prediction": values}), path)
+    return path
+
+
+def test_rows_keep_their_order_beside_their_predictions(tmp_path):
+    train = [part(tmp_path / "a", "train", [ROW, EMPTY, ROW]), part(tmp_path / "b", "train", [EMPTY])]
+    held = [part(tmp_path / "a", "eval", [ROW, EMPTY])]
+    scores = predictions(tmp_path / "scores.parquet", [0.25, 0.75])
+    out = tmp_path / "new" / "rows.parquet"
+    assert write_rows({"train": train, "eval": held, "test": []}, out, {"eval": scores}) == {"train": 4, "eval": 2}
+    table = pq.read_table(out)
+    assert table.column_names == ["split", "row", "n", "day", "time", "s", "label", "prediction"]
+    assert table["split"].to_pylist() == ["train"] * 4 + ["eval"] * 2
+    assert table["row"].to_pylist() == [0, 1, 2, 3, 0, 1]
+    assert table["label"].to_pylist() == [0, 1, 0, 1, 0, 1]
+    assert table["prediction"].to_pylist() == [None] * 4 + [0.25, 0.75]
+    second = table.slice(1, 1).to_pylist()[0]
+    assert [second[name] for name in ("n", "day", "time", "s")] == [None] * 4
+    first = table.slice(0, 1).to_pylist()[0]
+    assert (first["day"], first["s"]) == (datetime.date(2013, 1, 1), "a")
+    assert first["time"] == datetime.datetime(1970, 1, 1, 0, 0, 1)
+    assert [path.name for path in out.parent.iterdir()] == ["rows.parquet"]
+
+
+def test_csv_has_the_same_rows_and_refuses_what_a_cell_cannot_hold(tmp_path):
+    parts = {"train": [part(tmp_path / "a", "train", [ROW, EMPTY])]}
+    write_rows(parts, tmp_path / "rows.csv")
+    write_rows(parts, tmp_path / "rows.parquet")
+    csv, parquet = pyarrow.csv.read_csv(tmp_path / "rows.csv"), pq.read_table(tmp_path / "rows.parquet")
+    assert csv["day"].to_pylist() == parquet["day"].to_pylist()
+    assert csv["label"].to_pylist() == parquet["label"].to_pylist() == [0, 1]
+
+    lists = {"train": [part(tmp_path / "l", "train", [ROW, EMPTY], LISTS)]}
+    with pytest.raises(ConfigError, match="'l' has several values"):
+        write_rows(lists, tmp_path / "lists.csv")
+    write_rows(lists, tmp_path / "lists.parquet")
+    assert pq.read_table(tmp_path / "lists.parquet")["l"].to_pylist() == [["p", "q"], None]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "l", "lists.parquet", "rows.csv", "rows.parquet"]
+
+
+def test_bytes_stay_bytes_and_a_later_text_that_is_not_utf_8_is_escaped(tmp_path):
+    image = ROW | {"s": b"\xff\xd8"}
+    write_rows({"train": [part(tmp_path / "a", "train", [image])]}, tmp_path / "bytes.parquet")
+    assert pq.read_table(tmp_path / "bytes.parquet")["s"].to_pylist() == [b"\xff\xd8"]
+    later = {"train": [part(tmp_path / "a", "train", [ROW])], "eval": [part(tmp_path / "a", "eval", [image, EMPTY])]}
+    write_rows(later, tmp_path / "text.parquet")
+    assert pq.read_table(tmp_path / "text.parquet")["s"].to_pylist() == ["a", "\\xff\\xd8", None]
+
+
+def test_a_stored_column_keeps_its_name_where_ours_has_the_same(tmp_path):
+    named = (Column(name="row", type="int64", nullable=False), COLUMNS[-1])
+    write_rows({"train": [part(tmp_path / "a", "train", [{"row": 7, "label": 1}], named)]}, tmp_path / "rows.parquet")
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == [{"split": "train", "row_": 0, "row": 7, "label": 1}]
+
+
+def test_what_cannot_be_written_leaves_no_file(tmp_path):
+    held = {"eval": [part(tmp_path / "a", "eval", [ROW, EMPTY])]}
+    scores = predictions(tmp_path / "scores.parquet", [0.25])
+    for wrong, error in ((tmp_path / "rows.xlsx", ".xlsx is not a format"), (tmp_path / "rows", "no ending is not")):
+        with pytest.raises(ConfigError, match=error):
+            write_rows(held, wrong)
+    with pytest.raises(StoreError, match="1 predictions of 2 eval rows"):
+        write_rows(held, tmp_path / "rows.parquet", {"eval": scores})
+    with pytest.raises(DataError, match="no rows"):
+        write_rows({"train": []}, tmp_path / "rows.parquet")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "scores.parquet"]
+    (tmp_path / "rows.csv").write_text("mine")
+    with pytest.raises(ConfigError, match="exists already"):
+        write_rows(held, tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text() == "mine"
