@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.config import Frozen
-from headway.evaluation.bootstrap import resampling_units
+from headway.evaluation.bootstrap import drawn_units, resampling_units
 from headway.evaluation.sample_size import LEAST_GROUPS
 from headway.evaluation.slices import FEW_VALUES
 from headway.messages import number
@@ -133,7 +133,7 @@ def drawn_together(
     """
     if rows.drawn is not None:
         known = group if rows.units is None else sources.unit
-        count = resampling_units(rows.drawn)[1]
+        count = drawn_units(rows)[1]
         return rows, f"rows of one {known or 'unit of the split'} are drawn together ({count:,} of them)"
     if (found := find(sources, table, rows, champion, loss)) is None and sources.equal:
         found = _equal_rows(table, sources.equal, _TOLD_APART * sources.distinct)

@@ -116,9 +116,11 @@ def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int6
     values, codes = np.unique(units[shared], return_inverse=True)
     if len(values) == len(codes):
         return None
+    numbered = len(values) + np.arange(len(units))
+    numbered[shared] = codes
     if groups is None:
-        return units
+        return numbered
     grouped = groups[shared] != NO_GROUP
     both = np.unique(groups[shared][grouped] * len(values) + codes.reshape(-1)[grouped])  # each group in one unit
     nested = shared[groups != NO_GROUP].all() and len(both) == len(np.unique(groups[groups != NO_GROUP]))
-    return units if nested else None
+    return numbered if nested else None

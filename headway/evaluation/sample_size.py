@@ -6,7 +6,7 @@ uncompared(AUC, rows)          # "under 20 rows of one class", or None
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import resampling_units
+from headway.evaluation.bootstrap import drawn_units, resampling_units
 from headway.messages import agree, counted
 from headway.metrics.base import Metric, Rows
 from headway.metrics.ranking import NO_GROUP
@@ -29,8 +29,8 @@ def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str 
     weighty = rows.weight > 0
     if (count := int(weighty.sum())) < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
-    if rows.drawn is not None:
-        codes, groups = resampling_units(rows.drawn[weighty])
+    codes, groups = _weighty_units(rows, weighty)
+    if codes is not None:
         if groups < LEAST_GROUPS:
             return f"under {LEAST_GROUPS} groups"
         if groups < LEAST_ROWS and _different(rows, weighty, codes) < LEAST_ROWS:
@@ -45,7 +45,7 @@ def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str 
 def units(metric: Metric, rows: Rows) -> int:
     """How many rows, or groups, the metric's spread rests on; of auc twice the rows of the rarer class."""
     weighty = rows.weight > 0
-    count = int(weighty.sum()) if rows.drawn is None else resampling_units(rows.drawn[weighty])[1]
+    _, count = _weighty_units(rows, weighty)
     if metric.unit == "classes":
         count = min(count, 2 * _rarer(rows, weighty))
     if metric.unit == "groups":
@@ -83,6 +83,15 @@ def upward(metric: Metric, interval: tuple[float, float] | None) -> tuple[float,
     if interval is None or metric.higher_is_better:
         return interval
     return -interval[1], -interval[0]
+
+
+def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.int64] | None, int]:
+    """(the unit of each row of weight above 0, None where each is one by itself; how many units have such rows)"""
+    codes, units = drawn_units(rows)
+    if codes is None:
+        return None, int(weighty.sum())
+    codes = codes[weighty]
+    return codes, int(np.count_nonzero(np.bincount(codes, minlength=units)))
 
 
 def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:

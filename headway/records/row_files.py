@@ -43,7 +43,9 @@ _TIMES: dict[Temporal, pa.DataType] = {
 def check_output(out: Path) -> None:
     """ConfigError for a file that exists, or of another format than `FORMATS`."""
     if out.suffix not in FORMATS:
-        raise ConfigError(f"{out.suffix or 'no ending'} is not a format", where=str(out), fix="end it by .parquet or .csv")
+        raise ConfigError(
+            f"{out.suffix or 'no ending'} is not a format", where=str(out), fix="end it by .parquet or .csv"
+        )
     if out.exists():
         raise ConfigError("exists already", where=str(out), fix="name a file that is not there yet")
 
@@ -99,11 +101,11 @@ def _check_cells(schema: pa.Schema, out: Path) -> None:
 def _tables(parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path]) -> Iterator[pa.Table]:
     """The rows of each part, `_ROWS` or a little more in each table; all of one schema."""
     scores = {split: pq.read_table(path, columns=[PREDICTION]).column(0) for split, path in predictions.items()}
-    for split, found in scores.items():
-        rows = sum(shard["rows"] for part in parts[split] for shard in _shards(part))
+    for name, found in scores.items():
+        rows = sum(result["splits"].get(split, {}).get("rows", 0) for _, result, split in parts[name])
         if len(found) != rows:
-            problem = f"there are {len(found):,} predictions of {counted(rows, f'{split} row')}"
-            raise StoreError(problem, where=str(predictions[split]), fix="headway verify")
+            problem = f"there are {len(found):,} predictions of {counted(rows, 'row')} of {name}"
+            raise StoreError(problem, where=str(predictions[name]), fix="headway verify")
     schema: pa.Schema | None = None
     for split, split_parts in parts.items():
         start = 0
@@ -114,7 +116,9 @@ def _tables(parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path]
                 end = start + len(stored)
                 columns = [pa.repeat(split, len(stored)), pa.array(np.arange(start, end)), *_converted(stored, schema)]
                 if scores:
-                    columns.append(scores[split][start:end] if split in scores else pa.nulls(len(stored), schema.types[-1]))
+                    columns.append(
+                        scores[split][start:end] if split in scores else pa.nulls(len(stored), schema.types[-1])
+                    )
                 yield pa.table(columns, schema=schema)
                 start = end
 

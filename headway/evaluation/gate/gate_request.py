@@ -23,7 +23,7 @@ from headway.stages.stage_class import Key, Stage, plain
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
-VERSION = 9
+VERSION = 10
 """Raised by whoever changes what the gate writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""

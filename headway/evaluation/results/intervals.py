@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import effective_groups, quantile, resampling_units
+from headway.evaluation.bootstrap import drawn_units, effective_groups, quantile
 from headway.evaluation.results.interval_forms import (
     Interval,
     Spread,
@@ -60,7 +60,7 @@ def intervals(
     None where a metric has no value or no spread, and on too few rows (`headway.evaluation.sample_size`). Rows of one unit
     are drawn together.
     """
-    codes, units = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
+    codes, units = drawn_units(rows)
     sample = _Sample(rows, codes, units, effective_groups(rows), seed)
     return {
         metric.name: None if uncompared(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
@@ -71,7 +71,7 @@ def intervals(
 def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
     """A sentence, where a few rows or units carry half of the variance of a metric: how large such rows are is hardly known from
     so few of them, and intervals are too narrow."""
-    codes, units = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
+    codes, units = drawn_units(rows)
     sample = _Sample(rows, codes, units, effective_groups(rows), 0)
     found: dict[str, int] = {}
     for metric in metrics:
@@ -91,7 +91,7 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
 
 def spread_of(rows: Rows, influence: Floats) -> Spread | None:
     """The spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
-    codes, units = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
+    codes, units = drawn_units(rows)
     sample = _Sample(rows, codes, units, effective_groups(rows), 0)
     return spread_of_sum(sample.moved(influence), sample.effective)
 

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from headway.config import Frozen
-from headway.evaluation.bootstrap import resampling_units
+from headway.evaluation.bootstrap import drawn_units
 from headway.evaluation.results.intervals import Interval, intervals
 from headway.messages import number
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
@@ -164,9 +164,10 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
     if fixed is not None:
         flagged = _flagged(rows, np.full(len(rows), threshold))
         return Decided(threshold, flagged, chosen_on, metrics, (flagged, metrics))
-    codes, units = (np.arange(len(rows)), len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
+    codes, units = drawn_units(rows)
     random = np.random.Philox(key=(seed, 1)).random_raw(units)
-    fold = (np.argsort(np.argsort(random, kind="stable")) % FOLDS)[codes]
+    fold = np.argsort(np.argsort(random, kind="stable")) % FOLDS
+    fold = fold if codes is None else fold[codes]
     folded = replace(rows, columns={FOLD: fold}, memo={})
     known = _chosen(rule, folded)
     if known is None:

@@ -148,7 +148,7 @@ class _Measure:
 
     def __init__(self, rows: Rows, losses: Floats):
         self._weight, self._losses = rows.weight, losses
-        self._units = None if rows.drawn is None else resampling_units(rows.drawn)
+        self._units = None if rows.drawn is None else _Units(rows.drawn, rows.weight, losses)
 
     def __call__(self, cut: _Cut) -> _Means:
         codes, width = cut.codes, len(cut.values)
@@ -188,22 +188,50 @@ class _Measure:
     def _of_units(
         self, cut: _Cut, inside: Floats, outside: Floats, weight: Floats
     ) -> tuple[Floats, tuple[Floats, Floats]]:
-        """The same where rows of one unit count together."""
+        """The same where rows of one unit count together: sums over the units of a slice, and of all units without them."""
         assert self._units is not None
-        unit, units = self._units
-        values = self._weight, self._weight * self._losses
-        whole = [np.bincount(unit, each, units) for each in values]
-        variance, (counts, heaviest) = np.full(len(cut.values), np.nan), np.zeros((2, 2, len(cut.values)))
-        for value in range(len(cut.values)):
-            at = np.flatnonzero(cut.codes == value)
-            own = [np.bincount(unit[at], each[at], units) for each in values]
-            rest = [every - part for every, part in zip(whole, own, strict=True)]
-            moved = (own[1] - inside[value] * own[0]) / weight[value]
-            moved -= (rest[1] - outside[value] * rest[0]) / (weight.sum() - weight[value])
-            variance[value] = float(moved @ moved)
-            counts[:, value] = [np.count_nonzero(side[0] > 0) for side in (own, rest)]
-            heaviest[:, value] = [float(side[0] @ side[0]) for side in (own, rest)]
-        return variance, (counts, heaviest)
+        units = self._units
+        codes = cut.codes[units.order]
+        # of few values: sorted by radix, and units stay in order within a slice
+        order = np.argsort(codes.astype(np.min_scalar_type(len(cut.values))), kind="stable")
+        unit, code = units.unit[order], codes[order]
+        begins = np.flatnonzero(np.concatenate([[True], (np.diff(unit) != 0) | (np.diff(code) != 0)]))
+        weigh, mass, some = (
+            np.add.reduceat(each[order], begins) for each in (units.weight, units.mass, units.positive)
+        )
+        unit, code = unit[begins], code[begins]
+
+        def total(values: NDArray[Any]) -> Floats:
+            return np.asarray(np.bincount(code, values, len(cut.values)), np.float64)
+
+        rest = units.weights[unit] - weigh
+        own, others = 1 / weight, 1 / (weight.sum() - weight)
+        # how far the unit moves the difference: by its rows in the slice, and by its other rows
+        inner = (own + others)[code] * mass - (own * inside + others * outside)[code] * weigh
+        outer = -others[code] * (units.masses[unit] - outside[code] * units.weights[unit])
+        every = units.masses @ units.masses - 2 * outside * (units.masses @ units.weights)
+        every += outside**2 * (units.weights @ units.weights)
+        variance = others**2 * every + total(inner**2 + 2 * inner * outer)
+        inside_only = (some > 0) & (some == units.all[unit])
+        counts = np.stack([total(1.0 * (some > 0)), np.count_nonzero(units.all) - total(1.0 * inside_only)])
+        squares = units.weights @ units.weights + total(rest**2 - units.weights[unit] ** 2)
+        return variance, (counts, np.stack([total(weigh**2), squares]))
+
+
+class _Units:
+    """Rows in the order of what they are drawn by, and sums over it."""
+
+    def __init__(self, drawn: NDArray[np.int64], weight: Floats, losses: Floats):
+        unit, count = resampling_units(drawn)
+        self.order = np.argsort(unit, kind="stable")
+        self.unit, self.weight = unit[self.order], weight[self.order]
+        """[rows]"""
+        self.mass, self.positive = self.weight * losses[self.order], (self.weight > 0).astype(np.int64)
+        self.weights, self.masses, self.all = (
+            np.asarray(np.bincount(self.unit, each, count), np.float64)
+            for each in (self.weight, self.mass, self.positive)
+        )
+        """[units]; `all`: rows that count."""
 
 
 def _losses(rows: Rows, loss: Metric | None) -> Floats | None:

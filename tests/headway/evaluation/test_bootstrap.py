@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from headway.evaluation import bootstrap
 from headway.evaluation.bootstrap import Difference, _poisson, paired_means, resampling_units, tail
 from headway.evaluation.metrics import measure
 from headway.metrics.classification import PositivesAmongNegatives, auc
@@ -187,3 +188,16 @@ def test_recipes_that_are_equal_but_for_their_seeds_are_rarely_called_worse(cham
         blocked += found.probability_above(0.0) < 0.025
         single += means(models[:1], models[3:4], label, samples=60, seed=seed).probability_above(0.0) < 0.025
     assert blocked / 200 <= 0.05 and single / 200 > 0.25
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_of_many_rows_the_derivative_gives_the_error_that_the_replicates_come_to(grouped, monkeypatch):
+    label, a, b = models(60_000)
+    group = np.arange(60_000) // 2 if grouped else None
+    names = ("auc", "loss", "accuracy", "bias")
+    linear = paired_arrays("binary", label, a, b, metrics=names, group=group)
+    monkeypatch.setattr(bootstrap, "LINEAR_UNITS", 10**9)
+    drawn = paired_arrays("binary", label, a, b, metrics=names, samples=1_000, group=group)
+    for name in names:
+        assert linear[name].difference == drawn[name].difference
+        assert linear[name].standard_error == pytest.approx(drawn[name].standard_error, rel=0.08), name

@@ -35,9 +35,13 @@ def part(folder, split, rows, columns=COLUMNS, per_record=2):
             arrays = [pa.array([row[c.name] for row in some], c.arrow) for c in columns]
             batch = pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
             shard.write_many([encode(batch, columns)])
-    shards = [{"file": f"{split}.tfrecord", "rows": len(rows)}]
+    shards = [{"file": f"{split}.tfrecord", "rows": [[len(rows), 1]]}]
     described = [column.model_dump(mode="json") for column in columns]
-    return folder, {"columns": described, "rows_per_record": per_record, "splits": {split: {"shards": shards}}}, split
+    return (
+        folder,
+        {"columns": described, "rows_per_record": per_record, "splits": {split: {"rows": len(rows), "shards": shards}}},
+        split,
+    )
 
 
 def predictions(path, values):
@@ -102,7 +106,7 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
     for wrong, error in ((tmp_path / "rows.xlsx", ".xlsx is not a format"), (tmp_path / "rows", "no ending is not")):
         with pytest.raises(ConfigError, match=error):
             write_rows(held, wrong)
-    with pytest.raises(StoreError, match="1 predictions of 2 eval rows"):
+    with pytest.raises(StoreError, match="1 predictions of 2 rows of eval"):
         write_rows(held, tmp_path / "rows.parquet", {"eval": scores})
     with pytest.raises(DataError, match="no rows"):
         write_rows({"train": []}, tmp_path / "rows.parquet")
