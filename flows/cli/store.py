@@ -1,6 +1,5 @@
 """The commands on a store: list runs, verify files, remove unused files."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
