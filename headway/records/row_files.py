@@ -165,7 +165,8 @@ def _converted(stored: pa.Table, schema: pa.Schema) -> Iterator[pa.ChunkedArray 
     for field in list(schema)[2 : 2 + stored.num_columns]:
         values = stored.column(field.name)
         try:
-            yield (values.cast(pa.int32()) if field.type == pa.date32() else values).cast(field.type)
+            values = values.cast(pa.int32()) if field.type == pa.date32() else values
+            yield values if values.type == field.type else values.cast(field.type)
         except pa.ArrowInvalid:
             encoded = values.combine_chunks().dictionary_encode()
             words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
