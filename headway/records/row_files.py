@@ -116,9 +116,8 @@ def _tables(parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path]
                 end = start + len(stored)
                 columns = [pa.repeat(split, len(stored)), pa.array(np.arange(start, end)), *_converted(stored, schema)]
                 if scores:
-                    columns.append(
-                        scores[split][start:end] if split in scores else pa.nulls(len(stored), schema.types[-1])
-                    )
+                    of = scores[split][start:end] if split in scores else pa.nulls(len(stored))
+                    columns.append(of.cast(schema.types[-1]))
                 yield pa.table(columns, schema=schema)
                 start = end
 
@@ -147,18 +146,24 @@ def _schema(stored: pa.Table, part: Part, prediction: pa.DataType | None) -> pa.
     units = {column["name"]: column.get("temporal") for column in part[1]["columns"]}
     fields = [(name, _TIMES.get(units[name]) or _text_type(stored.column(name))) for name in stored.column_names]
     names = {name: f"{name}_" if name in stored.column_names else name for name in ("split", "row", PREDICTION)}
-    last = [] if prediction is None else [(names[PREDICTION], prediction)]
+    last = [] if prediction is None else [(names[PREDICTION], _without_length(prediction))]
     return pa.schema([(names["split"], pa.string()), (names["row"], pa.int64()), *fields, *last])
 
 
 def _text_type(values: pa.ChunkedArray) -> pa.DataType:
     """The column's type, with text for bytes where all of them are."""
+    kind = _without_length(values.type)
     for bytes_type, text in ((pa.binary(), pa.string()), (pa.list_(pa.binary()), pa.list_(pa.string()))):
-        if values.type == bytes_type:
+        if kind == bytes_type:
             with contextlib.suppress(pa.ArrowInvalid):
                 values.cast(text)
                 return text
-    return values.type
+    return kind
+
+
+def _without_length(kind: pa.DataType) -> pa.DataType:
+    """Of vectors the list: a Parquet file cannot give back a missing vector of a fixed length (Arrow 25)."""
+    return pa.list_(kind.value_type) if pa.types.is_fixed_size_list(kind) else kind
 
 
 def _converted(stored: pa.Table, schema: pa.Schema) -> Iterator[pa.ChunkedArray | pa.Array]:

@@ -21,9 +21,13 @@ COLUMNS = (
     Column(name="s", type="bytes", nullable=True, encoding="dictionary"),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
-LISTS = (*COLUMNS, Column(name="l", type="bytes", nullable=True, encoding="dictionary", shape=(None,)))
-ROW = {"n": 1, "day": 15706, "time": 1_000_000, "s": b"a", "label": 0, "l": [b"p", b"q"]}
-EMPTY = {"n": None, "day": None, "time": None, "s": None, "label": 1, "l": None}
+LISTS = (
+    *COLUMNS,
+    Column(name="l", type="bytes", nullable=True, encoding="dictionary", shape=(None,)),
+    Column(name="v", type="float32", nullable=True, shape=(2,)),
+)
+ROW = {"n": 1, "day": 15706, "time": 1_000_000, "s": b"a", "label": 0, "l": [b"p", b"q"], "v": [1.0, 2.0]}
+EMPTY = {"n": None, "day": None, "time": None, "s": None, "label": 1, "l": None, "v": None}
 
 
 def part(folder, split, rows, columns=COLUMNS, per_record=2):
@@ -81,8 +85,17 @@ def test_csv_has_the_same_rows_and_refuses_what_a_cell_cannot_hold(tmp_path):
     with pytest.raises(ConfigError, match="'l' has several values"):
         write_rows(lists, tmp_path / "lists.csv")
     write_rows(lists, tmp_path / "lists.parquet")
-    assert pq.read_table(tmp_path / "lists.parquet")["l"].to_pylist() == [["p", "q"], None]
+    table = pq.read_table(tmp_path / "lists.parquet")
+    assert table["l"].to_pylist() == [["p", "q"], None] and table["v"].to_pylist() == [[1.0, 2.0], None]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "l", "lists.parquet", "rows.csv", "rows.parquet"]
+
+
+def test_probabilities_of_several_classes_are_lists_and_null_beside_train_rows(tmp_path):
+    parts = {name: [part(tmp_path / "a", name, [ROW, EMPTY])] for name in ("train", "eval")}
+    scores = predictions(tmp_path / "scores.parquet", pa.array([[0.25, 0.75], [1.0, 0.0]], pa.list_(pa.float64(), 2)))
+    write_rows(parts, tmp_path / "rows.parquet", {"eval": scores})
+    found = pq.read_table(tmp_path / "rows.parquet")["prediction"].to_pylist()
+    assert found == [None, None, [0.25, 0.75], [1.0, 0.0]]
 
 
 def test_bytes_stay_bytes_and_a_later_text_that_is_not_utf_8_is_escaped(tmp_path):
