@@ -12,8 +12,8 @@ present = 0; a null vector is as many of those as it is long, a null list is a l
 a dictionary column is null has an empty dictionary.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,13 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records import wire
+from headway.records.encode_many import (
+    MANY,
+    features_of_stack,
+    places_apart,
+    places_together,
+    worth_a_table,
+)
 from headway.records.wire import Part
 from headway.schema.columns import Column
 from headway.tabular.list_arrays import decoded, flatten, with_null_slots
@@ -75,17 +82,24 @@ def encode_records(
 def _all_features(
     batch: pa.RecordBatch | Stack, starts: NDArray[np.int64], columns: Sequence[Column]
 ) -> Iterator[tuple[str, Part]]:
-    arrays = batch.columns() if isinstance(batch, Stack) else batch.columns
-    names = batch.names if isinstance(batch, Stack) else batch.schema.names
-    array_of = dict(zip(names, arrays, strict=True))  # looking up each name would be quadratic
-    all_present = _ints(np.ones(int(starts[-1]), np.uint8), starts)
-    for column in columns:
-        yield from _features(array_of[column.name], starts, column, all_present)
+    features_of: list[list[tuple[str, Part]] | None] = [None] * len(columns)
+    if isinstance(batch, Stack):
+        place = {name: i for i, name in enumerate(batch.names)}
+        assert [place[column.name] for column in columns] == list(range(batch.num_columns))
+        array_of: Callable[[str], pa.Array] = batch.column
+        features_of = features_of_stack(batch, columns, starts)
+    else:
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        array_of = arrays.__getitem__
+        if len(columns) >= MANY:
+            names = [column.name for column in columns]
+            stack = Stack.of(pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names))
+            features_of = features_of_stack(stack, columns, starts)
+    for column, features in zip(columns, features_of, strict=True):
+        yield from _features(array_of(column.name), starts, column) if features is None else features
 
 
-def _features(
-    array: pa.Array, starts: NDArray[np.int64], column: Column, all_present: Part
-) -> Iterator[tuple[str, Part]]:
+def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Iterator[tuple[str, Part]]:
     array = _without_null_words(array)
     name, flat = column.name, array
     if column.is_list:
@@ -110,8 +124,8 @@ def _features(
     else:
         yield name, _ints(numbers(flat), inner)
     if column.nullable:
-        present = _ints(_present(array).view(np.uint8), starts) if array.null_count else all_present
-        yield f"{column.name}/present", present
+        present = _present(array).view(np.uint8) if array.null_count else np.ones(len(array), np.uint8)
+        yield f"{column.name}/present", _ints(present, starts)
 
 
 def _ints(values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]) -> Part:
@@ -160,10 +174,10 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDA
     codes = (indices if present is None else pc.fill_null(indices, 0)).to_numpy()
     if not len(dictionary):
         return Part(b"", [0] * (records + 1), wire.WORDS), np.zeros(len(codes), np.uint8)
-    if records * len(dictionary) <= 4 * len(codes):
-        orders, places = _places_together(codes, present, starts, len(dictionary))
+    if worth_a_table(len(dictionary), records, len(codes)):
+        orders, places = places_together(codes, present, starts, len(dictionary))
     else:  # a large dictionary, of which a record uses little
-        orders, places = _places_apart(codes, present, starts)
+        orders, places = places_apart(codes, present, starts)
     if present is not None:
         places = np.where(present, places, places.dtype.type(0))
     return _words(strings(dictionary), orders), places
@@ -177,44 +191,3 @@ def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> P
     fields = [wire.field(word) for word in dictionary.to_pylist()]
     parts = [b"".join([fields[code] for code in order.tolist()]) for order in orders]
     return Part(b"".join(parts), list(accumulate(map(len, parts), initial=0)), wire.WORDS)
-
-
-def _places_together(
-    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
-) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """Each record's distinct codes, all below `size`, in order of first appearance; and each row's place among them."""
-    rows, records = len(codes), len(starts) - 1
-    slots = codes.astype(np.int64)
-    if records > 1:
-        slots += np.repeat(np.arange(records) * size, np.diff(starts))
-    at = np.arange(rows - 1, -1, -1)
-    first = np.full(records * size, rows, np.int64)
-    # backwards, so that the earliest row is written last
-    if present is None:
-        first[slots[::-1]] = at
-    else:
-        filled = present[::-1]
-        first[slots[::-1][filled]] = at[filled]
-    table = first.reshape(records, size)
-    order = np.argsort(table, axis=1, kind="stable")
-    used = np.count_nonzero(table < rows, axis=1)
-    small = int(used.max(initial=0)) <= 0x80
-    place = np.zeros((records, size), np.uint8 if small else np.int64)
-    np.put_along_axis(place, order, np.arange(size).astype(place.dtype)[None, :], axis=1)
-    return [order[i, : used[i]] for i in range(records)], place.reshape(-1)[slots]
-
-
-def _places_apart(
-    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64]
-) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """Compute the result of `_places_together` one record at a time."""
-    orders, places = [], np.zeros(len(codes), np.int64)
-    for start, end in pairwise(starts.tolist()):
-        rows_held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
-        distinct, at, which = np.unique(codes[rows_held], return_index=True, return_inverse=True)
-        order = np.argsort(at, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        places[rows_held] = place[which]
-        orders.append(distinct[order].astype(np.int64))
-    return orders, places

@@ -59,6 +59,14 @@ class Dictionaries:
         """The `column_hash` of all words."""
         return column_hash(pa.concat_arrays([words.cast(pa.large_binary()) for words in self.arrays]))
 
+    @cached_property
+    def repeating(self) -> frozenset[int]:
+        """The columns that may contain a word twice, as Arrow allows; compared by hash."""
+        owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        order = np.lexsort((self.hashes, owners))
+        hashes, owners = self.hashes[order], owners[order]
+        return frozenset(owners[1:][(hashes[1:] == hashes[:-1]) & (owners[1:] == owners[:-1])].tolist())
+
     def differing(self, other: Dictionaries) -> list[int]:
         """The columns whose words differ."""
         if self is other:

@@ -67,3 +67,4 @@ def test_words_that_batches_share_are_held_once():
     assert Stack.parts(second, [None], first.words)[0].words is first.words
     other = Stack.parts(batch(9, ("a", "z")), [None], first.words)[0]
     assert other.words is not first.words and first.words.differing(other.words) == [0]
+    assert first.words.repeating == frozenset() and Stack.of(batch(5, ("b", "a", "b"))).words.repeating == {0}
