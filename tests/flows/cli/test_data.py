@@ -93,4 +93,4 @@ def test_a_reason_is_shown_to_its_last_word_which_is_the_byte():
     row = {"span": ["a"], "file": ["0.jsonl"], "row": [1], "column": pa.nulls(1, pa.string()), "value": ["v" * 99]}
     table = pa.table(row | {"reason": [reason]})
     told = _text(Rejected(1, 10, quarantine.reasons(table), table.to_pylist()))
-    assert told.splitlines()[-1].endswith(reason) and "v" * 49 not in told
+    assert " ".join(told.split()).endswith(reason) and "v" * 49 not in told  # it may go on below
