@@ -156,10 +156,10 @@ def export_rows(
     run_spec = run_spec_of(pipeline, options, last="evaluate")
     record, store = execute(options, run_spec), run_spec.store
     parts = _parts(run_spec, record, split)
-    step = record.step("evaluate")
-    manifest = step and store.find("evaluate", step.fingerprint)
-    assert step and manifest
-    scored = store.local(store.output("evaluate", step.fingerprint)) / manifest.result["predictions"]
+    measured = record.step("measure")  # of the candidate: the report's metrics are of these predictions
+    manifest = measured and store.find("measure", measured.fingerprint)
+    assert manifest is not None
+    scored = store.local(store.output("evaluate", manifest.key["inputs"]["predictions"])) / "predictions.parquet"
     return _wrote(options, output, row_files.write_rows(parts, output, {"eval": scored} if "eval" in parts else {}))
 
 

@@ -94,10 +94,12 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     assert first["state"] == "promoted", first
     second = _run(typed, tmp_path, "--set", "records.rows=1", "--force")  # better or not
     assert second["state"] == "promoted" and {"ingest all", "evaluate champion 1"} <= {*_ran(second)}, second
-    out = tmp_path / "rows.parquet"
-    typed("export-rows", tmp_path, "--output", out, "--set", "records.rows=1", check=0)
+    out, third = tmp_path / "rows.parquet", ("--set", "records.rows=1", "--set", "training.steps=5")
+    typed("export-rows", tmp_path, "--output", out, *third, check=0)
+    judged = json.loads(typed("evaluate", tmp_path, *third, "--json", check=0).stdout)
     held = pq.read_table(out).to_pandas().query("split == 'eval'")
-    assert roc_auc_score(held.label, held.prediction) == pytest.approx(second["metrics"]["auc"], abs=1e-6)
+    auc = roc_auc_score(held.label, held.prediction)  # of the candidate, not of the champion beside it
+    assert auc == pytest.approx(judged["metrics"]["auc"], abs=1e-6) != pytest.approx(second["metrics"]["auc"], abs=1e-6)
     assert {tag for tags in held.tags.dropna() for tag in tags} == {"war", "noir", "love"}
 
 
