@@ -156,11 +156,14 @@ def export_rows(
     run_spec = run_spec_of(pipeline, options, last="evaluate")
     record, store = execute(options, run_spec), run_spec.store
     parts = _parts(run_spec, record, split)
-    measured = record.step("measure")  # of the candidate: the report's metrics are of these predictions
-    manifest = measured and store.find("measure", measured.fingerprint)
-    assert manifest is not None
-    scored = store.local(store.output("evaluate", manifest.key["inputs"]["predictions"])) / "predictions.parquet"
-    return _wrote(options, output, row_files.write_rows(parts, output, {"eval": scored} if "eval" in parts else {}))
+    # of the candidate: the report's metrics are of these predictions
+    found = {step.stage: store.find(step.stage, step.fingerprint) for step in record.stages}
+    measured, transform = found["measure"], found["transform"]
+    assert measured is not None and transform is not None
+    scored = store.local(store.output("evaluate", measured.key["inputs"]["predictions"])) / "predictions.parquet"
+    classes = map(str, transform.result["parameters"]["label"]["classes"] or ())
+    scores = {"eval": scored} if "eval" in parts else {}
+    return _wrote(options, output, row_files.write_rows(parts, output, scores, outputs=tuple(classes)))
 
 
 def _parts(run_spec: RunSpec, record: RunRecord, split: str | None) -> dict[str, list[interchange.Part]]:

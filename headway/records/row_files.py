@@ -42,7 +42,7 @@ _TIMES: dict[Temporal, pa.DataType] = {
 
 def check_output(out: Path) -> None:
     """ConfigError for a file that exists, or of another format than `FORMATS`."""
-    if out.suffix not in FORMATS:
+    if out.suffix.lower() not in FORMATS:
         raise ConfigError(
             f"{out.suffix or 'no ending'} is not a format", where=str(out), fix="end it by .parquet or .csv"
         )
@@ -51,20 +51,25 @@ def check_output(out: Path) -> None:
 
 
 def write_rows(
-    parts: Mapping[str, Sequence[Part]], out: Path, predictions: Mapping[str, Path] | None = None
+    parts: Mapping[str, Sequence[Part]],
+    out: Path,
+    predictions: Mapping[str, Path] | None = None,
+    *,
+    outputs: Sequence[str] = (),
 ) -> dict[str, int]:
     """Write the rows of each split in the order of its parts; the file appears whole.
 
     Args:
         parts: {split: its parts}.
         predictions: {split: a Parquet file of its rows in their order}, of which the column `prediction` is kept.
+        outputs: the names of a row's predictions where there are several: each is the column `prediction_NAME`.
 
     Returns:
         {split: rows}
 
     Raises:
         ConfigError: see `check_output`; or a CSV file, and a column of several values or of bytes that are no text.
-        DataError: there are no rows, or a shard is damaged.
+        DataError: there are no rows (of that split), or a shard is damaged.
         StoreError: the predictions are of other rows.
     """
     check_output(out)
@@ -74,17 +79,19 @@ def write_rows(
     try:
         with contextlib.ExitStack() as stack:
             file: pq.ParquetWriter | pyarrow.csv.CSVWriter | None = None
-            for table in _tables(parts, predictions or {}):
+            for table in _tables(parts, predictions or {}, outputs):
                 if file is None:
-                    writer = pyarrow.csv.CSVWriter if out.suffix == ".csv" else pq.ParquetWriter
-                    if out.suffix == ".csv":
+                    writer = pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pq.ParquetWriter
+                    if out.suffix.lower() == ".csv":
                         _check_cells(table.schema, out)
                     file = stack.enter_context(writer(temporary, table.schema))
                 file.write_table(table)
                 split = str(table.column(0)[0])
                 rows[split] = rows.get(split, 0) + len(table)
             if file is None:
-                raise DataError("there are no rows to export")
+                raise DataError(
+                    "there are no rows to export", where=", ".join(parts) or "--split", fix="export another split"
+                )
         temporary.rename(out)
     finally:
         remove(temporary)
@@ -98,9 +105,11 @@ def _check_cells(schema: pa.Schema, out: Path) -> None:
             raise ConfigError(problem, where=str(out), fix="write a .parquet file")
 
 
-def _tables(parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path]) -> Iterator[pa.Table]:
+def _tables(
+    parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path], outputs: Sequence[str]
+) -> Iterator[pa.Table]:
     """The rows of each part, `_ROWS` or a little more in each table; all of one schema."""
-    scores = {split: pq.read_table(path, columns=[PREDICTION]).column(0) for split, path in predictions.items()}
+    scores = {split: _scores(path, outputs) for split, path in predictions.items()}
     for name, found in scores.items():
         rows = sum(result["splits"].get(split, {}).get("rows", 0) for _, result, split in parts[name])
         if len(found) != rows:
@@ -112,14 +121,24 @@ def _tables(parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path]
         for part in split_parts:
             for stored in _stored(part):
                 if schema is None:
-                    schema = _schema(stored, part, next(iter(scores.values())).type if scores else None)
+                    schema = _schema(stored, part, next(iter(scores.values())).schema if scores else pa.schema([]))
                 end = start + len(stored)
                 columns = [pa.repeat(split, len(stored)), pa.array(np.arange(start, end)), *_converted(stored, schema)]
-                if scores:
-                    of = scores[split][start:end] if split in scores else pa.nulls(len(stored))
-                    columns.append(of.cast(schema.types[-1]))
+                if split in scores:
+                    columns += scores[split][start:end].columns
+                columns += [pa.nulls(len(stored), kind) for kind in schema.types[len(columns) :]]
                 yield pa.table(columns, schema=schema)
                 start = end
+
+
+def _scores(path: Path, outputs: Sequence[str]) -> pa.Table:
+    table = pq.read_table(path, columns=[PREDICTION]).combine_chunks()
+    kind = table.schema.types[0]
+    if not pa.types.is_fixed_size_list(kind):
+        return table
+    values = table.column(0).combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+    names = outputs if len(outputs) == values.shape[1] else range(values.shape[1])
+    return pa.table({f"{PREDICTION}_{name}": values[:, number] for number, name in enumerate(names)})
 
 
 def _shards(part: Part) -> list[dict[str, Any]]:
@@ -141,13 +160,13 @@ def _stored(part: Part) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _schema(stored: pa.Table, part: Part, prediction: pa.DataType | None) -> pa.Schema:
+def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
     """Ours and the stored columns; one of ours that a stored column is called too gets an underscore."""
     units = {column["name"]: column.get("temporal") for column in part[1]["columns"]}
     fields = [(name, _TIMES.get(units[name]) or _text_type(stored.column(name))) for name in stored.column_names]
-    names = {name: f"{name}_" if name in stored.column_names else name for name in ("split", "row", PREDICTION)}
-    last = [] if prediction is None else [(names[PREDICTION], _without_length(prediction))]
-    return pa.schema([(names["split"], pa.string()), (names["row"], pa.int64()), *fields, *last])
+    ours = [("split", pa.string()), ("row", pa.int64()), *((field.name, field.type) for field in predictions)]
+    named = [(f"{name}_" if name in stored.column_names else name, kind) for name, kind in ours]
+    return pa.schema([*named[:2], *fields, *named[2:]])
 
 
 def _text_type(values: pa.ChunkedArray) -> pa.DataType:

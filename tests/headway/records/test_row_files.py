@@ -90,12 +90,13 @@ def test_csv_has_the_same_rows_and_refuses_what_a_cell_cannot_hold(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "l", "lists.parquet", "rows.csv", "rows.parquet"]
 
 
-def test_probabilities_of_several_classes_are_lists_and_null_beside_train_rows(tmp_path):
+def test_each_class_has_a_column_of_probabilities_null_beside_train_rows(tmp_path):
     parts = {name: [part(tmp_path / "a", name, [ROW, EMPTY])] for name in ("train", "eval")}
     scores = predictions(tmp_path / "scores.parquet", pa.array([[0.25, 0.75], [1.0, 0.0]], pa.list_(pa.float64(), 2)))
-    write_rows(parts, tmp_path / "rows.parquet", {"eval": scores})
-    found = pq.read_table(tmp_path / "rows.parquet")["prediction"].to_pylist()
-    assert found == [None, None, [0.25, 0.75], [1.0, 0.0]]
+    write_rows(parts, tmp_path / "rows.CSV", {"eval": scores}, outputs=("no", "yes"))
+    found = pyarrow.csv.read_csv(tmp_path / "rows.CSV")
+    assert found["prediction_no"].to_pylist() == [None, None, 0.25, 1.0]
+    assert found["prediction_yes"].to_pylist() == [None, None, 0.75, 0.0]
 
 
 def test_bytes_stay_bytes_and_a_later_text_that_is_not_utf_8_is_escaped(tmp_path):
