@@ -153,9 +153,11 @@ def export_rows(
     from headway.records import row_files
 
     row_files.check_output(output)
-    run_spec = run_spec_of(pipeline, options, last="evaluate")
+    run_spec = run_spec_of(pipeline, options, last="ingest" if split == "train" else "evaluate")
     record, store = execute(options, run_spec), run_spec.store
     parts = _parts(run_spec, record, split)
+    if split == "train":
+        return _wrote(options, output, row_files.write_rows(parts, output))
     # of the candidate: the report's metrics are of these predictions
     found = {step.stage: store.find(step.stage, step.fingerprint) for step in record.stages}
     measured, transform = found["measure"], found["transform"]

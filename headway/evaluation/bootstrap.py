@@ -26,6 +26,8 @@ from headway.metrics.ranking import NO_GROUP
 
 LINEAR_UNITS = 20_000
 """Rows, or groups that are drawn together."""
+MOST_PARTS = 64
+"""A metric that is the sum of more, such as a bias over many classes, is drawn: the product of all of them would cost more."""
 CELLS = 1 << 20
 """Replicates are worked on together up to this many drawn rows at a time."""
 
@@ -194,14 +196,20 @@ def _linear_error(
         distances, influence = metric.distances(rows), None
         if distances is None and (influence := metric.influence(rows)) is None:
             return None
+        if distances is not None and len(distances[0]) > MOST_PARTS:
+            return None
         parts.append(np.zeros(1) if distances is None else distances[0])
         each = influence if distances is None else distances[1]
         for column in np.atleast_2d(rows.weight * np.asarray(each).T):
             moved.append(column if codes is None else np.asarray(np.bincount(codes, column, units), np.float64))
-    covariance = np.array([[float(a @ b) for b in moved] for a in moved])
+    stacked = np.stack(moved)
+    covariance = stacked @ stacked.T
     weights = np.repeat(shares, [len(each) for each in parts])
     if metric.distances(models[0]) is None:
         return math.sqrt(max(float(weights @ covariance @ weights), 0.0))
+    by_model = np.concatenate([np.stack(parts)[..., None], stacked.reshape(len(models), -1, units)], 2)
+    if not np.tensordot(np.asarray(shares), by_model, 1).any():  # equal models
+        return 0.0
     values, vectors = np.linalg.eigh(covariance)
     scores = np.random.Generator(np.random.Philox(key=seed)).standard_normal((20 * samples, len(weights)))
     drawn = np.concatenate(parts) + scores * np.sqrt(np.maximum(values, 0.0)) @ vectors.T

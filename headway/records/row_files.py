@@ -7,6 +7,7 @@ stored one; a date or time is one again; text that is not UTF-8 is escaped. Memo
 """
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,20 +25,15 @@ from headway.records.interchange import Part
 from headway.records.tfrecord import read_records
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column
-from headway.storage.atomic_io import remove
+from headway.storage.atomic_io import remove, sync_path, writing
 from headway.storage.process_identity import mark
 
 FORMATS = (".parquet", ".csv")
 PREDICTION = "prediction"
-_ROWS = 1 << 17
-"""The least rows of a row group, of a part that has as many."""
-_TIMES: dict[Temporal, pa.DataType] = {
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "epoch_seconds": pa.timestamp("s"),
-    "epoch_milliseconds": pa.timestamp("ms"),
-    "epoch_nanoseconds": pa.timestamp("ns"),
-}
+_ROWS, _BYTES = 1 << 17, 1 << 26
+"""A row group has so many rows, or bytes, or a record more; the last of a part has fewer."""
+_TIMES: dict[Temporal, pa.DataType] = {"date": pa.date32(), "timestamp": pa.timestamp("us")}
+"""Epoch times stay the numbers that the files have."""
 
 
 def check_output(out: Path) -> None:
@@ -48,6 +44,9 @@ def check_output(out: Path) -> None:
         )
     if out.exists():
         raise ConfigError("exists already", where=str(out), fix="name a file that is not there yet")
+    folder = next(parent for parent in out.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError("is not a folder to write to", where=str(folder), fix="name a file in another folder")
 
 
 def write_rows(
@@ -74,10 +73,10 @@ def write_rows(
     """
     check_output(out)
     temporary = out.parent / mark(f".{out.name}")
-    out.parent.mkdir(parents=True, exist_ok=True)
     rows: dict[str, int] = {}
     try:
-        with contextlib.ExitStack() as stack:
+        with writing(out.parent), contextlib.ExitStack() as stack:
+            out.parent.mkdir(parents=True, exist_ok=True)
             file: pq.ParquetWriter | pyarrow.csv.CSVWriter | None = None
             for table in _tables(parts, predictions or {}, outputs):
                 if file is None:
@@ -92,7 +91,10 @@ def write_rows(
                 raise DataError(
                     "there are no rows to export", where=", ".join(parts) or "--split", fix="export another split"
                 )
-        temporary.rename(out)
+        check_output(out)  # it may have come meanwhile
+        with writing(out.parent):
+            sync_path(temporary)
+            temporary.rename(out)
     finally:
         remove(temporary)
     return rows
@@ -150,48 +152,64 @@ def _stored(part: Part) -> Iterator[pa.Table]:
     folder, result, _ = part
     columns = tuple(Column.model_validate(column) for column in result["columns"])
     waiting: list[pa.RecordBatch] = []
+    rows = size = 0
     for shard in _shards(part):
         for record in read_records(folder / shard["file"]):
-            waiting.append(decode(record, columns, result["rows_per_record"]))
-            if sum(map(len, waiting)) >= _ROWS:
+            try:
+                batch = decode(record, columns, result["rows_per_record"])
+            except ValueError as error:
+                raise DataError(str(error), where=str(folder / shard["file"]), fix="headway verify") from None
+            waiting.append(batch)
+            rows, size = rows + len(batch), size + batch.nbytes
+            if rows >= _ROWS or size >= _BYTES:
                 yield pa.Table.from_batches(waiting)
-                waiting = []
+                waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.Table.from_batches(waiting)
 
 
 def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
-    """Ours and the stored columns; one of ours that a stored column is called too gets an underscore."""
-    units = {column["name"]: column.get("temporal") for column in part[1]["columns"]}
-    fields = [(name, _TIMES.get(units[name]) or _text_type(stored.column(name))) for name in stored.column_names]
+    """Ours and the stored columns; one of ours that a stored column is called too gets underscores."""
+    columns = [Column.model_validate(column) for column in part[1]["columns"]]
+    fields = [(each.name, (each.temporal and _TIMES.get(each.temporal)) or _type(stored, each)) for each in columns]
     ours = [("split", pa.string()), ("row", pa.int64()), *((field.name, field.type) for field in predictions)]
-    named = [(f"{name}_" if name in stored.column_names else name, kind) for name, kind in ours]
+    named = []
+    for name, kind in ours:
+        while name in stored.column_names:
+            name += "_"
+        named.append((name, kind))
     return pa.schema([*named[:2], *fields, *named[2:]])
 
 
-def _text_type(values: pa.ChunkedArray) -> pa.DataType:
-    """The column's type, with text for bytes where all of them are."""
-    kind = _without_length(values.type)
-    for bytes_type, text in ((pa.binary(), pa.string()), (pa.list_(pa.binary()), pa.list_(pa.string()))):
-        if kind == bytes_type:
-            with contextlib.suppress(pa.ArrowInvalid):
-                values.cast(text)
-                return text
-    return kind
-
-
-def _without_length(kind: pa.DataType) -> pa.DataType:
-    """Of vectors the list: a Parquet file cannot give back a missing vector of a fixed length (Arrow 25)."""
-    return pa.list_(kind.value_type) if pa.types.is_fixed_size_list(kind) else kind
+def _type(stored: pa.Table, column: Column) -> pa.DataType:
+    """The column's type, with text for bytes where the first ones are text. Of vectors the list: a Parquet file cannot give
+    back a missing vector of a fixed length (Arrow 25)."""
+    values = stored.column(column.name)
+    kind = pa.list_(values.type.value_type) if pa.types.is_fixed_size_list(values.type) else values.type
+    text = {pa.binary(): pa.string(), pa.list_(pa.binary()): pa.list_(pa.string())}.get(kind)
+    if text is None or (values.null_count == len(values) and column.encoding == "plain"):
+        return kind
+    try:
+        values.cast(text)
+    except pa.ArrowInvalid:
+        return kind
+    return text
 
 
 def _converted(stored: pa.Table, schema: pa.Schema) -> Iterator[pa.ChunkedArray | pa.Array]:
     for field in list(schema)[2 : 2 + stored.num_columns]:
         values = stored.column(field.name)
+        values = values.cast(pa.int32()) if field.type == pa.date32() else values
         try:
-            values = values.cast(pa.int32()) if field.type == pa.date32() else values
             yield values if values.type == field.type else values.cast(field.type)
-        except pa.ArrowInvalid:
-            encoded = values.combine_chunks().dictionary_encode()
-            words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
-            yield pc.take(pa.array(words, pa.string()), encoded.indices)
+        except pa.ArrowInvalid:  # later bytes that are no text
+            yield _escaped(values.combine_chunks(), field.type)
+
+
+def _escaped(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_list(kind):
+        flat = values.cast(pa.list_(pa.binary()))
+        return pa.ListArray.from_arrays(flat.offsets, _escaped(flat.values, kind.value_type), mask=flat.is_null())
+    encoded = values.dictionary_encode()
+    words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
+    return pc.take(pa.array(words, pa.string()), encoded.indices)

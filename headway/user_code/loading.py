@@ -19,6 +19,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,8 @@ from headway.user_code import files as user_files
 PREFIX = "_headway_user_"
 _TENSORFLOWS = re.compile(rb"[IWE]\d{4} [\d:. ]+\w+\.cc:\d+\]|WARNING: All log messages before absl")
 """Lines of its C++ code."""
+_REDIRECTED = threading.RLock()
+"""File descriptor 2 is the process's: two threads that load files would give it back in the wrong order."""
 
 
 def load_function(file: Path, name: str) -> Callable[..., Any]:
@@ -69,7 +72,7 @@ def _load(file: Path) -> types.ModuleType:
     _begin(package, folder)
     try:
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
-        with _without_tensorflows_lines():
+        with _REDIRECTED, _without_tensorflows_lines(file):
             return importlib.import_module(f"{package}.{file.stem}")
     except Exception as error:
         _forget(package)
@@ -77,12 +80,13 @@ def _load(file: Path) -> types.ModuleType:
 
 
 @contextlib.contextmanager
-def _without_tensorflows_lines() -> Iterator[None]:
+def _without_tensorflows_lines(file: Path) -> Iterator[None]:
     """Leave out what TensorFlow's C++ code prints to file descriptor 2 when it is imported; all else follows after the block.
 
-    With TensorFlow imported already, or in a process that is not Headway's own, nothing is changed.
+    With TensorFlow imported already, in a process that is not Headway's own, or of a file that does not speak of it, nothing is
+    changed.
     """
-    if "tensorflow" in sys.modules or not owned():
+    if "tensorflow" in sys.modules or not owned() or not re.search(rb"tensorflow|keras", file.read_bytes()):
         yield
         return
     sys.stderr.flush()

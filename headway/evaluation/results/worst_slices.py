@@ -147,8 +147,10 @@ class _Measure:
     """The mean loss of slices, against that of all other rows."""
 
     def __init__(self, rows: Rows, losses: Floats):
-        self._weight, self._losses = rows.weight, losses
-        self._units = None if rows.drawn is None else _Units(rows.drawn, rows.weight, losses)
+        # what all losses have in common would cost digits
+        self._common = float(rows.weight @ losses / rows.total)
+        self._weight, self._losses = rows.weight, losses - self._common
+        self._units = None if rows.drawn is None else _Units(rows.drawn, rows.weight, self._losses)
 
     def __call__(self, cut: _Cut) -> _Means:
         codes, width = cut.codes, len(cut.values)
@@ -165,6 +167,7 @@ class _Measure:
             score = (inside - outside) / np.sqrt(np.maximum(variance, 0.0) * units / (units - 1))
         enough = (counts.min(0) >= LEAST_GROUPS) & (units > 1)
         rows = np.bincount(codes, minlength=width)
+        inside, outside = inside + self._common, outside + self._common
         return _Means(rows, inside, outside, np.where(enough, score, np.nan), np.where(enough, units - 1, 1.0))
 
     def _of_rows(

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import ConfigError, DataError, StoreError
+from headway.records import row_files
 from headway.records.encode import encode
 from headway.records.row_files import write_rows
 from headway.records.tfrecord import ShardWriter
@@ -103,15 +104,31 @@ def test_bytes_stay_bytes_and_a_later_text_that_is_not_utf_8_is_escaped(tmp_path
     image = ROW | {"s": b"\xff\xd8"}
     write_rows({"train": [part(tmp_path / "a", "train", [image])]}, tmp_path / "bytes.parquet")
     assert pq.read_table(tmp_path / "bytes.parquet")["s"].to_pylist() == [b"\xff\xd8"]
-    later = {"train": [part(tmp_path / "a", "train", [ROW])], "eval": [part(tmp_path / "a", "eval", [image, EMPTY])]}
+    image |= {"l": [b"p", b"\xff"]}
+    later = {
+        name: [part(tmp_path / "a", name, some, LISTS)] for name, some in (("train", [ROW]), ("eval", [image, EMPTY]))
+    }
     write_rows(later, tmp_path / "text.parquet")
-    assert pq.read_table(tmp_path / "text.parquet")["s"].to_pylist() == ["a", "\\xff\\xd8", None]
+    table = pq.read_table(tmp_path / "text.parquet")
+    assert table["s"].to_pylist() == ["a", "\\xff\\xd8", None]
+    assert table["l"].to_pylist() == [["p", "q"], ["p", "\\xff"], None]
 
 
 def test_a_stored_column_keeps_its_name_where_ours_has_the_same(tmp_path):
-    named = (Column(name="row", type="int64", nullable=False), COLUMNS[-1])
-    write_rows({"train": [part(tmp_path / "a", "train", [{"row": 7, "label": 1}], named)]}, tmp_path / "rows.parquet")
-    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == [{"split": "train", "row_": 0, "row": 7, "label": 1}]
+    stored = {"row": 7, "row_": 8, "label": 1}
+    named = (*(Column(name=name, type="int64", nullable=False) for name in ("row", "row_")), COLUMNS[-1])
+    write_rows({"train": [part(tmp_path / "a", "train", [stored], named)]}, tmp_path / "rows.parquet")
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == [{"split": "train", "row__": 0} | stored]
+
+
+def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path, monkeypatch):
+    parts = {"train": [part(tmp_path / "a", "train", [ROW] * 40)]}
+    for limit, number in (("_ROWS", 10), ("_BYTES", 200)):
+        with monkeypatch.context() as limits:
+            limits.setattr(row_files, limit, number)
+            write_rows(parts, tmp_path / f"{limit}.parquet")
+        groups = pq.ParquetFile(tmp_path / f"{limit}.parquet").metadata
+        assert groups.num_rows == 40 and 3 < groups.num_row_groups <= 20
 
 
 def test_what_cannot_be_written_leaves_no_file(tmp_path):
@@ -120,6 +137,10 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
     for wrong, error in ((tmp_path / "rows.xlsx", ".xlsx is not a format"), (tmp_path / "rows", "no ending is not")):
         with pytest.raises(ConfigError, match=error):
             write_rows(held, wrong)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="not a folder"):
+        write_rows(held, tmp_path / "file" / "rows.csv")
+    (tmp_path / "file").unlink()
     with pytest.raises(StoreError, match="1 predictions of 2 rows of eval"):
         write_rows(held, tmp_path / "rows.parquet", {"eval": scores})
     with pytest.raises(DataError, match="no rows"):
