@@ -399,6 +399,9 @@ def test_shares_of_rare_classes_are_not_rounded_away(drafted):
         ("Diyarbakır", "cp1254"),  # its bytes are those of Diyarbakýr in cp1252
         ("İZMİR-ŞANLIURFA", "cp1254"),
         ("Niğde-Aydın-Muş", "cp1254"),
+        ("Ayşe-Çağlar-Özgür-Gülşen", "cp1254"),  # without the ı
+        ("Doğan-Erdoğan-Çağatay-Gökçe", "cp1254"),
+        ("kâğıt-René-Ayşe-Güneş", "cp1254"),  # and a letter that Icelandic has
         ("Seyðisfjörður", "cp1252"),
         ("Þór-ný-maður", "cp1252"),
         ("Łódź", "cp1250"),
