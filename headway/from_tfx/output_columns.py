@@ -43,9 +43,7 @@ def translate(
         if isinstance(rows, Remark):
             done.remarks.append(dataclasses.replace(rows, problem=f"output {key!r}: {rows.problem}"))
         elif not rows.reads:
-            done.remarks.append(
-                Remark(*rows.place, f"output {key!r}: it is the same in every row", "it teaches nothing")
-            )
+            done.remarks += [Remark(*rows.place, f"output {key!r}: it is the same in every row", "it teaches nothing")]
         elif not label or not (rows.reads & label if sole else label <= rows.reads):  # else the label itself
             notes = _take(key, rows, done, taken)
             done.remarks += [Remark(*rows.place, f"output {key!r}: {note}") for note in notes]

@@ -15,10 +15,7 @@ from headway.from_tfx.values import Part, Ref, Rows, Untranslatable, computed, r
 from headway.schema.tensor_name import PRESENT
 
 _WRITE = "write it in a model of your own, or as a column of your own (preprocess in model.py)"
-_SAME_SHAPE = frozenset(
-    {"tf.squeeze", "tf.expand_dims", "tf.reshape", "tf.identity", "tf.stop_gradient", "tf.ensure_shape",
-     "tf.sparse.reorder"}
-)  # fmt: skip
+_SAME_SHAPE = ("squeeze", "expand_dims", "reshape", "identity", "stop_gradient", "ensure_shape", "sparse.reorder")
 """Change no value of a column that has one per row."""
 _ROW_BY_ROW = {
     "tf": "abs add subtract multiply divide truediv pow square sqrt exp negative sign maximum minimum round floor equal "
@@ -30,6 +27,8 @@ _ROW_BY_ROW = {
 }
 _NO_TEXT = ("tf.strings.length", "tf.strings.to_number", "tf.strings.regex_full_match")
 _FLOATS = ("tf.float32", "tf.float64")
+_FIRST = ("condition", "indices", "input", "inputs", "sp_input", "strings", "tensor", "value", "x")
+"""Parameters of the tensor, whatever the order of keywords."""
 _LIST = "text as a list of words: {shape: list, separator: ' '}"
 _HINTS = {
     "tfidf": _LIST, "bag_of_words": _LIST, "ngrams": _LIST,
@@ -77,10 +76,11 @@ def translated(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> A
         Untranslatable: there is no counterpart.
     """
     name = name.replace("tf.compat.v1.", "tf.").replace("tf.compat.v2.", "tf.")
-    keywords = {key: value for key, value in keywords.items() if key != "name" and value is not None}
+    order = sorted(keywords, key=lambda key: (key not in _FIRST, key))  # condition, x, y
+    keywords = {key: keywords[key] for key in order if key != "name" and keywords[key] is not None}
     first, second = [*args, *keywords.values(), None, None][:2]
     fitted = isinstance(first, Rows) and first.op is not None
-    if name in _SAME_SHAPE or (name == "tf.cast" and fitted):
+    if name.removeprefix("tf.") in _SAME_SHAPE or (name == "tf.cast" and fitted):
         return _column(first, name, fitted=True)
     if name == "tf.one_hot" and fitted:
         note = "the ids are embedded here: a model of your own has to make them one-hot"
@@ -98,7 +98,10 @@ def translated(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> A
     given = [_constant(value) for value in args]
     if len([*rows_in([*given, *named.values()])]) > 1:
         raise Untranslatable(f"{name} with numbers that are computed has no counterpart", "write the numbers")
-    op, *notes = _FITTED[name](*given, **named)
+    try:
+        op, *notes = _FITTED[name](*given, **named)
+    except TypeError:  # one too many, or one is missing
+        raise Untranslatable(f"{name} with these arguments has no counterpart", "give them by name") from None
     return dataclasses.replace(_column(first, name), op=op, notes=tuple(notes))
 
 
@@ -137,11 +140,10 @@ def _row_by_row(name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> 
         raise Untranslatable(f"{name} has no counterpart", fix)
     if home is None:
         raise Untranslatable(f"{name} is not known to compute each row by itself", _WRITE)
-    named = dict(sorted(keywords.items()))  # condition, x, y
-    given = [*args, *named.values()]
+    given = [*args, *keywords.values()]
     if function == "where" and len(given) < 3:
         raise Untranslatable(f"{name} with a condition alone gives places, not one value per row", _WRITE)
-    sources = [row_of(value, name) for value in args] + [f"{key}={row_of(named[key], name)}" for key in named]
+    sources = [row_of(value, name) for value in args] + [f"{key}={row_of(keywords[key], name)}" for key in keywords]
     text = (module == "tf.strings" or function == "as_string") and name not in _NO_TEXT
     text |= function == "where" and any(isinstance(value, Rows) and value.text for value in given[1:])
     made = computed(f"{home}.{function}({', '.join(sources)})", given, text=text)

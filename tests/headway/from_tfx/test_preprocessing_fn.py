@@ -77,6 +77,24 @@ def config(done):
             "tf.math.exp(tf.SparseTensor(inputs['miles'].indices, tf.sqrt(inputs['miles'].values), [1, 1]))",
             {"o": ("tf.exp(tf.sqrt(columns['miles']))", "identity")},
         ),
+        ("tft.bucketize(num_buckets=10, x=inputs['x'])", {"x": {"bucketize": {"buckets": 10}}}),
+        ("tft.scale_to_0_1(tf.cast(dtype=tf.float32, x=inputs['n']))", {"n": "min_max"}),
+        (
+            "tft.apply_buckets(bucket_boundaries=tf.constant(dtype=tf.float32, value=[1., 2.]), x=inputs['x'])",
+            {"x": {"bucketize": {"boundaries": [1.0, 2.0]}}},
+        ),
+        (
+            "tft.scale_to_z_score(tf.sparse.to_dense(default_value=0, sp_input=inputs['miles']))",
+            {"o": ("tf.identity(columns['miles'])", "standardize")},
+        ),
+        (
+            "tf.one_hot(depth=16, indices=tft.hash_strings(hash_buckets=16, strings=tf.squeeze(axis=1, input=inputs['s'])))",
+            {"s": {"hash": {"buckets": 16}}},
+        ),
+        (
+            "tf.where(y=0.0, x=inputs['x'], condition=inputs['x'] > 0)",
+            {"o": ("tf.where(condition=columns['x'] > 0, x=columns['x'], y=0.0)", "identity")},
+        ),
         ("tf.floormod(inputs['x'], 7)", {"o": ("tf.math.floormod(columns['x'], 7)", "identity")}),
         (
             "tft.scale_to_z_score(tf.math.log1p(x=inputs['fare']))",
@@ -174,6 +192,13 @@ def test_a_computed_column_has_a_name_that_a_column_can_have(read):
         ("inputs['x'][0]", "a part of a column is not read"),
         ("tft.scale_to_gaussian(inputs['x'])", "tft.scale_to_gaussian has no counterpart; say [log, standardize]"),
         ("tft.scale_to_z_score(inputs['x'], elementwise=True)", "with elementwise"),
+        (
+            "tft.scale_to_0_1(inputs['x'], False)",
+            "scale_to_0_1 with these arguments has no counterpart; give them by name",
+        ),
+        ("tft.scale_to_z_score(inputs['x'], True)", "tft.scale_to_z_score with these arguments has no counterpart"),
+        ("tft.compute_and_apply_vocabulary(inputs['s'], -1, 100)", "with these arguments has no counterpart"),
+        ("tft.bucketize(inputs['x'])", "tft.bucketize with these arguments has no counterpart"),
         ("tft.compute_and_apply_vocabulary(inputs['s'], weights=inputs['x'])", "with weights"),
         ("tft.vocabulary(inputs['s'])", "tft.vocabulary has no counterpart; tft.compute_and_apply_vocabulary has one"),
         ("inputs['x'] - tft.mean(inputs['x'])", "tft.mean has no counterpart"),
