@@ -188,12 +188,15 @@ def _autograph(train: TrainRequest, out: Path) -> dict[str, Any]:
     ):
         says += "; nothing is converted, so Python's if and for in a layer run while it is traced"
         return {"functions": [], "says": says}
-    name, line = function.__name__, inspect.unwrap(function).__code__.co_firstlineno
-    code = tf.autograph.to_code(function)
+    name, own = derived.function.partition(":")[2], getattr(inspect.unwrap(function), "__code__", None)
+    try:
+        code = tf.autograph.to_code(getattr(function, "python_function", function))
+    except Exception as error:  # its source is not to be had, or AutoGraph does not understand it
+        code = f"# AutoGraph cannot show it: {next(iter(str(error).splitlines()), type(error).__name__)}\n"
     file = out / "autograph" / f"{name}.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text(code, encoding="utf-8")
-    place = f"{users.name}:{line}"
+    place = f"{users.name}:{own.co_firstlineno}" if own else users.name
     return {"functions": [{"name": name, "place": place, "file": str(file), "code": code}], "says": says}
 
 

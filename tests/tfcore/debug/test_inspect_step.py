@@ -14,7 +14,7 @@ from headway.schema.columns import Column
 from tfcore.debug.eager import eager_step
 from tfcore.debug.findings import problems
 from tfcore.debug.graph_report import Graph
-from tfcore.debug.inspect_step import debug_step
+from tfcore.debug.inspect_step import _autograph, debug_step
 from tfcore.debug.layer_report import watched
 from tfcore.debug.request import DebugRequest
 from tfcore.debug.summary import summarize
@@ -26,7 +26,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import OptimizerConfig, TrainingConfig
 from tfcore.train.stage import train
 from tfcore.train.steps.learner import Learner
-from tfcore.transform.config import ColumnTransform
+from tfcore.transform.config import ColumnTransform, DerivedParameters
 
 K, B, N = 2, 16, 3
 SPECS = {
@@ -252,6 +252,50 @@ def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
     found = debug_step(DebugRequest(train=linear, steps=2, profile=False), tmp_path / "linear", Monitor())
     (bias,) = (one for one in found["variables"] if one["name"] == "hidden_0/bias")
     assert bias["gradient"]["zeros"] == 1.0 and found["problems"] == []  # behind an output that starts at zero
+
+
+@pytest.mark.parametrize(
+    ("made", "place", "shown"),
+    [
+        ("tf.function(plain)", "mine.py:5", "ag__.if_stmt"),
+        ("functools.partial(plain)", "mine.py", "# AutoGraph cannot show it: "),
+        (
+            "type('Own', (), {'__call__': lambda self, columns: plain(columns)})()",
+            "mine.py",
+            "# AutoGraph cannot show it: ",
+        ),
+    ],
+)
+def test_a_preprocess_that_is_no_plain_function_is_shown_or_said_not_to_be(tmp_path, made, place, shown):
+    code = f"""import functools
+
+import tensorflow as tf
+
+def plain(columns):
+    if tf.reduce_max(columns["x"]) > 0:
+        columns["x"] *= 2
+    return columns
+
+made = {made}
+"""
+    (tmp_path / "mine.py").write_text(code)
+    derived = DerivedParameters(function="mine:made", reads=(), columns=())
+    rows = pa.table({"x": np.arange(8, dtype=np.float32), "label": np.arange(8) % 2})
+    columns = (
+        Column(name="x", type="float32", nullable=False),
+        Column(name="label", type="int64", nullable=False, role="label"),
+    )
+    examples = write_examples(tmp_path / "examples", {"train": rows}, columns)
+    request = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task="binary").model_copy(update={"derived": derived}),
+        model=ModelConfig(),
+        training=TrainingConfig(batch_size=4, steps=1),
+        preprocess=tmp_path / "mine.py",
+    )
+    (function,) = _autograph(request, tmp_path)["functions"]
+    assert (function["name"], function["place"]) == ("made", place) and shown in function["code"]
+    assert (tmp_path / "autograph" / "made.py").read_text() == function["code"]
 
 
 def test_the_step_after_a_checkpoint_is_the_one_that_the_training_goes_on_with(tmp_path):
