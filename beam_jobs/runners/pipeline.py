@@ -75,7 +75,8 @@ class _SpanFn(beam.DoFn):
         """What comes of an element, or the user's mistake in it. A driver in this process gets any error as it is, and stops the
         job."""
         (span, index), watch = element[0], self.watch
-        if self._stopped():
+        # a span with a failure ends all the same: it tells the one of the lowest range
+        if self._stopped() and not any(isinstance(each, Failure) for each in element[1] or ()):
             return
         try:
             if self._versions != _versions():  # any worker may be the first with a span

@@ -1,5 +1,6 @@
 """Whole spans through Beam: same bytes however it is run, nothing lost, nothing left behind, errors as they were."""
 
+import contextlib
 import errno
 import json
 import logging
@@ -24,6 +25,7 @@ from beam_jobs.runners import pipeline
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.pipeline import CutSpan, FinishSpan, ProcessRange
 from beam_jobs.runners.place import FolderPlace
+from beam_jobs.runners.spans import Stopped
 from beam_jobs.runners.watch import Watch
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
@@ -474,6 +476,28 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
     with pytest.raises(RuntimeError, match="a bug"):
         ingest(request, tmp_path / "out", Monitor(), runner=TWO)
     assert len(begun) <= 2 < len(open_source(request.source).ranges(request.files))
+
+
+def test_of_two_bad_ranges_the_lower_is_named_though_the_other_failed_first(request_for, write_csv, out, monkeypatch):
+    request = request_for(write_csv(300), range_bytes=4096)
+    assert len(open_source(request.source).ranges(request.files)) == 2
+    begun = threading.Event()
+
+    def bad(request, piece, folder, tick):
+        if piece.index:
+            assert begun.wait(60)
+        else:
+            begun.set()
+            with contextlib.suppress(Stopped):
+                for _ in range(1200):
+                    time.sleep(0.05)
+                    tick(0)
+        raise DataError("is bad", where=f"range {piece.index}")
+
+    monkeypatch.setattr(range_worker, "ingest_range", bad)
+    with pytest.raises(DataError) as error:
+        ingest(request, out, Monitor(), runner=TWO)
+    assert error.value.where == "range 0"
 
 
 def test_what_goes_wrong_in_putting_a_span_together_is_reported_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
