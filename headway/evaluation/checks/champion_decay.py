@@ -129,8 +129,8 @@ def fallen(found: Sequence[Decay], version: int, spans: str, before: str, *, men
     fell = f"version {version} became worse, from {then} to {now}, and the candidate "
     if mended:
         return f"{fell}makes up for it", ""
-    fix = "if rows like these go on coming, expect this level; the report shows which columns changed"
-    return f"{spans} is harder: {fell}is no better there" if other else f"{fell}is no better", fix
+    harder = f"{spans} is harder: " if other else ""
+    return f"{harder}{fell}does not make up for it", "if rows like these go on coming, expect this level"
 
 
 def _gain(gain: float) -> str:

@@ -55,10 +55,11 @@ def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times()
     said, fix = fallen(every[:2], 3, "2013-10", "2013-09", mended=False)
     assert re.fullmatch(
         r"2013-10 is harder: version 3 became worse, from auc 0\.7\d+ and loss [\d.]+ on 2013-09 to 0\.\d+ and [\d.]+ on "
-        "2013-10, and the candidate is no better there",
+        "2013-10, and the candidate does not make up for it",
         said,
     )
-    assert fix.startswith("if rows like these go on coming")
+    assert fix == "if rows like these go on coming, expect this level"
+    assert fallen(every[:1], 3, "", "", mended=False)[0].endswith(" today, and the candidate does not make up for it")
     said, fix = fallen(every[:1], 3, "2013-10", "2013-10", mended=True)
     assert said.endswith(" today, and the candidate makes up for it") and "harder" not in said and not fix
     assert "beyond the limit of 0.004" in found.detail
