@@ -343,7 +343,7 @@ class LoadedPipeline(Frozen):
 
     @property
     def user_files(self) -> dict[str, Path]:
-        """The user's Python files beside the pipeline, by the key that points at each: `model.name: module:function`."""
+        """The user's Python files beside the pipeline, by what points at each: `model.name: module:function`."""
         pipeline = self.pipeline
         named = {
             "model.name": pipeline.model.name,
@@ -351,6 +351,7 @@ class LoadedPipeline(Frozen):
             "training.loss": pipeline.training.loss or "",
         }
         named["preprocess"] = pipeline.preprocess.function if pipeline.preprocess else ""
+        named |= {f"evaluation.metrics: {name!r}": name for name in pipeline.evaluation.metrics}
         return {key: self.folder / f"{name.partition(':')[0]}.py" for key, name in named.items() if ":" in name}
 
     @property
@@ -397,8 +398,7 @@ def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> 
     loaded = LoadedPipeline(pipeline=pipeline, file=file, folder=folder, overrides=dict(overrides or {}))
     for name in loaded.pipeline.secrets:
         remember(name, os.environ.get(name, ""), secret=True)
-    files = loaded.user_files | {f"evaluation.metrics: {spec.name!r}": spec.file for spec in loaded.own_metrics}
-    for what, module in files.items():
+    for what, module in loaded.user_files.items():
         if module.is_file():
             continue
         fix = "put the module with the function beside the pipeline"

@@ -11,7 +11,6 @@ mean the same: the same Headway, the same config, the same Python files of the u
 import functools
 import hashlib
 import json
-import os
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,12 +23,12 @@ from flows.config.pipeline import LoadedPipeline
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import Prepared, RunSpec
 from flows.execution.engine import Planner
+from flows.execution.provenance import modules_of
 from flows.records import RunRecord
 from headway.errors import ConfigError, HeadwayError, StoreError
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.store import Store
-from headway.user_code import files as user_files
 from headway.validation.stage import ValidateRequest
 
 PREPARE = "transform"
@@ -50,7 +49,7 @@ class _Left(Prepared):
 
     tools: dict[str, str]
     modules: dict[str, str]
-    """Digests of the user's Python files, by their paths in the pipeline's folder."""
+    """Digests of the user's Python files."""
     config: dict[str, Any]
 
 
@@ -74,7 +73,7 @@ def leave(run_spec: RunSpec, record: RunRecord) -> None:
         unread=key.get("unread", ()),
         serving=key.get("serving"),
         tools=_tools(),
-        modules=_modules(loaded),
+        modules=modules_of(loaded),
         config=_config(loaded),
     )
     text = json.dumps(redacted(left.model_dump(mode="json")))
@@ -102,10 +101,10 @@ def prepared_by(run_spec: RunSpec, run: str) -> RunSpec:
                 where=f"run {run}",
                 fix="install the same version on both, and start both workers again",
             )
-    here = _modules(loaded)
+    here = modules_of(loaded)
     for name in sorted(left.modules.keys() | here.keys()):
         if here.get(name) != left.modules.get(name):
-            problem = f"{name} differs from the one where the window was prepared, or a file that it imports does"
+            problem = f"{name} differs from the one where the window was prepared"
             raise ConfigError(problem, where=str(loaded.folder), fix=_SAME_COMMIT)
     config = _config(loaded)
     if differing := sorted(key for key in config | left.config if config.get(key) != left.config.get(key)):
@@ -125,11 +124,6 @@ def prepared_by(run_spec: RunSpec, run: str) -> RunSpec:
 
 def _path(store: Store, run: str) -> Path:
     return store.runs_folder / f"{run}.prepared"
-
-
-def _modules(loaded: LoadedPipeline) -> dict[str, str]:
-    files = [*loaded.user_files.values(), *(spec.file for spec in loaded.own_metrics)]
-    return {os.path.relpath(file, loaded.folder): user_files.digest(file) for file in files}
 
 
 def _config(loaded: LoadedPipeline) -> dict[str, Any]:

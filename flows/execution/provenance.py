@@ -7,21 +7,27 @@ It stands by itself: it is read after the run's record and its outputs have gone
 """
 
 import hashlib
+import json
+import math
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.records import Code, Git, RunRecord, record_of, records
+from headway.errors import HeadwayError
 from headway.messages import listed, some, window_text
 from headway.redaction import redacted
-from headway.registry.lineage import FORMAT
-from headway.registry.registry import Registry
+from headway.registry.lineage import FORMAT, read
 from headway.storage import manifest as manifests
 from headway.storage.store import Store
 from headway.user_code import files as user_files
@@ -31,12 +37,13 @@ _GIT_SECONDS = 10.0
 
 def code_of(loaded: LoadedPipeline) -> Code:
     """The tools, the user's modules, and the repository of the pipeline's folder."""
-    firsts = [file for key, file in loaded.user_files.items() if key in ("model.name", "preprocess") and file.is_file()]
-    files = dict.fromkeys(path for file in firsts for path in user_files.imported_files(file))
-    modules = {
-        path.relative_to(loaded.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
-    }
-    return Code(tools=manifests.tools(), modules=modules, git=git_of(loaded.folder))
+    return Code(tools=manifests.tools(), modules=modules_of(loaded), git=git_of(loaded.folder))
+
+
+def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
+    """The sha256 of the user's Python files, with those that they import, by their paths in the pipeline's folder."""
+    files = dict.fromkeys(path for file in loaded.user_files.values() for path in user_files.imported_files(file))
+    return {path.relative_to(loaded.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def newer_headway(store: Store, pipeline: str) -> str | None:
@@ -56,25 +63,63 @@ def newer_headway(store: Store, pipeline: str) -> str | None:
     )
 
 
-def changes_since(registry: Registry, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
+def changes_since(run_spec: RunSpec, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     """What is different in a run since the one that made a version: (what, before, now)."""
     from flows.tell.comparison.compared import code_in, differences
-    from flows.tell.comparison.sides import whole
 
-    if (before := record_of(registry.store, registry.version(number).facts.get("run"))) is None:
+    version = run_spec.registry.version(number)
+    if (before := record_of(run_spec.store, version.facts.get("run"))) is None:
         return
     was, now = ((window_text(run.spans), run.training and run.training.rows) for run in (before, record))
     yield from ((what, a, b) for what, a, b in zip(("spans", "train rows"), was, now, strict=True) if a != b)
-    if files := [span for span, of in record.ingested.items() if before.ingested.get(span, of) != of]:
-        yield f"raw files of {some(files, 3)}", None, "changed"
-    settings = differences(whole(before.config), whole(record.config)) if before.config and record.config else ()
-    for each in settings:
-        a, b = ("not set" if value is None else value for value in (each.a, each.b))
-        yield each.key, a, b
+    with suppress(HeadwayError):  # its lineage is damaged
+        lineage = read(run_spec.registry, version)
+        known = {each["span"]: [(f["bytes"], f["crc32c"]) for f in each["files"]] for each in lineage["spans"]}
+        both = [span for span in record.spans if known.get(span)]
+        if files := [span for span in both if known[span] != [(f.bytes, f.crc32c) for f in run_spec.files(span)]]:
+            yield f"raw files of {some(files, 3)}", None, "changed"
+        if lineage["schema"] is not None and lineage["schema"] != (schema := _schema(run_spec)):
+            yield lineage["schema"]["file"], None, "changed" if schema else "gone"
+    settings = []
+    given = [run.config and run.config | {"seed": run.seed} for run in (before, record)]
+    for each in differences(given[0], given[1]) if all(given) else ():
+        a, b = _setting(before, each.key, each.a), _setting(record, each.key, each.b)
+        settings += [(each.key, a, b)] if a != b else []
+    yield from settings
     code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else ()
-    yield from ((each.key, None, "changed") for each in code)
+    yield from ((each.key, None, "new" if each.a is None else "changed") for each in code)
     if same := [name for name, found in (("settings", settings), ("code", code)) if not found]:
         yield listed(same), None, "as before"
+
+
+def _setting(run: RunRecord, key: str, value: Any) -> Any:
+    """A setting of a run in words; of one that its config leaves out, what was chosen or is usual."""
+    from flows.tell.comparison.sides import whole
+    from flows.tell.rendering.cells import cell
+
+    if value not in (None, {}):
+        return _written(value)
+    part, *_ = names = key.split(".")
+    if part in ("training", "model") and not getattr(run.training, part, None):
+        return "auto"
+    usual, chosen = (reduce(_at, names, of) for of in (whole(run.config), run.training and run.training.model_dump()))
+    if chosen is not None and chosen != usual:
+        return f"auto ({cell(_written(chosen))})"
+    return "not set" if usual is None else _written(usual)
+
+
+def _at(config: Any, name: str) -> Any:
+    return config.get(name) if isinstance(config, Mapping) else None
+
+
+def _written(value: Any) -> Any:
+    """As pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if not isinstance(value, Mapping | list) or "{" not in (text := json.dumps(value)):
+        return value
+    known = json.loads(text, object_hook=lambda pairs: {key: each for key, each in pairs.items() if each is not None})
+    return yaml.safe_dump(known, default_flow_style=True, sort_keys=False, width=math.inf).strip()
 
 
 def git_of(folder: Path) -> Git | None:
@@ -107,14 +152,12 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
         record: the run's.
     """
     loaded, facts, verdict = run_spec.loaded, run_result.facts, run_result.verdict
-    schema, prepared = loaded.schema_file, run_spec.prepared
-    text = prepared.schema_text.encode() if prepared else schema.read_bytes() if schema.is_file() else None
     lineage = {
         "format": FORMAT,
         "run": record.model_dump(include={"run", "started", "file", "window", "until", "seed", "force"}),
         "code": None if record.code is None else record.code.model_dump(mode="json"),
         "config": loaded.pipeline.model_dump(mode="json"),
-        "schema": None if text is None else {"file": schema.name, "sha256": hashlib.sha256(text).hexdigest()},
+        "schema": _schema(run_spec),
         "champion": run_result.champion or None,
         "verdict": {"verdict": verdict and verdict.verdict, "reasons": verdict.sentences if verdict else []},
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
@@ -125,6 +168,12 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
         ],
     }
     return dict(redacted(lineage))
+
+
+def _schema(run_spec: RunSpec) -> dict[str, str] | None:
+    file, prepared = run_spec.loaded.schema_file, run_spec.prepared
+    text = prepared.schema_text.encode() if prepared else file.read_bytes() if file.is_file() else None
+    return None if text is None else {"file": file.name, "sha256": hashlib.sha256(text).hexdigest()}
 
 
 def _spans(run_spec: RunSpec, run_result: RunResult) -> list[dict[str, Any]]:

@@ -197,7 +197,7 @@ class _Run:
             if verdict.champion is not None and verdict.verdict != ALREADY:  # it was compared
                 unmended = [alarm.brief for alarm in verdict.alarms if alarm.concern]
                 number, alarms = verdict.champion.version, tuple(map(str, verdict.alarms))
-                changes = tuple(changes_since(self.run_spec.registry, number, self.record))
+                changes = tuple(changes_since(self.run_spec, number, self.record))
                 self.note(
                     champion=Judged(version=number, alarms=alarms, changes=changes),
                     warnings=(*warnings, *unmended),

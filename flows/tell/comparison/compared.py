@@ -202,18 +202,17 @@ def code_in(code: Code | None) -> dict[str, JsonValue]:
     return {**told, **code.modules, **code.tools}
 
 
-_ABSENT = object()
-
-
 def differences(a: object, b: object, at: str = "") -> tuple[Differs, ...]:
-    """Each leaf of two configs that differs."""
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        below = (differences(a.get(n, _ABSENT), b.get(n, _ABSENT), f"{at}.{n}".lstrip(".")) for n in {**a, **b})
-        return tuple(each for found in below for each in found)
+    """Each leaf of two configs that differs; of a section that one of them lacks, each that is set."""
     if a == b:
         return ()
-    known = [None if each is _ABSENT else each for each in (a, b)]
-    return (Differs.model_validate({"key": at, "a": known[0], "b": known[1]}),)
+    mine, theirs = ({} if each is None else each for each in (a, b))
+    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        below = (differences(mine.get(n), theirs.get(n), f"{at}.{n}".lstrip(".")) for n in {**mine, **theirs})
+        found = tuple(each for found in below for each in found)
+        if found or (a is not None and b is not None):
+            return found
+    return (Differs.model_validate({"key": at, "a": a, "b": b}),)
 
 
 def _columns(a: Side, b: Side) -> ColumnsApart | None:

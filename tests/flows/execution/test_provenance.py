@@ -4,12 +4,15 @@ import hashlib
 import subprocess
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.config.pipeline import read_pipeline
-from flows.execution.provenance import code_of, git_of, newer_headway
+from flows.dag.run_spec import RunSpec
+from flows.execution.provenance import changes_since, code_of, git_of, newer_headway
 from flows.execution.run import run_name
+from flows.records import Chosen, RunRecord
 from headway.storage.store import Store
 
 PIPELINE = "name: toy\nsource: {format: csv, path: data.csv}\nlabel: y\nmodel: {name: 'nets:build'}\n"
@@ -34,6 +37,16 @@ def test_the_users_modules_and_what_they_import_are_known_by_their_digests(folde
     assert modules == {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("nets.py", "towers.py")
     }
+
+
+def test_a_module_of_a_loss_a_metric_or_a_task_is_one_of_the_users_modules(folder):
+    config = yaml.safe_load(PIPELINE) | {"task": "tasks:mine", "evaluation": {"metrics": {"judge:cost": "lower"}}}
+    config |= {"training": {"loss": "losses:mine"}, "preprocess": {"function": "features:more"}}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
+    for name in ("tasks", "judge", "losses", "features"):
+        (folder / f"{name}.py").write_text("")
+    found = set(code_of(read_pipeline(folder)).modules)
+    assert found == {"nets.py", "towers.py", "tasks.py", "judge.py", "losses.py", "features.py"}
 
 
 def test_the_commit_is_known_with_the_files_that_differ_from_it(folder):
@@ -72,3 +85,114 @@ def test_a_worker_that_was_not_updated_is_told_so(tmp_path, monkeypatch):
     store.save_run(began | {"run": "2024-5", "pipeline": "toy", "code": {"tools": {"headway": "0.11.0"}}})
     store.save_run(began | {"run": "2024-6", "pipeline": "another", "code": {"tools": {"headway": "0.12.0"}}})
     assert "made by Headway 0.11.0, and this is Headway 0.10.0" in newer_headway(store, "toy")
+
+
+MONTHS = """
+name: toy
+source: {format: csv, path: "data/{span}.csv"}
+label: y
+split: {eval: 0.3}
+evaluation: {metrics: {"judge:cost": lower}}
+"""
+
+
+class _Toy:
+    """A folder with runs, the first of which made version 1."""
+
+    def __init__(self, folder, keys, chosen):
+        (folder / "data").mkdir(parents=True)
+        (folder / "saved").mkdir()
+        (folder / "saved" / "saved_model.pb").write_bytes(b"model")
+        (folder / "pipeline.yaml").write_text(MONTHS)
+        (folder / "judge.py").write_text("def cost(label, prediction): ...\n")
+        (folder / "schema.pbtxt").write_text("feature {}\n")
+        for span in ("2024-01", "2024-02"):
+            (folder / "data" / f"{span}.csv").write_text("x,y\n1,0\n")
+        self.folder, self.chosen = folder, chosen
+        spec, record = self._run("r1", keys)
+        spec.store.create()
+        record.save(spec.store)
+        digest = hashlib.sha256((folder / "schema.pbtxt").read_bytes()).hexdigest()
+        spans = [{"span": s, "files": [f.model_dump(mode="json") for f in spec.files(s)]} for s in spec.spans]
+        lineage = {"format": 1, "spans": spans, "schema": {"file": "schema.pbtxt", "sha256": digest}}
+        spec.registry.publish(folder / "saved", {"run": "r1"}, lineage)
+
+    def _run(self, name, keys, seed=None):
+        loaded = read_pipeline(self.folder, keys)
+        spec = RunSpec(loaded, loaded.open_store(), seed=seed)
+        config = loaded.pipeline.model_dump(mode="json", exclude_unset=True)
+        known = {"code": code_of(loaded), "config": config, "seed": spec.chosen_seed, "spans": tuple(spec.spans)}
+        known |= {"training": self.chosen and Chosen(rows=100, says="", **self.chosen)}
+        return spec, RunRecord(run=name, pipeline="toy", state="done", started="", **known)
+
+    def since(self, seed=None, **keys):
+        """What is different in a run of the folder as it is now, with these keys set."""
+        spec, record = self._run("r2", {key.replace("__", "."): value for key, value in keys.items()}, seed)
+        return list(changes_since(spec, 1, record))
+
+
+@pytest.fixture
+def first(tmp_path):
+    """first({"training.steps": 30}, chosen={...}) -> a folder whose version 1 was made with these settings."""
+    return lambda keys=None, chosen=None: _Toy(tmp_path / "toy", keys, chosen)
+
+
+CODE = ("code", None, "as before")
+
+
+def test_a_changed_setting_of_the_ingest_is_no_changed_file(first):
+    toy = first()
+    assert toy.since() == [("settings and code", None, "as before")]
+    assert toy.since(split__eval=0.35) == [("split.eval", 0.3, 0.35), CODE]
+    (toy.folder / "data" / "2024-02.csv").write_text("x,y\n2,0\n")
+    assert toy.since() == [("raw files of 2024-02", None, "changed"), ("settings and code", None, "as before")]
+
+
+def test_an_edited_module_of_a_metric_and_an_edited_schema_are_named(first):
+    toy = first()
+    (toy.folder / "judge.py").write_text("def cost(label, prediction): return 0.0\n")
+    (toy.folder / "schema.pbtxt").write_text("feature { name: 'x' }\n")
+    assert toy.since() == [
+        ("schema.pbtxt", None, "changed"),
+        ("judge.py", None, "changed"),
+        ("settings", None, "as before"),
+    ]
+
+
+def test_another_seed_is_named(first):
+    assert first().since(seed=3) == [("seed", 0, 3), CODE]
+
+
+def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
+    rate = {"name": "cosine", "initial": 0.002}
+    training = {"steps": 1000, "batch_size": 32, "learning_rate": rate}
+    toy = first(chosen={"training": training, "model": {"hidden": [32, 16]}})
+    found = toy.since(training__steps=30, training__batch_size=256, training__learning_rate=0.01, model__hidden=[4])
+    assert sorted(found) == [
+        CODE,
+        ("model.hidden", "auto (32, 16)", [4]),
+        ("training.batch_size", "auto (32)", 256),
+        ("training.learning_rate.initial", "auto (0.002)", 0.01),
+        ("training.learning_rate.name", "auto (cosine)", "constant"),
+        ("training.steps", "auto (1,000)", 30),
+    ]
+
+
+def test_a_setting_that_was_left_out_was_auto_where_the_choice_is_not_recorded(first):
+    assert first().since(training__steps=30) == [("training.steps", "auto", 30), CODE]
+
+
+def test_a_setting_that_is_given_as_it_was_anyway_is_no_change(first):
+    toy = first(chosen={"training": {"steps": 30, "checkpoint_every_steps": 1000}})
+    assert toy.since(seed=0, gate__confidence=0.95) == [("settings and code", None, "as before")]
+
+
+def test_nested_settings_are_told_leaf_by_leaf_and_as_pipeline_yaml_has_them(first):
+    toy = first({"columns": {"x": [{"clip": {"min": 0, "max": None}}]}})
+    found = toy.since(gate__hold=True, gate__thresholds={"auc": {"min": 0.9}}, columns={"x": [{"clip": {"max": 3}}]})
+    assert sorted(found) == [
+        CODE,
+        ("columns.x.transform", "[{op: clip, min: 0.0}]", "[{op: clip, max: 3.0}]"),
+        ("gate.hold", "false", "true"),
+        ("gate.thresholds.auc.min", "not set", 0.9),
+    ]
