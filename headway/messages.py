@@ -15,6 +15,7 @@ duration(102_700)     # '29 h'
 size(306_188)         # '306 kB'
 percent(0.998)        # '99.8%'
 window_text(["2013-01", "2013-02"])       # '2013-01 to 2013-02'
+of_window(["2013-01"])       # ' of 2013-01', and '' of ["all"]
 when(now())           # '2026-11-22 11:24'
 now()                 # '2026-11-22T11:24:00.123Z'
 """
@@ -83,7 +84,9 @@ def metric_text(value: float | None) -> str:
 
 
 def signed(value: float | None) -> str:
-    """The text of `number`, always with its sign."""
+    """The text of `number`, always with its sign; of less than 0.0001 only that."""
+    if value is not None and 1e-9 <= abs(value) < 1e-4:
+        return "<0.0001" if value > 0 else ">-0.0001"
     return number(value) if value is None or value < 1e-9 else f"+{number(value)}"
 
 
@@ -138,6 +141,11 @@ def size(count: int) -> str:
 def window_text(spans: Sequence[str] | None) -> str:
     """The first and the last of some spans."""
     return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
+
+
+def of_window(spans: Sequence[str], word: str = "of") -> str:
+    """The same after what they are of; empty where a source has but one, without a name."""
+    return "" if not spans or list(spans) == ["all"] else f" {word} {window_text(spans)}"
 
 
 def usual(metrics: Mapping[str, Any]) -> list[str]:

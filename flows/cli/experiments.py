@@ -146,7 +146,7 @@ def _ablate_text(found: Ablation) -> Iterator[str]:
     from flows.tell.rendering.cells import cell, text_table
 
     metric = str(found.primary)
-    yield f"{found.pipeline}: {metric} on {found.eval_rows or 0:,} eval rows without a column, the most harm first"
+    yield f"{found.pipeline}: {metric} on {found.eval_rows or 0:,} eval rows without a column, the one that matters most first"
     made = {", ".join(row.without): row for row in found.rows if row.error is None}
     rows: list[dict[str, object]] = [{"without": "(nothing)", metric: cell(found.base.get(metric))}]
     rows += [
@@ -161,9 +161,7 @@ def _ablate_text(found: Ablation) -> Iterator[str]:
         for name, row in [*made.items(), ("(nothing, another seed)", found.seed)]
     ]
     yield text_table(rows, whole=("without", "interval"))
-    for row in found.rows:
-        if row.error is not None:
-            yield f"without {', '.join(row.without)}: {row.error}"
+    yield from (f"without {', '.join(row.without)}: {row.error}" for row in found.rows if row.error is not None)
     yield "intervals are of rows; differences as small as that of another seed say nothing"
 
 
@@ -227,8 +225,7 @@ def _skew_text(result: dict[str, Any]) -> Iterator[str]:
         yield f"  {counted(result['unfit'], 'row')} left out: without a key, or with a value that does not fit"
     if result["not_compared"]:
         yield f"  not compared, as they have several values per row: {', '.join(result['not_compared'])}"
-    for found in result["findings"]:
-        yield f"  {found['message']}"
+    yield from (f"  {found['message']}" for found in result["findings"])
     if not result["findings"]:
         predictions = "" if result["predictions"] is None else " and the predictions"
         share = f"{result['limit']:.3g}"

@@ -18,6 +18,7 @@ def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options
         limit: runs to show.
     """
     from flows.records import runs_of
+    from flows.tell.ending import ending_of
     from flows.tell.rendering.cells import text_table
 
     _, store = store_of(pipeline, options)
@@ -26,7 +27,7 @@ def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options
         {
             "run": r.run,
             "pipeline": r.pipeline,
-            "state": str(r.state) + (f", v{r.version}" if r.version is not None else ""),
+            "state": ending_of(r).word + (f", v{r.version}" if r.version is not None else ""),
             "took": duration(r.seconds),
             "ran": len(r.ran),
             "window": window_text(r.spans),
@@ -43,15 +44,16 @@ def show(pipeline: PipelinePath = ".", run: str | None = None, /, *, options: Op
         run: its name or the beginning of it, or latest (default: the latest that trained).
     """
     from flows.records import find
+    from flows.tell.ending import ending_of
     from flows.tell.rerun_reasons import why_it_ran
     from flows.tell.summary import summary
 
     (name,), pipeline = arranged([pipeline], run or ".")
     loaded, store = store_of(pipeline, options)
     record = find(store, name or None, pipeline=loaded.pipeline.name)
-    version = f", version {record.version}" if record.version is not None else ""
+    word = ending_of(record).word + (f", version {record.version}" if record.version is not None else "")
     lines = [
-        f"run {record.run} of {record.pipeline}: {record.state}{version}, started {when(record.started)} UTC, seed {record.seed}",
+        f"run {record.run} of {record.pipeline}: {word}, started {when(record.started)} UTC, seed {record.seed}",
         summary(record),
         "stages:",
     ]

@@ -6,9 +6,9 @@ ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it 
 
 from typing import Literal
 
-from flows.records import Judged, RunRecord, State
+from flows.records import NO_VERDICT, Judged, RunRecord, State
 from flows.tell.metric_tables import rows_of
-from flows.tell.paired import change_text
+from flows.tell.paired import UNCLEAR, change_text, outcome_of
 from flows.tell.rendering.cells import cell
 from flows.tell.rendering.parts import Finding, Part, Table
 from headway.config import Frozen
@@ -55,9 +55,6 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
     State.KILLED: ("killed", "amber", f"The process of this run died; {_RESUMED}"),
 }
 """Word, tone and the beginning of the headline, by state."""
-_JUDGED = frozenset({State.PROMOTED, State.KEPT, State.REJECTED, State.ROLLED_BACK, State.NOT_COMPARABLE})
-_JUDGED |= {State.INCOMPATIBLE, State.HELD, State.SHADOW}
-"""States whose headline goes on with the gate's first reason."""
 _STAGES = {
     "ingest": "ingest",
     "statistics": "the statistics",
@@ -115,13 +112,14 @@ class Ending(Frozen):
         notes = () if self.checks else self.notes
         return [*filter(None, [self.since, *self.reasons, *self.fixes, *notes])]
 
-    def tables(self, *, brief: bool = False, title: str = "Checks") -> list[Table]:
+    def tables(self, *, brief: bool = False, narrow: bool = False, title: str = "Checks") -> list[Table]:
         """The first checks, and a folded table of the others; empty of none.
 
         Args:
-            brief: only the first ones, as narrow as a terminal, and how many others there are.
+            brief: only the first ones, without intervals, and how many others there are.
+            narrow: without intervals.
         """
-        rows, tones = [_row(check, brief) for check in self.checks], [_tone(check) for check in self.checks]
+        rows, tones = [_row(check, brief or narrow) for check in self.checks], [_tone(check) for check in self.checks]
         most = _MOST_CHECKS
         others, wrong = rows[most:], tones[most:].count("red")
         more = f"{counted(len(others), 'more check')}, {wrong or 'none'} failed" if others else ""
@@ -143,7 +141,9 @@ def ending_of(record: RunRecord) -> Ending:
     word, tone, begins = _ENDS.get(state, (str(state), "amber", "The candidate is not promoted"))
     last = _STAGES.get(str(record.last), str(record.last))
     headline = begins.format(version=record.version, alias=record.alias, last=last)
-    reasons = verdict.reasons if verdict else ()
+    reasons = verdict.reasons if verdict and state != State.ALREADY else ()
+    decided = [reason.fix for reason in reasons if reason.verdict == reasons[0].verdict]
+    forced = bool(reasons and reasons[0].overruled)
     error = record.error or ""
     checks: tuple[Check, ...] = ()
     if verdict and state != State.ALREADY:
@@ -154,13 +154,13 @@ def ending_of(record: RunRecord) -> Ending:
     elif state == State.DONE and verdict is not None:
         word = "would be promoted" if verdict.promote else "would not be promoted"
         headline = f"The candidate {word}; this run ended before a promotion"
-    elif (state in _JUDGED or state not in _ENDS) and reasons:
-        by_force = " by force, against" if reasons[0].overruled else ""
-        headline = f"{headline}{by_force}: {reasons[0].summary}"
+    elif reasons and state not in (*NO_VERDICT, State.NAMED):
+        headline = f"{headline}{' by force, against' * forced}: {reasons[0].summary}"
         if checks or not (reasons[0].detail or reasons[0].fix):
             reasons = reasons[1:]
-    concerns = (*(verdict.concerns if verdict and verdict.promote else ()), *record.warnings)
-    if concerns and tone in ("green", "plain") and not record.going_on:
+    # by force: the headline is the first concern
+    concerns = (*(verdict.concerns[forced:] if verdict and verdict.promote else ()), *record.warnings)
+    if (concerns or forced) and tone in ("green", "plain") and not record.going_on:
         tone = "amber"
     found = Ending(word=word, tone=tone, headline=sentence(headline), concerns=concerns, error=error)
     if verdict is None:
@@ -168,9 +168,7 @@ def ending_of(record: RunRecord) -> Ending:
     remarks = (*verdict.notes, *verdict.alarms)
     more = {
         "reasons": tuple(str(reason) for reason in reasons if reason.check not in covered),
-        "fixes": tuple(
-            dict.fromkeys(f"what to do: {reason.fix}" for reason in verdict.reasons if reason.fix and checks)
-        ),
+        "fixes": tuple(dict.fromkeys(f"what to do: {fix}" for fix in decided if checks and all(decided))),
         "notes": tuple(str(note) for note in remarks if not note.concern and note.check not in covered),
         "checks": checks,
         "since": _since(record.champion) if record.champion else "",
@@ -208,9 +206,9 @@ def ending_part(ending: Ending) -> Part:
 
 def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
     """Sorts what speaks against a candidate first, then what a person should look at, then the metric that decides."""
-    tone = _tone(check)
-    last = (tone != "red", tone != "amber", check.slice is not None, check.name != CHAMPION, check.metric != primary)
-    return (*last, tone != "green")
+    tone, decay = _tone(check), check.name == DECAY
+    first = (tone != "red", tone != "amber" or decay, check.slice is not None, check.name != CHAMPION, not decay)
+    return (*first, check.metric != primary, tone != "green")
 
 
 def _tone(check: Check) -> Tone:
@@ -223,28 +221,37 @@ def _tone(check: Check) -> Tone:
 
 
 _TITLES = {
-    CHAMPION: "{what} against {against}",
-    EARLY_CHAMPION: "{what} against {against}, an early champion",
-    DRIFT: "how far predictions are from those of {against}",
-    DECAY: "{what} of the champion since its promotion",
+    **dict.fromkeys((CHAMPION, EARLY_CHAMPION), "{what} against {against}"),
+    DRIFT: "prediction drift from {against}",
+    DECAY: "{what}, {against}",
     STEPS: "{what} step by step since {against}",
     THRESHOLD: "{what}",
 }
 """What a check looks at, by its name."""
 
 
-def _row(check: Check, brief: bool) -> dict[str, object]:
+def _row(check: Check, narrow: bool) -> dict[str, object]:
     where = None if check.slice is None else named(check.slice, check.slice_value)
     what = " on ".join(filter(None, [check.metric, where]))
     known = _TITLES.get(check.name, "{what} against the {name}" if check.against else "{name}: {what}")
     known = "{what}" if where and check.name == CHAMPION else known
-    elsewhere = check.name == DECAY  # its values are of different rows
-    unclear = "too few rows to tell" if check.name in _TITLES else "no clear difference"
+    before, now, against = check.before, check.value, str(check.against)
+    if check.name == DECAY:
+        against = against.replace("at its", "since")
+        if abs((now or 0) - (before or 0) - (check.change or 0)) > 1e-9:  # the constant moved too
+            before, now, what = None, None, f"{what} minus constant"
     return {
-        "check": known.format(what=what, name=check.name, against=check.against).removesuffix(": "),
-        "before": None if check.before is None or elsewhere else metric_text(check.before),
-        "now": None if check.value is None or elsewhere else metric_text(check.value),
-        "change": change_text(check.model_copy(update={"interval": None}) if brief else check),
+        "check": known.format(what=what, name=check.name, against=against).removesuffix(": "),
+        "before": None if before is None else metric_text(before),
+        "now": None if now is None else metric_text(now),
+        "change": change_text(check.model_copy(update={"interval": None}) if narrow else check),
         "allowed": allowed(check),
-        "outcome": unclear if check.outcome == CANNOT_TELL else check.outcome,
+        "outcome": outcome_text(check),
     }
+
+
+def outcome_text(check: Check) -> str:
+    """An outcome as tables have it: a change that is for the worse beyond chance is called so."""
+    if check.outcome != CANNOT_TELL or check.name not in _TITLES:
+        return UNCLEAR if check.outcome == CANNOT_TELL else check.outcome
+    return "worse, perhaps within the limit" if outcome_of(check) == "worse" else CANNOT_TELL

@@ -109,5 +109,4 @@ class Material:
     @functools.cached_property
     def verdict(self) -> Verdict | None:
         """The gate's whole verdict, where it is kept, else what the record has of it; None: the gate was not reached."""
-        output = self.outputs.get("gate")
-        return self.record.verdict if output is None else output.value
+        return self.read("gate") or self.record.verdict

@@ -8,7 +8,7 @@ from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Metrics, MetricValue, Threshold, Values
 from headway.evaluation.results.threshold import AS_CONFIGURED
-from headway.messages import counted, ends, metric_text, number, window_text
+from headway.messages import counted, ends, metric_text, number, of_window
 from tfcore.evaluation.results import Importance
 
 _MOST_ROWS = 60
@@ -16,7 +16,7 @@ _MOST_ROWS = 60
 
 def rows_of(rows: int, spans: Sequence[str], split: str = "eval") -> str:
     """Which rows metrics are of, as far as it is known."""
-    return f"{counted(rows, f'{split} row')}{f' of {window_text(spans)}' if spans else ''}"
+    return f"{counted(rows, f'{split} row')}{of_window(spans)}"
 
 
 def values_of(metrics: Values) -> list[MetricValue]:

@@ -21,7 +21,7 @@ from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.evaluation.further_labels import split_name
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
-from headway.messages import between, ends, metric_text, metrics_line, signed, usual, window_text
+from headway.messages import between, ends, metric_text, metrics_line, of_window, signed, usual
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
 from headway.tasks.table import direction
@@ -227,11 +227,11 @@ def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
 
 def rows_in_words(spans: Sequence[str]) -> str:
     """The eval rows of spans, in words."""
-    return f"the eval rows of {window_text(spans)}" if spans else "the eval rows of its run"
+    return f"the eval rows{of_window(spans)}" if spans else "the eval rows of its run"
 
 
 def _on(spans: Sequence[str]) -> str:
-    return f" on {window_text(spans)}" if spans else " on its own eval rows"
+    return of_window(spans, "on") if spans else " on its own eval rows"
 
 
 def names_of(registry: Registry, number: int) -> tuple[str, ...]:

@@ -164,9 +164,8 @@ class Run:
     def _find(self, stage: str) -> Output[Any]:
         if self._record.step(stage) is None:
             ran = ", ".join(dict.fromkeys(step.stage for step in self._record.stages)) or "no stage"
-            raise StoreError(
-                f"run {self.name} has no {stage}: {self.headline}", where=self._store.name, fix=f"it has {ran}"
-            )
+            problem = f"run {self.name} has no {stage}: {self.headline}"
+            raise StoreError(problem, where=self._store.name, fix=f"it has {ran}")
         if (output := output_of(self._store, self._record, stage)) is None:
             problem = f"the {stage} of run {self.name} is no longer in the store"
             raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")

@@ -60,7 +60,7 @@ def _detail(output: Output) -> str:
         case "train":
             loss, speed = result.get("final_loss"), result.get("steps_per_second")
             parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
-            return ", ".join(parts + [f"{number(speed)} steps/s"] * (speed is not None))
+            return ", ".join(parts if speed is None else [*parts, f"{speed:,.{int(speed < 10)}f} steps/s"])
         case "evaluate":
             incompatible = result.get("incompatible")
             return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])

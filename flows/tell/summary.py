@@ -26,8 +26,10 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
     ending, stages, ran = ending_of(record), record.stages, record.ran
     lines = [_fitted("warning: ", concern) for concern in ending.concerns]
     lines += [_fitted("", f"{record.pipeline}: {ending.headline}"), f"  verdict   {ending.coloured}"]
-    tables = ending.tables(brief=not verbose)
-    lines += [text_table(table.rows, whole=table.whole) + f"\n  {table.note}" * bool(table.note) for table in tables]
+    for table, narrow in zip(*(ending.tables(brief=not verbose, narrow=each) for each in (False, True)), strict=True):
+        said = text_table(table.rows, whole=table.whole)
+        said = text_table(narrow.rows, whole=table.whole, fit=True) if "\n\n" in said else said
+        lines += [f"  {table.title}:"] * table.folded + [said] + [f"  {table.note}"] * bool(table.note)
     facts: list[tuple[str, object]] = [("", said) for said in ending.said]
     if (verbose or not ending.checks) and (metrics := metrics_line(record.metrics, record.baselines)):
         facts.append(("metrics", metrics))

@@ -32,6 +32,7 @@ def why(
         run: the run's name or the beginning of it (default: the latest, or the latest with STAGE).
     """
     from flows.records import LATEST, find, find_with_step
+    from flows.tell.ending import ending_of
     from flows.tell.rerun_reasons import steps_explained
 
     (name,), pipeline = arranged([stage or ""], pipeline)
@@ -47,23 +48,17 @@ def why(
         steps = chosen
     value = {"run": record.run, "state": record.state, "steps": steps}
     spans = window_text(record.spans)
-    lines = [f"run {record.run} of {record.pipeline}" + f", {spans}" * bool(spans) + f": {record.state}"]
+    lines = [f"run {record.run} of {record.pipeline}" + f", {spans}" * bool(spans) + f": {ending_of(record).word}"]
     lines += _lines(steps) if not name else [line for step in steps for line in _whole(step)]
     if record.error:
         lines.append(f"  then it ended{_error(record)}")
     if record.run != newest.run:
-        lines.append(f"  the latest run, {newest.run} ({newest.state}), has not finished this stage{_error(newest)}")
+        latest = f"{newest.run} ({ending_of(newest).word})"
+        lines.append(f"  the latest run, {latest}, has not finished this stage{_error(newest)}")
     return answer(options, value, "\n".join(lines))
 
 
-def path(
-    stage: str,
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    run: str | None = None,
-    options: Options = Options(),
-) -> int:
+def path(stage: str, pipeline: PipelinePath = ".", /, *, run: str | None = None, options: Options = Options()) -> int:
     """The folder of a stage's output, on this machine's disk; the pipeline may come first or last.
 
     Args:

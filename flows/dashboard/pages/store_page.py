@@ -93,9 +93,8 @@ def _of_champions(opened: OpenedStore) -> Iterator[Finding]:
 
 def _damage(opened: OpenedStore) -> Iterator[Finding]:
     for path, problem in [*opened.index.problems(), *opened.stray()]:
-        yield Finding(
-            "error", f"{path} {problem}", "it is left out of these pages; headway verify reads the whole store"
-        )
+        fix = "it is left out of these pages; headway verify reads the whole store"
+        yield Finding("error", f"{path} {problem}", fix)
     for model in opened.model_folders():
         if (unread := checked_spans(opened.store, model)[1]) is not None:
             yield Finding("error", unread, "")

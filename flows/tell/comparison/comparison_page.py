@@ -90,8 +90,8 @@ def _decided(side: Side) -> str:
     """What the gate decided, and its first reason."""
     against = f" against version {side.verdict.champion}" if side.verdict.champion else ""
     reason = f": {side.verdict.reasons[0]}" if side.verdict.reasons else ""
-    on = f" on {rows_in_words(side.spans.eval)}"
-    return f"{side.label} at the gate{on}: {side.verdict.verdict or 'not judged'}{against}{reason}"
+    word = ending_of(side.material.record).word if side.verdict.verdict else "not judged"
+    return f"{side.label} at the gate on {rows_in_words(side.spans.eval)}: {word}{against}{reason}"
 
 
 def _rows(split: str) -> Callable[[Side], str]:
@@ -104,7 +104,7 @@ def _read(side: Side) -> str:
 
 
 _TOLD: dict[str, Callable[[Side], str]] = {
-    "stands as": lambda side: ", ".join(side.names),
+    "stands as": lambda side: ", ".join(side.names) if side.version else ending_of(side.material.record).word,
     "made": lambda side: f"{when(side.created)} UTC",
     "run": lambda side: side.run or "",
     "task": lambda side: side.task or "",

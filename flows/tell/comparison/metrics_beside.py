@@ -9,7 +9,7 @@ from flows.tell.metric_tables import metric_table
 from flows.tell.paired import UNCLEAR, outcome_of, paired_table, rows_in_words
 from flows.tell.rendering.parts import Chart, Part, Table
 from headway.evaluation.results.measured import MetricValue
-from headway.messages import capital, counted, sentence, window_text
+from headway.messages import capital, counted, of_window, sentence
 
 _MOST_SLICES = 40
 
@@ -26,7 +26,7 @@ def metrics(comparison: Compared, *, drawn: bool) -> Part | None:
         said = [sentence(str(comparison.no_difference))]
         return Part("Metrics", said, tables=[_own(side) for side in (a, b) if side.metrics])
     who = f"run {same.run} scored with both" if same.run else "each one's own run scored"
-    of = f" of {window_text(same.spans)}" if same.spans else ""
+    of = of_window(same.spans)
     said = [
         f"Both on the {counted(same.rows, 'row')}{of} that {who}; differences are {b.label} − {a.label}, with 95% intervals."
     ]

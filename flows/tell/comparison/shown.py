@@ -38,13 +38,7 @@ class Comparison:
         a, b = self._sides
         if (same := self._compared.same) is not None:
             rows = [
-                {
-                    "metric": name,
-                    a.title: each.a,
-                    b.title: each.b,
-                    "difference": each.difference,
-                    **_ends(each.interval),
-                }
+                {"metric": name, a.title: each.a, b.title: each.b, "difference": each.difference} | _ends(each.interval)
                 for name, each in same.metrics.items()
             ]
             return Table(self.summary, rows)
@@ -72,9 +66,8 @@ class Comparison:
     def settings(self) -> Table:
         """A row per key of the config that differs, with both values."""
         a, b = (side.title for side in self._sides)
-        return Table(
-            "settings that differ", [{"key": each.key, a: each.a, b: each.b} for each in self._compared.config]
-        )
+        rows = [{"key": each.key, a: each.a, b: each.b} for each in self._compared.config]
+        return Table("settings that differ", rows)
 
     @property
     def report(self) -> Path:

@@ -16,7 +16,7 @@ from headway.messages import number
 
 Row = Mapping[str, Any]
 """By column: text, a number, a list of them, None, or Markup of ours."""
-_NUMBER = re.compile(r"[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bits)?|")
+_NUMBER = re.compile(r"[<>]?[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bits)?|")
 _WIDEST, _NARROWEST = 48, 16
 _ESCAPED = {
     code: chr(code).encode("unicode_escape").decode()
@@ -47,19 +47,24 @@ def filled(rows: Sequence[Row]) -> list[str]:
     return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
 
 
-def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int | None = None) -> str:
+def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int | None = None, fit: bool = False) -> str:
     """Format rows as an aligned table: columns in the order in which they first occur, numbers to the right. Empty
     columns are left out, and long cells are cut except in the columns named in `whole`, the last of which wraps.
 
     Args:
         width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
             begin with the first column again.
+        fit: cut the first column shorter, so that all fit if they can.
     """
     if not (names := filled(rows)):
         return ""
     room = shutil.get_terminal_size((100, 24)).columns if width is None else width
-    columns = [_column(name, rows, room, cut=name not in whole) for name in names]
+    columns = [_column(name, rows, None if name in whole else min(_WIDEST, max(room // 2, 16))) for name in names]
     indent = 2 + sum(len(cells[0]) + 2 for cells in columns[:-1])
+    last = min(len(columns[-1][0]), _NARROWEST if names[-1] in whole else room)
+    if fit and (over := indent + last - room) > 0:
+        columns[0] = _column(names[0], rows, max(len(columns[0][0]) - over, _NARROWEST))
+        indent -= over
     if names[-1] in whole and indent + _NARROWEST <= room:
         columns[-1] = [("\n" + " " * indent).join(textwrap.wrap(text, room - indent)) for text in columns[-1]]
     blocks: list[list[list[str]]] = []
@@ -73,12 +78,9 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
     )
 
 
-def _column(name: str, rows: Sequence[Row], room: int, *, cut: bool) -> list[str]:
+def _column(name: str, rows: Sequence[Row], most: int | None) -> list[str]:
     """A column's name and cells, all of one width."""
-    cells = [
-        name.translate(_ESCAPED),
-        *(_cell(row.get(name), min(_WIDEST, max(room // 2, 16)) if cut else None) for row in rows),
-    ]
+    cells = [name.translate(_ESCAPED), *(_cell(row.get(name), most) for row in rows)]
     width = max(map(len, cells))
     right = all(is_number(row.get(name)) for row in rows)
     return [text.rjust(width) if right else text.ljust(width) for text in cells]

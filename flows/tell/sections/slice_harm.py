@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flows.tell.ending import outcome_text
 from flows.tell.figures.drawing import FIRST, MUTED, short
 from flows.tell.figures.strips import Strips, interval_strips
 from flows.tell.rendering.cells import Row
@@ -54,6 +55,8 @@ def _harmed(measured: Measured, metric: str, verdict: Verdict | None) -> list[_H
 
 def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Sequence[_Harmed]) -> Table:
     whole, primary = measured.metrics[metric] or 0.0, str(verdict.primary if verdict is not None else None)
+    checks = verdict.compared(slices=True) if verdict is not None else []
+    against = {(check.slice, check.slice_value): check for check in checks if check.metric == primary}
     largest = max(abs(each.harm) for each in harmed)
     shown, rows = harmed[:_MOST], list[Row]()
     known = [each.metrics.intervals.get(metric) or (each.level, each.level) for each in shown]
@@ -70,6 +73,8 @@ def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Seq
         }
         if primary in each.metrics.metrics and primary != metric:
             cells[primary] = number(each.metrics.metrics[primary])
+        if (check := against.get((each.column, each.value))) is not None:
+            cells[f"{primary} against {check.against}"] = f"{signed(check.change)}, {outcome_text(check)}"
         rows.append(cells)
     note = f"Excess: how much better {metric} of all rows ({number(whole)}, the line) would be if the slice were like the rest."
     note += f" {len(harmed) - _MOST} more: headway evaluate." if len(harmed) > _MOST else ""

@@ -234,7 +234,7 @@ def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, caps
     assert "raw files of these spans changed in between: 2026-01" in said and re.search(
         "version 4 .*auc is better", said
     )
-    assert "promote against version 2" in said and "training.steps" in said and "columns.z" in said
+    assert "promoted against version 2" in said and "training.steps" in said and "columns.z" in said
     said = typed(capsys, "compare", "1", "4")
     assert "version 1: its predictions are no longer in the store, so there are no intervals" in said
     assert "are the same version, 2" in typed(capsys, "compare", "2", "champion", code=2)

@@ -144,7 +144,8 @@ def test_a_headline_is_the_summary_of_the_gravest_reason_without_its_interval(re
     assert "step 7" in ending_of(records["failed"]).error
 
 
-def test_a_check_that_nobody_knows_is_shown_by_all(records, tmp_path):
+def test_a_check_that_nobody_knows_is_shown_by_all(records, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     invented = Check(
         name="fairness of cities",
         metric="auc",
@@ -199,7 +200,7 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     assert list(first.tones) == ["red"] * 3 and others.title == "4 more checks, 2 failed" and others.folded
     assert list(others.tones) == ["red", "red", "amber", "green"]
     assert [row["allowed"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
-    assert [row["outcome"] for row in others][2:] == ["too few rows to tell", "better"]
+    assert [row["outcome"] for row in others][2:] == ["cannot tell", "better"]
     assert first[0]["change"] == "+0.1 (+0.05 to +0.15)"
     (brief,) = ending_of(RunRecord(**known, verdict=verdict)).tables(brief=True)
     assert brief.note == "4 more checks, 2 failed" and brief[0]["change"] == "+0.1"
@@ -217,3 +218,87 @@ def test_what_changed_since_the_champion_is_a_line():
     verdict = {"verdict": "reject", "promote": False, "format": 2}
     said = "since version 3: spans 2024-01 to 2024-02, before 2024-01; model.py changed; training.steps 60"
     assert ending_of(read_record(known | {"verdict": verdict, "format": 3})).said == [said]
+
+
+KNOWN = {"run": "r", "pipeline": "p", "started": ""}
+BEST = {"name": "champion", "metric": "auc", "against": "version 1", "better": "higher", "allowed": 0.01}
+
+
+def test_a_champion_that_became_worse_stands_below_the_check_that_decided():
+    decay = {"name": "champion decay", "against": "version 1 at its promotion", "limit": "of the gain", "allowed": 0.01}
+    decay |= {"outcome": "beyond the limit", "spans": ("2024-02",)}
+    moved = Check(metric="loss", better="lower", before=0.5, value=0.8, change=0.2, **decay)
+    alike = Check(metric="auc", better="higher", before=0.9, value=0.7, change=-0.2, **decay)
+    better = Check(**BEST, before=0.7, value=0.9, change=0.2, interval=(0.1, 0.3), outcome="better")
+    verdict = Verdict(verdict="promote", promote=True, primary="auc", checks=(moved, alike, better))
+    (table,) = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict)).tables()
+    assert [(row["check"], row["before"], row["now"]) for row in table] == [
+        ("auc against version 1", "0.7", "0.9"),
+        ("auc, version 1 since promotion", "0.9", "0.7"),
+        # of the constant's loss nothing is kept: the change is not that of the losses
+        ("loss minus constant, version 1 since promotion", None, None),
+    ]
+
+
+def test_an_outcome_says_worse_where_the_interval_does():
+    cases = {(-0.02, -0.001): "worse, perhaps within the limit", (-0.02, 0.001): "cannot tell"}
+    cases |= {(0.001, 0.02): "cannot tell"}
+    for interval, said in cases.items():
+        check = Check(**BEST, change=sum(interval) / 2, interval=interval, outcome="cannot tell")
+        verdict = Verdict(verdict="promote", promote=True, primary="auc", checks=(check,))
+        (table,) = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict)).tables()
+        assert table[0]["outcome"] == said
+
+
+def test_an_early_champion_is_called_so_once():
+    early = BEST | {"name": "early champion", "against": "version 1, an early champion"}
+    verdict = Verdict(verdict="promote", promote=True, checks=(Check(**early, outcome="better"),))
+    (table,) = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict)).tables()
+    assert table[0]["check"] == "auc against version 1, an early champion"
+
+
+def test_only_what_would_change_the_verdict_is_advised():
+    drift = {"verdict": "reject", "summary": "the predictions drifted", "fix": "gate.prediction_drift sets the limit"}
+    fell = {"verdict": "reject", "summary": "auc fell"}
+    for reasons, fixes in (([drift], ("what to do: gate.prediction_drift sets the limit",)), ([fell, drift], ())):
+        verdict = Verdict(verdict="reject", promote=False, reasons=reasons, checks=(Check(**BEST, outcome="better"),))
+        assert ending_of(RunRecord(**KNOWN, state="reject", verdict=verdict)).fixes == fixes
+
+
+def test_a_headline_is_not_said_again():
+    reason = {"verdict": "already champion", "summary": "the candidate is the champion, version 1"}
+    verdict = Verdict(verdict="already champion", promote=False, reasons=[reason])
+    assert ending_of(RunRecord(**KNOWN, state="already champion", version=1, verdict=verdict)).said == []
+    forced = [{"verdict": "reject", "summary": said, "overruled": True} for said in ("auc fell", "loss rose")]
+    verdict = Verdict(verdict="forced", promote=True, reasons=forced)
+    ending = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict))
+    assert ending.headline == "Version 2 is promoted by force, against: auc fell."
+    assert (ending.concerns, ending.tone) == (("promoted by force, against: loss rose",), "amber")
+    alone = verdict.model_copy(update={"reasons": verdict.reasons[:1]})
+    ending = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=alone))
+    assert (ending.concerns, ending.tone) == ((), "amber")
+
+
+def test_a_source_without_spans_has_no_window(records):
+    record = records["promoted"]
+    verdict = record.verdict.model_copy(update={"spans": ("all",)})
+    assert ending_of(record.model_copy(update={"verdict": verdict})).judged_on == "judged on 4,000 eval rows"
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_checks_are_one_table_in_a_terminal_of_any_width(records, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    early = BEST | {
+        "name": "early champion",
+        "against": "version 1, an early champion",
+        "before": 0.1234,
+        "value": 0.1134,
+    }
+    check = Check(**early, change=-0.01, interval=(-0.0123, -0.0012), outcome="cannot tell")
+    record = records["amber"]
+    verdict = record.verdict.model_copy(update={"checks": (*record.verdict.checks, check)})
+    lines = summary(record.model_copy(update={"verdict": verdict})).splitlines()
+    heads = [line for line in lines if line.startswith("  check ")]
+    assert len(heads) == 2 and all(line.endswith("outcome") for line in heads)
+    assert f"  {ending_of(record.model_copy(update={'verdict': verdict})).tables()[1].title}:" in lines
+    assert max(len(line) for line in lines[lines.index(heads[0]) :][:5]) <= int(columns)

@@ -2,6 +2,7 @@
 
 from flows.tell.sections.slice_harm import slices
 from headway.evaluation.results.measured import Measured
+from headway.evaluation.verdict import Check, Verdict
 
 
 def test_the_worst_slices_of_counts_are_told_by_their_deviance():
@@ -10,3 +11,13 @@ def test_the_worst_slices_of_counts_are_told_by_their_deviance():
     measured = {"task": "count", "rows": 1000, "metrics": {"deviance": 1.7}, "worst_slices": found}
     (table,) = slices(Measured.model_validate(measured), None)
     assert (table[0]["deviance"], table[0]["deviance of the other rows"]) == (2.5, 1.5)
+
+
+def test_each_slice_has_its_change_from_the_champion():
+    by_slice = {"city": {"1": {"rows": 40, "metrics": {"loss": 0.6, "auc": 0.7}}}}
+    measured = {"task": "binary", "rows": 100, "metrics": {"loss": 0.5, "auc": 0.8}, "by_slice": by_slice}
+    known = {"name": "champion", "metric": "auc", "slice": "city", "slice_value": "1", "against": "version 3"}
+    check = Check(**known, change=-0.02, interval=(-0.03, -0.01), better="higher", outcome="cannot tell")
+    verdict = Verdict(verdict="promote", promote=True, primary="auc", checks=(check,))
+    (table,) = slices(Measured.model_validate(measured), verdict)
+    assert table[0]["auc against version 3"] == "-0.02, worse, perhaps within the limit"
