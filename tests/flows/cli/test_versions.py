@@ -215,6 +215,12 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     assert value["config"] == [{"key": "training.steps", "a": 97, "b": 98}]
     said = typed(capsys, "compare", ".", runs["b"], runs["c"])
     assert "metrics are of different rows" in said and re.search("run B .*c is no better", said)
+    # the state's word is told, the state itself is in JSON
+    assert re.search(r"stands as +rejected +rejected", said) and "at the gate on" in said and ": reject:" not in said
+    for command in (["show", ".", runs["c"]], ["why", "--run", runs["c"]], ["runs"]):
+        shown = typed(capsys, *command)
+        assert "rejected" in shown and not re.search(r"\breject\b", shown), command
+    assert {run["state"] for run in json.loads(typed(capsys, "runs", "--json"))} >= {"reject"}
     assert "promote" in typed(capsys, "compare", "4", runs["a"])
     assert f"{runs['c']} and latest are the same run" in typed(capsys, "compare", runs["c"], "latest", code=2)
     assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)

@@ -7,6 +7,7 @@ from flows.dag.step import Output
 from flows.tell.rendering.markdown import markdown
 from flows.tell.rendering.text import text
 from flows.tell.sections.window_data import column_rows
+from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of
 from headway.statistics.summary import ColumnSummary
 
@@ -211,3 +212,12 @@ def test_a_cell_stays_in_its_row_and_column():
     assert "| a\\|b c | 0.5 |" in markdown(
         part_of(_output("evaluate", {"rows": 3, "metrics": {"a|b\nc": 0.5}}, "evaluate seed 1"))
     )
+
+
+def test_the_line_of_a_training_has_its_speed_in_whole_steps():
+    def line(speed):
+        result = {"steps": 100, "final_loss": 0.5, "steps_per_second": speed}
+        return line_of(Output("train", "train", "0", Path(), result, hit=False))
+
+    said = [line(speed).partition("100 steps, loss 0.5")[2] for speed in (3720.2, 2.345, None)]
+    assert said == [", 3,720 steps/s", ", 2.3 steps/s", ""]
