@@ -7,6 +7,7 @@ import textwrap
 SCRIPT = """
 import gc, importlib, logging, os, pkgutil, random, signal, sys, warnings
 import apache_beam, keras, numpy as np, tensorflow as tf  # what these do to a process is theirs
+import apache_beam.runners.worker.operations  # Beam's runner: says once that it is slow
 from keras.src.backend.common import global_state
 from tensorflow.python.eager.context import context as context_of
 

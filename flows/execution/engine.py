@@ -130,7 +130,7 @@ class Engine:
                 raise again from error
             self._made_anew.add(key)
             step = self._titles.get(key, key[0])
-            monitor.log(f"{file.name} of {step}: {problem}; the output is damaged, so {step} is run again")
+            monitor.warn(f"{file.name} of {step}: {problem}; the output is damaged, so {step} is run again")
             self.store.discard(self.store.output(*key))
         for key in damaged:
             if key in self._steps:

@@ -52,7 +52,7 @@ LINES: list[str] = []
 
 
 class Lines(Reporter):
-    def logged(self, title, line):
+    def logged(self, title, line, level="info"):
         LINES.append(line)
 
 
