@@ -159,8 +159,8 @@ def export_rows(
     if split == "train":
         return _wrote(options, output, row_files.write_rows(parts, output))
     # of the candidate: the report's metrics are of these predictions
-    found = {step.stage: store.find(step.stage, step.fingerprint) for step in record.stages}
-    measured, transform = found["measure"], found["transform"]
+    steps = [step for step in map(record.step, ("measure", "transform")) if step is not None]
+    measured, transform = (store.find(step.stage, step.fingerprint) for step in steps)
     assert measured is not None and transform is not None
     scored = store.local(store.output("evaluate", measured.key["inputs"]["predictions"])) / "predictions.parquet"
     classes = map(str, transform.result["parameters"]["label"]["classes"] or ())

@@ -192,6 +192,7 @@ def _linear_error(
         return None
     parts: list[Floats] = []
     moved: list[Floats] = []
+    distances = None
     for rows in models:
         distances, influence = metric.distances(rows), None
         if distances is None and (influence := metric.influence(rows)) is None:
@@ -205,7 +206,7 @@ def _linear_error(
     stacked = np.stack(moved)
     covariance = stacked @ stacked.T
     weights = np.repeat(shares, [len(each) for each in parts])
-    if metric.distances(models[0]) is None:
+    if distances is None:  # of no model
         return math.sqrt(max(float(weights @ covariance @ weights), 0.0))
     by_model = np.concatenate([np.stack(parts)[..., None], stacked.reshape(len(models), -1, units)], 2)
     if not np.tensordot(np.asarray(shares), by_model, 1).any():  # equal models

@@ -126,7 +126,7 @@ def _label(
         return output.raw.name
     why = Remark(*output.place, f"it is computed, as {output.source}") if isinstance(output, Rows) else output
     raise ConfigError(
-        f"the label {label!r}, an output of preprocessing_fn, is no column of the examples: {why.problem}",
+        f"the label {label!r}, an output of preprocessing_fn, is not a column of the examples: {why.problem}",
         where=f"{why.file}:{why.line}",
         fix='say it as an expression of those columns: --label "tips > 0.2 * fare"',
     )

@@ -234,7 +234,7 @@ def read_preprocessing_fn(path: str, inputs: Mapping[str, Raw], *, seconds: floa
 
 def _answer(sender: Connection, path: Path, inputs: Mapping[str, Raw]) -> NoReturn:
     """Send what `record` gives, or its error; the process ends then, whatever threads the user's code has started."""
-    os.dup2(2, 1)  # its prints are no output of the command
+    os.dup2(2, 1)  # its prints are not output of the command
     try:
         sender.send(record(path, inputs))
     except HeadwayError as error:

@@ -76,13 +76,22 @@ def _spec_of(folder: Path) -> dict[str, Any] | None:
 
 
 def _ours(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Iterator[dict[str, Any]]:
-    for number, record in enumerate(read_records(shard)):
-        try:
-            batch = decode(record, columns, rows_per_record)
-        except ValueError as error:
-            raise DataError(f"record {number} is not as its manifest says: {error}", where=str(shard)) from None
+    for batch in batches(shard, columns, rows_per_record):
         for row in batch.to_pylist():
             yield {name: value(cell) for name, cell in row.items()}
+
+
+def batches(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a shard of Headway's, a record each.
+
+    Raises:
+        DataError: it is damaged, or holds something else than its manifest says.
+    """
+    for number, record in enumerate(read_records(shard)):
+        try:
+            yield decode(record, columns, rows_per_record)
+        except ValueError as error:
+            raise DataError(f"record {number} is not as its manifest says: {error}", where=str(shard)) from None
 
 
 def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
@@ -160,8 +169,7 @@ def _export(parts: Mapping[str, Sequence[Part]], out: Path, name: str, tfds: boo
             place = f"{number:05d}-of-{len(shards):05d}"
             file = f"{name}-{split}.tfrecord-{place}" if tfds else f"{split}-{place}.tfrecord"
             with ShardWriter(out / file) as shard:
-                for record in read_records(path):
-                    batch = decode(record, columns, rows_per_record)
+                for batch in batches(path, columns, rows_per_record):
                     shard.write_many(encode_classic(_filled(batch, columns) if tfds else batch, written))
             shard_facts.append({"file": file, "rows": len(shard.rows), "bytes": shard.bytes})
         splits[split] = {"rows": sum(shard["rows"] for shard in shard_facts), "shards": shard_facts}

@@ -14,19 +14,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from headway.errors import ConfigError, DataError, StoreError
 from headway.messages import counted
-from headway.records.decode import decode
-from headway.records.interchange import Part
-from headway.records.tfrecord import read_records
+from headway.records.interchange import Part, batches
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column
 from headway.storage.atomic_io import remove, sync_path, writing
 from headway.storage.process_identity import mark
+from headway.tabular.list_arrays import escaped
 
 FORMATS = (".parquet", ".csv")
 PREDICTION = "prediction"
@@ -67,7 +65,7 @@ def write_rows(
         {split: rows}
 
     Raises:
-        ConfigError: see `check_output`; or a CSV file, and a column of several values or of bytes that are no text.
+        ConfigError: see `check_output`; or a CSV file, and a column of several values or of bytes that are not text.
         DataError: there are no rows (of that split), or a shard is damaged.
         StoreError: the predictions are of other rows.
     """
@@ -103,7 +101,7 @@ def write_rows(
 def _check_cells(schema: pa.Schema, out: Path) -> None:
     for field in schema:
         if pa.types.is_nested(field.type) or field.type == pa.binary():
-            problem = f"column {field.name!r} has several values per row, or bytes that are no text: a CSV file cannot hold it"
+            problem = f"column {field.name!r} has several values per row, or bytes that are not text: a CSV file cannot hold it"
             raise ConfigError(problem, where=str(out), fix="write a .parquet file")
 
 
@@ -154,11 +152,7 @@ def _stored(part: Part) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for shard in _shards(part):
-        for record in read_records(folder / shard["file"]):
-            try:
-                batch = decode(record, columns, result["rows_per_record"])
-            except ValueError as error:
-                raise DataError(str(error), where=str(folder / shard["file"]), fix="headway verify") from None
+        for batch in batches(folder / shard["file"], columns, result["rows_per_record"]):
             waiting.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
             if rows >= _ROWS or size >= _BYTES:
@@ -202,14 +196,12 @@ def _converted(stored: pa.Table, schema: pa.Schema) -> Iterator[pa.ChunkedArray 
         values = values.cast(pa.int32()) if field.type == pa.date32() else values
         try:
             yield values if values.type == field.type else values.cast(field.type)
-        except pa.ArrowInvalid:  # later bytes that are no text
+        except pa.ArrowInvalid:  # later bytes that are not text
             yield _escaped(values.combine_chunks(), field.type)
 
 
 def _escaped(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind):
         flat = values.cast(pa.list_(pa.binary()))
-        return pa.ListArray.from_arrays(flat.offsets, _escaped(flat.values, kind.value_type), mask=flat.is_null())
-    encoded = values.dictionary_encode()
-    words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
-    return pc.take(pa.array(words, pa.string()), encoded.indices)
+        return pa.ListArray.from_arrays(flat.offsets, escaped(flat.values), mask=flat.is_null())
+    return escaped(values)

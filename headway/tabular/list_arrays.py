@@ -53,6 +53,13 @@ def decoded(array: Any) -> Any:
     return array.cast(array.type.value_type) if isinstance(array, pa.ChunkedArray) else array.dictionary_decode()
 
 
+def escaped(array: pa.Array) -> pa.Array:
+    """Bytes as text, those that are not UTF-8 escaped; null as null."""
+    encoded = array.dictionary_encode()
+    words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
+    return pc.take(pa.array(words, pa.string()), encoded.indices)
+
+
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The memory of an array of numbers, by reference; nulls hold any number."""
     buffer = array.buffers()[1]

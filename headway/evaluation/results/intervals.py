@@ -60,8 +60,7 @@ def intervals(
     None where a metric has no value or no spread, and on too few rows (`headway.evaluation.sample_size`). Rows of one unit
     are drawn together.
     """
-    codes, units = drawn_units(rows)
-    sample = _Sample(rows, codes, units, effective_groups(rows), seed)
+    sample = _Sample(rows, seed)
     return {
         metric.name: None if uncompared(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
         for metric in metrics
@@ -71,8 +70,7 @@ def intervals(
 def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
     """A sentence, where a few rows or units carry half of the variance of a metric: how large such rows are is hardly known from
     so few of them, and intervals are too narrow."""
-    codes, units = drawn_units(rows)
-    sample = _Sample(rows, codes, units, effective_groups(rows), 0)
+    sample = _Sample(rows, 0)
     found: dict[str, int] = {}
     for metric in metrics:
         influence = None if uncompared(metric, rows) else metric.influence(rows)
@@ -80,19 +78,19 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
             continue
         squares = np.sort(sample.moved(influence) ** 2)[::-1]
         count = int(np.searchsorted(np.cumsum(squares), squares.sum() / 2)) + 1
-        if squares.sum() > 0 and count <= FEW and 20 * count <= units:
+        if squares.sum() > 0 and count <= FEW and 20 * count <= sample.units:
             found[metric.name] = count
     if not found:
         return None
     count = max(found.values())
-    few = f"{count} of {units:,} {'rows' if codes is None else 'units'} {agree(count, 'carries', 'carry')} half of the variance"
+    what = "rows" if sample.codes is None else "units"
+    few = f"{count} of {sample.units:,} {what} {agree(count, 'carries', 'carry')} half of the variance"
     return f"{agree(len(found), 'the interval', 'intervals')} of {listed([*found])} may be too narrow: {few}"
 
 
 def spread_of(rows: Rows, influence: Floats) -> Spread | None:
     """The spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
-    codes, units = drawn_units(rows)
-    sample = _Sample(rows, codes, units, effective_groups(rows), 0)
+    sample = _Sample(rows, 0)
     return spread_of_sum(sample.moved(influence), sample.effective)
 
 
@@ -101,12 +99,21 @@ class _Sample:
     """Rows, and what they are drawn by."""
 
     rows: Rows
-    codes: NDArray[np.int64] | None
-    """The unit of each row; None: each row is one."""
-    units: int
-    effective: float
-    """As how many units of equal weight they count; infinite where each row is one."""
     seed: int
+
+    @property
+    def codes(self) -> NDArray[np.int64] | None:
+        """The unit of each row; None: each row is one."""
+        return drawn_units(self.rows)[0]
+
+    @property
+    def units(self) -> int:
+        return drawn_units(self.rows)[1]
+
+    @cached_property
+    def effective(self) -> float:
+        """As how many units of equal weight they count; infinite where each row is one."""
+        return effective_groups(self.rows)
 
     @cached_property
     def _looked_at(self) -> tuple[Rows, NDArray[np.int64]]:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import resampling_units, tail
+from headway.evaluation.bootstrap import drawn_units, tail
 from headway.evaluation.sample_size import LEAST_GROUPS
 from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
@@ -150,7 +150,7 @@ class _Measure:
         # what all losses have in common would cost digits
         self._common = float(rows.weight @ losses / rows.total)
         self._weight, self._losses = rows.weight, losses - self._common
-        self._units = None if rows.drawn is None else _Units(rows.drawn, rows.weight, self._losses)
+        self._units = None if rows.drawn is None else _Units(rows, self._losses)
 
     def __call__(self, cut: _Cut) -> _Means:
         codes, width = cut.codes, len(cut.values)
@@ -224,10 +224,11 @@ class _Measure:
 class _Units:
     """Rows in the order of what they are drawn by, and sums over it."""
 
-    def __init__(self, drawn: NDArray[np.int64], weight: Floats, losses: Floats):
-        unit, count = resampling_units(drawn)
+    def __init__(self, rows: Rows, losses: Floats):
+        unit, count = drawn_units(rows)
+        assert unit is not None
         self.order = np.argsort(unit, kind="stable")
-        self.unit, self.weight = unit[self.order], weight[self.order]
+        self.unit, self.weight = unit[self.order], rows.weight[self.order]
         """[rows]"""
         self.mass, self.positive = self.weight * losses[self.order], (self.weight > 0).astype(np.int64)
         self.weights, self.masses, self.all = (
