@@ -20,6 +20,7 @@ from headway.evaluation.further_labels import FurtherLabel
 from headway.evaluation.metrics import OWN
 from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
+from headway.schema.calendar_days import Temporal
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Examples, Ref
 from headway.statistics.summary import WindowStatistics
@@ -140,14 +141,18 @@ class Data:
         return self.validated.value.strengths if self.validated.known else {}
 
     @property
+    def shown(self) -> dict[str, Temporal | None]:
+        """The columns whose values are told of single rows, keys first; and the kind of those that are dates or times."""
+        known = {c.name: c for c in self.window.columns.read if c.name in self.window.columns.stored}
+        keys = [name for name, c in known.items() if c.role in ("key", "group", "passthrough") and not c.shape]
+        return {name: known[name].temporal for name in (*keys, *self.pipeline.evaluation.row_values)}
+
+    @property
     def kept(self) -> tuple[str, ...]:
-        """The columns that predictions keep: those of slices and clusters, the group, the item, stored keys."""
-        columns = self.window.columns
-        keys = [c.name for c in columns.read if c.role in ("key", "group", "passthrough") and not c.shape]
-        stored = [name for name in keys if name in columns.stored]
+        """The columns that predictions keep: those of slices and clusters, the group, the item, and what is told of rows."""
         sliced = (*slice_columns((*self.slices, *self.searched)), *self.pipeline.gate.columns)
         item = [name for name in (self.pipeline.evaluation.item,) if name]
-        return tuple(sorted({*sliced, *self.clusters.stored, *stored, *item}))
+        return tuple(sorted({*sliced, *self.clusters.stored, *self.shown, *item}))
 
     @cached_property
     def clusters(self) -> ClusterSources:

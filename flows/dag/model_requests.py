@@ -132,6 +132,7 @@ def measure_request(
         threshold=config.threshold,
         slices=data.slices,
         searched=data.searched,
+        shown=data.shown,
         clusters=data.clusters,
         group=data.window.group,
         confidence=pipeline.gate.confidence,

@@ -13,6 +13,7 @@ from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.slice_harm import slices
+from flows.tell.sections.worst_rows import worst_rows
 from headway.errors import HeadwayError
 from headway.evaluation import metrics
 from headway.evaluation.further_labels import split_name
@@ -68,7 +69,11 @@ def measured_part(
     if measured.threshold is not None:
         tables.append(threshold_table(measured.threshold))
     title = "Evaluation" if split == "eval" else f"Evaluation on the {split} split"
-    return Part(title, sentences, tables=[*tables, *slices(measured, verdict), *_others(measured)])
+    return Part(
+        title,
+        sentences,
+        tables=[*tables, *slices(measured, verdict, split), *worst_rows(measured, split), *_others(measured)],
+    )
 
 
 def _of_record(material: Material) -> Part | None:

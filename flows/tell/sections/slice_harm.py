@@ -9,6 +9,7 @@ from flows.tell.figures.drawing import FIRST, MUTED, short
 from flows.tell.figures.strips import Strips, interval_strips
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
+from flows.tell.sections.worst_rows import links
 from headway.evaluation.results.measured import Measured, SliceMetrics, WorstSlices
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import Verdict
@@ -18,16 +19,16 @@ from headway.tasks.table import direction
 _MOST = 60
 
 
-def slices(measured: Measured, verdict: Verdict | None) -> Iterator[Table]:
+def slices(measured: Measured, verdict: Verdict | None, split: str = "eval") -> Iterator[Table]:
     """The tables on slices: the named or chosen ones, and the worst that were found."""
     found = measured.worst_slices
     # harm is counted in the mean of a loss, else in the metric that decides
     names = [found.metric if found is not None else "loss", "loss", verdict.primary if verdict is not None else None]
     metric = next((str(name) for name in names if measured.metrics.get(str(name)) is not None), None)
     if metric is not None and (harmed := _harmed(measured, metric, verdict)):
-        yield _table(measured, verdict, metric, harmed)
+        yield _table(measured, verdict, metric, harmed, split)
     if found is not None and found.slices:
-        yield _worst(found)
+        yield _worst(measured, found, split)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def _harmed(measured: Measured, metric: str, verdict: Verdict | None) -> list[_H
     return sorted(found, key=lambda each: -each.harm)
 
 
-def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Sequence[_Harmed]) -> Table:
+def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Sequence[_Harmed], split: str) -> Table:
     whole, primary = measured.metrics[metric] or 0.0, str(verdict.primary if verdict is not None else None)
     checks = verdict.compared(slices=True) if verdict is not None else []
     against = {(check.slice, check.slice_value): check for check in checks if check.metric == primary}
@@ -75,13 +76,14 @@ def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Seq
             cells[primary] = number(each.metrics.metrics[primary])
         if (check := against.get((each.column, each.value))) is not None:
             cells[f"{primary} against {check.against}"] = f"{signed(check.change)}, {outcome_text(check)}"
+        cells["worst rows"] = links(measured, each.metrics.worst_rows, split)
         rows.append(cells)
     note = f"Excess: how much better {metric} of all rows ({number(whole)}, the line) would be if the slice were like the rest."
     note += f" {len(harmed) - _MOST} more: headway evaluate." if len(harmed) > _MOST else ""
     return Table("Slices that cost most, first", rows, note)
 
 
-def _worst(found: WorstSlices) -> Table:
+def _worst(measured: Measured, found: WorstSlices, split: str) -> Table:
     strips = Strips(len(found.slices), limits=(0, max(each.loss for each in found.slices) or 1.0))
     for row, each in enumerate(found.slices):
         strips.box(row, 0, each.loss, FIRST)
@@ -95,6 +97,7 @@ def _worst(found: WorstSlices) -> Table:
             "picture": picture,
             "predicted": each.prediction_mean,
             "observed": each.label_mean,
+            "worst rows": links(measured, each.worst_rows, split),
         }
         for each, picture in zip(found.slices, strips.svgs(), strict=True)
     ]

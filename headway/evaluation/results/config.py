@@ -47,6 +47,11 @@ class EvaluationConfig(Frozen):
         ge=20,
         description="measure how much each column matters, on at most this many eval rows; default: not measured",
     )
+    row_values: tuple[str, ...] = Field(
+        default=(),
+        description="columns whose values the report shows of the rows where the model is most wrong, beside keys; "
+        "default: none, since a report is mailed further than the data",
+    )
     metrics: dict[str, Better] = Field(
         default={},
         description="metrics of your own: module:function of a file beside the pipeline, and whether higher or lower is "
@@ -61,7 +66,9 @@ class EvaluationConfig(Frozen):
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of one value per row that the evaluation reads."""
-        return tuple(dict.fromkeys([*slice_columns(self.slices), *([self.item] if self.item else [])]))
+        return tuple(
+            dict.fromkeys([*slice_columns(self.slices), *self.row_values, *([self.item] if self.item else [])])
+        )
 
     @field_validator("slices", mode="before")
     @classmethod

@@ -40,6 +40,8 @@ class SliceMetrics(Metrics):
 
     rows: int
     champion: Metrics | None = None
+    worst_rows: tuple[int, ...] = ()
+    """The numbers of the rows with the greatest losses, of a slice that is worse than the rest."""
 
     @model_validator(mode="before")
     @classmethod
@@ -52,7 +54,7 @@ class SliceMetrics(Metrics):
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    own = {name: flat[name] for name in ("rows", "intervals") if name in flat}
+    own = {name: flat[name] for name in ("rows", "intervals", "worst_rows") if name in flat}
     return own | {"metrics": {name: value for name, value in flat.items() if name not in (*own, "champion")}}
 
 
@@ -63,6 +65,22 @@ class Threshold(Metrics):
     value: float | None = None
     """None: no threshold follows the rule."""
     chosen_on: str = ""
+
+
+class WorstRow(Result):
+    """A row with a great loss."""
+
+    row: int
+    """Its number in the split."""
+    loss: float
+    label: float | str
+    """A number, or the name of a class."""
+    prediction: float | str | tuple[float, ...]
+    """A number, the name of the most likely class, or several numbers."""
+    of_label: float | None = None
+    """The probability of the label's class, where there are several."""
+    values: dict[str, str | int | float | None] = Field(default={})
+    """Of the columns whose values a report may tell."""
 
 
 class WorstSlice(Result):
@@ -76,6 +94,8 @@ class WorstSlice(Result):
     p_adjusted: float = 0.0
     prediction_mean: float | None = None
     label_mean: float | None = None
+    worst_rows: tuple[int, ...] = ()
+    """The numbers of its rows with the greatest losses."""
 
 
 class WorstSlices(Result):
@@ -122,3 +142,5 @@ class Measured(Metrics):
     """By name: a list per column."""
     titles: dict[str, str] = Field(default={})
     worst_slices: WorstSlices | None = None
+    worst_rows: tuple[WorstRow, ...] = ()
+    """Of all rows and of slices, the greatest loss first."""

@@ -11,12 +11,13 @@ from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.slices import slice_columns
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.user_metric import MetricSpec, as_key
+from headway.schema.calendar_days import Temporal
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
-VERSION = 5
+VERSION = 6
 """Raised by whoever changes what measuring writes for the same request."""
 
 
@@ -33,6 +34,9 @@ class MeasureRequest(Stage[Measured]):
     slices: Annotated[tuple[str, ...], Key(always=True)] = ()
     searched: Annotated[tuple[str, ...], Key(always=True)] = Field(
         default=(), description="where the worst slices are looked for"
+    )
+    shown: Annotated[dict[str, Temporal | None], Key()] = Field(
+        default={}, description="columns whose values are told of the worst rows; of dates and times their kind"
     )
     clusters: Annotated[ClusterSources, Key(always=True)] = Field(
         default=ClusterSources(), description="what rows are drawn by, or may be alike by"
@@ -79,5 +83,5 @@ class MeasureRequest(Stage[Measured]):
         single = (name for name in (self.group, self.item) if name)
         ranks = RETRIEVAL_COLUMNS if self.retrieval else ()
         named = (*slice_columns(self.slices), *slice_columns(self.searched), *self.clusters.stored, *single, *ranks)
-        named = (*named, *columns_of(self.labels))
+        named = (*named, *columns_of(self.labels), *self.shown)
         return tuple(dict.fromkeys(named))

@@ -21,7 +21,8 @@ from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
 from headway.evaluation.results.intervals import Interval, few_rows, intervals
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.threshold import Decided, decide
-from headway.evaluation.results.worst_slices import worst
+from headway.evaluation.results.worst_rows import RowsByLoss
+from headway.evaluation.results.worst_slices import row_losses, worst
 from headway.evaluation.slices import slice_columns, slice_rows
 from headway.metrics.base import Floats, Metric, Rows
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
@@ -100,6 +101,21 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
     decided = None
     if request.threshold is not None and task.name == "binary":
         decided = decide(request.threshold, rows, given=request.given_threshold, seed=request.seed)
+    own = table.column(ROW_LOSS).to_numpy() if ROW_LOSS in table.column_names else None
+    losses = None if of is not None else row_losses(rows, task.row_loss, own)
+    by_loss = None if losses is None else RowsByLoss(table, rows, losses)
+    by_slice = {name: _by_slice(request, table, name, models, metrics, by_loss, monitor) for name in request.slices}
+    worst_slices = worst(
+        table,
+        rows,
+        task.row_loss,
+        request.searched,
+        losses=own,
+        by_loss=by_loss,
+        min_rows=request.slice_min_rows,
+        confidence=request.confidence,
+        check=monitor.check,
+    )
     return {
         "task": task.name,
         "rows": len(rows),
@@ -113,21 +129,25 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
         "compared": [name for name in ("ndcg", *task.tolerances) if name in {metric.name for metric in metrics}],
         "baselines": baselines,
         "champion": None if champion is None else {"intervals": _intervals(request, models[CHAMPION], metrics)},
-        "by_slice": {name: _by_slice(request, table, name, models, metrics, monitor) for name in request.slices},
+        "by_slice": by_slice,
         "threshold": _threshold(request, decided),
         "tables": _tables(request, task, rows, decided),
         "titles": {table.name: table.title for table in task.tables_for(rows)},
-        "worst_slices": worst(
-            table,
-            rows,
-            task.row_loss,
-            request.searched,
-            losses=table.column(ROW_LOSS).to_numpy() if ROW_LOSS in table.column_names else None,
-            min_rows=request.slice_min_rows,
-            confidence=request.confidence,
-            check=monitor.check,
-        ),
+        "worst_slices": worst_slices,
+        "worst_rows": [] if by_loss is None else _worst_rows(request, by_loss, by_slice, worst_slices),
     }
+
+
+def _worst_rows(
+    request: MeasureRequest,
+    by_loss: RowsByLoss,
+    by_slice: Mapping[str, Mapping[str, Any]],
+    worst_slices: Mapping[str, Any] | None,
+) -> list[dict[str, Any]]:
+    slices = [] if worst_slices is None else worst_slices["slices"]
+    first = [*by_loss.numbers(), *(row for each in slices for row in each["worst_rows"])]
+    further = [row for of in by_slice.values() for facts in of.values() for row in facts.get("worst_rows", ())]
+    return by_loss.told(first, further, shown=request.shown, classes=request.classes)
 
 
 def _rows(request: MeasureRequest, task: Task, table: pa.Table, metrics: Sequence[Metric]) -> Rows:
@@ -148,6 +168,7 @@ def _by_slice(
     name: str,
     models: Mapping[str, Rows],
     metrics: Sequence[Metric],
+    by_loss: RowsByLoss | None,
     monitor: Monitor,
 ) -> dict[str, Any]:
     parts = list(slice_rows(table, name, request.slice_min_rows))
@@ -157,6 +178,8 @@ def _by_slice(
     for value, at in parts:
         monitor.check()
         found[value] = {"rows": len(at)}
+        if by_loss is not None and by_loss.excess(at) > 0:
+            found[value]["worst_rows"] = by_loss.numbers(at)
         for model, rows in models.items():
             some = rows.at(at)
             facts: dict[str, Any] = measured(metrics, some)

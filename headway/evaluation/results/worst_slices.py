@@ -25,6 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.evaluation.bootstrap import drawn_units, tail
+from headway.evaluation.results.worst_rows import RowsByLoss
 from headway.evaluation.sample_size import LEAST_GROUPS
 from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
@@ -90,6 +91,7 @@ def worst(
     min_rows: int,
     confidence: float = 0.95,
     losses: Floats | None = None,
+    by_loss: RowsByLoss | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any] | None:
     """The slices on which the loss is worst, the greatest difference first; None where there is nothing to look at.
@@ -100,13 +102,11 @@ def worst(
         names: as `searched` gives them.
         min_rows: smaller slices are not looked at.
         losses: of each row, [rows], in the place of `loss`.
+        by_loss: what finds the worst rows of each slice.
         check: called now and then; may raise to stop.
     """
-    if losses is None:
-        losses = _losses(rows, loss)
-        name = "loss" if loss is None else loss.name
-    else:
-        losses, name = (losses if rows.total > 0 and np.isfinite(losses).all() else None), "loss"
+    name = loss.name if losses is None and loss is not None else "loss"
+    losses = row_losses(rows, loss, losses)
     if losses is None or not names:
         return None
     measure = _Measure(rows, losses)
@@ -138,7 +138,7 @@ def worst(
         i for i, (cut, value, of) in enumerate(found) if adjusted[i] < 1 - confidence and _worse(cut, value, of, means)
     ]
     sure.sort(key=lambda i: float(found[i][2].others[found[i][1]] - found[i][2].loss[found[i][1]]))
-    described = [_described(name, rows, *found[i], float(adjusted[i])) for i in sure[:MOST_SHOWN]]
+    described = [_described(name, rows, *found[i], float(adjusted[i]), by_loss) for i in sure[:MOST_SHOWN]]
     sizes = {"tried": len(found), "columns": len(cuts), "significant": len(sure)}
     return {"metric": name, **sizes, "slices": described}
 
@@ -238,7 +238,10 @@ class _Units:
         """[units]; `all`: rows that count."""
 
 
-def _losses(rows: Rows, loss: Metric | None) -> Floats | None:
+def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) -> Floats | None:
+    """The loss of each row, [rows]: those given, or by a metric; None where a row has none."""
+    if losses is not None:
+        return losses if rows.total > 0 and np.isfinite(losses).all() else None
     if not isinstance(loss, MomentMetric) or not rows.total > 0 or not rows.known:
         return None
     moments = loss.moments(rows)
@@ -268,7 +271,9 @@ def _worse(cut: _Cut, value: int, of: _Means, means: Mapping[str, _Means]) -> bo
     return all(of.loss[value] - means[part.name].loss[at] > _MORE * error for part, at in ends)
 
 
-def _described(name: str, rows: Rows, cut: _Cut, value: int, of: _Means, p: float) -> dict[str, Any]:
+def _described(
+    name: str, rows: Rows, cut: _Cut, value: int, of: _Means, p: float, by_loss: RowsByLoss | None
+) -> dict[str, Any]:
     at = np.flatnonzero(cut.codes == value)
     described = {
         "slice": cut.name,
@@ -277,6 +282,7 @@ def _described(name: str, rows: Rows, cut: _Cut, value: int, of: _Means, p: floa
         name: float(of.loss[value]),
         f"{name}_of_others": float(of.others[value]),
         "p_adjusted": p,
+        "worst_rows": [] if by_loss is None else by_loss.numbers(at),
     }
     if rows.prediction.ndim == 1:
         share = rows.weight[at] / rows.weight[at].sum()

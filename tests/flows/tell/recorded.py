@@ -267,6 +267,7 @@ def recorded(
         slices=("city", "rooms"),
         slice_min_rows=20,
         searched=("city", "rooms"),
+        shown={"city": None, "rooms": None},
         threshold="f1" if task == "binary" else None,
         **order,
     )

@@ -63,6 +63,18 @@ def test_nothing_in_the_data_becomes_markup(tmp_path):
     assert "$price_{x}$" in html, "no mathematics is made of a column's name"
 
 
+def test_each_slice_is_linked_to_its_worst_rows_which_have_no_values_but_those_that_are_named(tmp_path):
+    html = page(Material(*recorded(tmp_path / "store")))
+    links, rows = (
+        re.findall(r'<a href="#(eval-row-\d+)">', html),
+        re.findall(r'<tr id="(eval-row-\d+)">(.*?)</tr>', html),
+    )
+    assert len(set(links)) > 5 and set(links) <= {name for name, _ in rows}
+    assert len(rows) == len(dict(rows)) > 12, "each row is told once"
+    inside = html[html.index("<h3>Rows where the model is most wrong") :].partition("</thead>")[0]
+    assert re.findall(r">([^<>]+)</th>", inside)[:4] == ["row", "city", "rooms", "label"]
+
+
 def test_a_figure_is_svg_with_colours_of_the_style_sheet_and_ids_of_its_own(tmp_path):
     html = html_of(*recorded(tmp_path))
     pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
