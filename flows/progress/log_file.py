@@ -11,11 +11,11 @@ lies beside it (`flows.progress.step_progress`).
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from flows.dag.step import Output
+from flows.dag.step import Output, Step, title_of
 from flows.progress.reporter import Reporter
-from flows.progress.step_progress import Progress, as_json, progress_path
+from flows.progress.step_progress import Progress, RunningStep, as_json, progress_path
 from flows.progress.terminal import Lines
 from flows.records import RunRecord, State, log_path
 from flows.tell.ending import ending_of
@@ -55,20 +55,37 @@ class _LogFile(Lines):
         self._lines: dict[str, float] = {}
         """When a step's progress was last a line, or would have been."""
 
+    @contextlib.contextmanager
+    def stage(self, steps: Sequence[Step]) -> Iterator[None]:
+        title = title_of(steps)
+        with super().stage(steps):
+            self._runs(RunningStep(step=title, began=time.time()))
+            try:
+                yield
+            finally:
+                self._ended({title})
+
+    def _runs(self, step: RunningStep) -> None:
+        with self._writing:
+            self.steps[step.step] = step
+            self._keep()
+
+    def _ended(self, titles: set[str]) -> None:
+        with self._writing:
+            for title in titles & self.steps.keys():
+                del self.steps[title]
+                self._keep()
+
     def progressed(self, progress: Progress) -> None:
         title, now = progress.step, time.monotonic()
-        with self._writing:
-            self.steps[title] = progress
-            self._keep()
+        before = self.steps.get(title) or RunningStep(step=title, began=time.time())
+        self._runs(before.after(progress))
         if now - self._lines.setdefault(title, now) >= LINE_SECONDS:
             self._lines[title] = now
             super().progressed(progress)
 
     def output(self, output: Output) -> None:
-        with self._writing:
-            for title in self.ended(output):
-                del self.steps[title]
-                self._keep()
+        self._ended(self.ended(output))
         super().output(output)
 
     def _keep(self) -> None:

@@ -2,10 +2,10 @@
 
     rate, left = pace.of(50, 200)            # pace = Pace(), told of each progress of the step
     Progress(step="train", done=50, total=200, unit="steps", per_second=rate, seconds_left=left).words()
-    read_progress(store, record.run)         # of the steps of a run that goes on, as its process keeps it
+    read_progress(store, record.run)         # the running steps of a run that goes on, as its process keeps them
 
-A run keeps its progress in runs/<run>.progress while it goes on, written once a second at most and removed at its end. The
-file is on the run's machine only, as is the log of a run that goes on.
+A run keeps its running steps in runs/<run>.progress while it goes on, written when a step begins or ends, in between once a
+second at most, and removed at the run's end. The file is on the run's machine only, as is the log of a run that goes on.
 """
 
 import time
@@ -26,9 +26,10 @@ class Progress(BaseModel):
 
     step: str
     """Its title."""
-    done: float
-    total: float | None
-    unit: str
+    done: float = 0.0
+    total: float | None = None
+    unit: str = ""
+    """Empty until the step has said how much there is to do."""
     per_second: float | None = None
     seconds_left: float | None = None
     """This and the speed are None until they can be estimated."""
@@ -37,7 +38,11 @@ class Progress(BaseModel):
 
     @property
     def amount(self) -> str:
-        return f"{self.done:,.0f}" + (f" of {self.total:,.0f}" if self.total else "") + f" {self.unit}"
+        return (
+            ""
+            if not self.unit
+            else f"{self.done:,.0f}" + (f" of {self.total:,.0f}" if self.total else "") + f" {self.unit}"
+        )
 
     def words(self, amount: str | None = None, *, brief: bool = False) -> str:
         """All of it, the amount first; `brief` has first what a narrow terminal should not cut."""
@@ -52,8 +57,29 @@ class Progress(BaseModel):
         return ", ".join(word for word in (amount or self.amount, *rest) if word)
 
 
+class RunningStep(Progress):
+    """A step that runs: since when, how far it is, and its losses so far."""
+
+    began: float
+    """Seconds since 1970."""
+    losses: tuple[dict[str, float], ...] = ()
+    """{"step", "loss"}, and "holdout_loss" where it was measured anew; about 100 for each factor e of steps."""
+
+    def after(self, progress: Progress) -> "RunningStep":
+        """The step after it has reported."""
+        facts, losses, done = progress.facts, self.losses, progress.done
+        if facts.get("loss") is not None and (not losses or done >= 1.01 * losses[-1]["step"]):
+            point, held = {"step": done, "loss": facts["loss"]}, facts.get("holdout_loss")
+            if held is not None and held != next(
+                (p["holdout_loss"] for p in reversed(losses) if "holdout_loss" in p), None
+            ):
+                point["holdout_loss"] = held
+            losses = (*losses, point)
+        return RunningStep(**dict(progress), began=self.began, losses=losses)
+
+
 class Pace:
-    """The speed of a step, from its progress so far; the time before its first report (imports, tracing) is not counted.
+    """The speed of a step, from its progress so far; the time before something is done (imports, tracing) is not counted.
 
     `clock` is for tests.
     """
@@ -67,6 +93,8 @@ class Pace:
     def of(self, done: float, total: float | None) -> tuple[float | None, float | None]:
         """(Units per second, seconds left); None until they can be estimated."""
         now = self._clock()
+        if not done:
+            return None, None
         if self._first is None or done < self._first[1]:
             self._first = (now, done)
         seconds, progressed = now - self._first[0], done - self._first[1]
@@ -77,7 +105,7 @@ class Pace:
         return rate, (total - done) / rate if total and done < total and steady else None
 
 
-_LIST = TypeAdapter(list[Progress])
+_LIST = TypeAdapter(list[RunningStep])
 
 
 def progress_path(store: Store, run: str) -> Path:
@@ -85,14 +113,14 @@ def progress_path(store: Store, run: str) -> Path:
     return store.runs_folder / f"{run}.progress"
 
 
-def read_progress(store: Store, run: str) -> list[Progress]:
-    """The steps of a run that goes on, and how far each is; [] where nothing is known of it on this machine."""
+def read_progress(store: Store, run: str) -> list[RunningStep]:
+    """The running steps of a run; [] where nothing is known of it on this machine."""
     try:
         return _LIST.validate_json(progress_path(store, run).read_bytes())
     except (OSError, ValueError):
         return []
 
 
-def as_json(steps: list[Progress]) -> str:
+def as_json(steps: list[RunningStep]) -> str:
     """The text of such a file."""
     return _LIST.dump_json(steps).decode()

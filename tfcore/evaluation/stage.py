@@ -244,6 +244,7 @@ def _write(
     rows = first_rows = 0
     linear, items = _linear(request), _items(request, shards.stager)
     index = _index(request, scorer, shards.stager)
+    monitor.progress(0, shards.total, "rows")
     with _Files(out) as files:
         for packed in safe(dataset, shards):
             monitor.check()

@@ -397,6 +397,8 @@ class TrainingSession:
         actions = [action for callback in self.callbacks for action in callback.actions(self)] if chief else []
         if not ended:
             if chief:  # seconds, in which no step is done
+                if not self.step:
+                    self.monitor.progress(0, self.total, "steps")
                 self.monitor.log(f"{'tracing' if self.jit == 'off' else 'compiling'} the training step")
             self.step = run(
                 self.learner,

@@ -1,5 +1,7 @@
 """One run: how it ended and why, its steps, what it reports while it goes on."""
 
+import time
+
 from markupsafe import Markup
 
 from flows.dashboard.layout import LIVE_SECONDS, Page, address, link
@@ -11,6 +13,7 @@ from flows.tell.ending import ending_of
 from flows.tell.material import Material
 from flows.tell.rendering.parts import Part
 from flows.tell.report_page import path_of
+from flows.tell.sections.curves import loss_chart
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from headway.messages import counted, duration, when, window_text
@@ -66,18 +69,20 @@ def _now(opened: OpenedStore, record: RunRecord) -> Part:
     lines = (opened.log(record.run) or "").splitlines()
     if not lines:
         return Part("Now", [*said, "Its log lies on the machine that it runs on."])
-    return Part("Now", [*said, *progress_of(opened, record.run)], commands=_tail(lines))
+    steps = read_progress(opened.store, record.run)
+    charts = [loss_chart(step.losses, f"Loss of {step.step} so far") for step in steps if len(step.losses) > 1]
+    return Part("Now", [*said, *progress_of(opened, record.run)], charts, commands=_tail(lines))
 
 
 def progress_of(opened: OpenedStore, run: str) -> list[Markup]:
-    """How far each step is that goes on."""
-    bar = '<progress value="{}" max="{}" aria-label="{}"></progress> {}: {}'
-    return [
-        Markup(bar).format(f"{it.done:g}", f"{it.total:g}", f"{it.step}: {it.amount}", it.step, it.words())
-        if it.total
-        else Markup("{}: {}").format(it.step, it.words())
-        for it in read_progress(opened.store, run)
-    ]
+    """Each step that runs: for how long, and how far it is."""
+    bar = '<progress value="{}" max="{}" aria-label="{}"></progress> '
+    found, now = list[Markup](), time.time()
+    for it in read_progress(opened.store, run):
+        shown = Markup(bar).format(f"{it.done:g}", f"{it.total:g}", f"{it.step}: {it.amount}") if it.total else ""
+        took = f"{duration(max(now - it.began, 0.0))} so far"
+        found.append(Markup("{}{}: {}").format(shown, it.step, ", ".join(filter(None, [it.words(), took]))))
+    return found
 
 
 def _tail(lines: list[str]) -> list[str]:

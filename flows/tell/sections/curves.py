@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from tfcore.train.request import Trained
 
 _COLOURS = (("first", FIRST), ("second", SECOND), ("good", GOOD))
 _LINES = ("-", "-.", ":")
-Point = dict[str, float | None]
+Point = Mapping[str, float | None]
 """The step, and what was recorded at it: loss, holdout_loss, learning_rate."""
 Line = list[tuple[int, float]]
 """(step, value)"""
+_BOTH = "Solid: the train rows. Dashed: the holdout."
 _FACTS = {
     "steps": "steps",
     "epochs": "epochs",
@@ -89,7 +90,7 @@ def _facts(trained: Trained) -> dict[str, str | int | float]:
     return {said: value for name, said in _FACTS.items() if (value := getattr(trained, name)) not in (None, 0)}
 
 
-def recorded(path: Path) -> list[Point]:
+def recorded(path: Path) -> list[dict[str, float | None]]:
     """The points of a training's file; none where it is not on this machine."""
     try:
         return list(json.loads(path.read_text(encoding="utf-8"))["history"])
@@ -100,6 +101,14 @@ def recorded(path: Path) -> list[Point]:
 def series(points: Sequence[Point], name: str) -> Line:
     """(step, value) of each point that has one."""
     return [(int(p["step"] or 0), value) for p in points if isinstance(value := p.get(name), int | float)]
+
+
+def loss_chart(points: Sequence[Point], title: str) -> Chart:
+    """The loss by step of a training that goes on, solid, and its holdout loss, dashed."""
+    held = series(points, "holdout_loss")
+    losses: tuple[Line, Mapping[str, Any]] = (series(points, "loss"), {"color": FIRST})
+    lines = [losses, (held, {"color": FIRST, "linestyle": (0, (3, 2))})]
+    return replace(_chart("Loss", lines, [], note=_BOTH if held else ""), title=title)
 
 
 def _charts(found: Sequence[Training]) -> Iterator[Chart]:
@@ -119,7 +128,7 @@ def _charts(found: Sequence[Training]) -> Iterator[Chart]:
     has_holdout = any(line for line, _ in held)
     best = found[0].result.best_step if len(found) == 1 and has_holdout else None
     if any(line for line, _ in losses):
-        note = "Solid: the train rows. Dashed: the holdout." if has_holdout else ""
+        note = _BOTH if has_holdout else ""
         best_key = [("muted", f"best step, {best:,}")] if best is not None else []
         yield _chart("Loss", losses + held, [*keys, *best_key], best=best, note=note)
     if len({rate for line, _ in rates for _, rate in line}) > 1:

@@ -10,7 +10,7 @@ import pytest
 
 from flows.dashboard.opened_stores import checked_spans, opened
 from flows.dashboard.run_index import RunIndex
-from flows.progress.step_progress import Progress, as_json, progress_path
+from flows.progress.step_progress import Progress, RunningStep, as_json, progress_path
 from headway import redaction
 from headway.errors import ConfigError, StoreError
 from headway.redaction import remember
@@ -87,14 +87,21 @@ def test_spans_show_what_became_of_their_rows(client):
 def test_a_run_that_goes_on_shows_its_step_and_then_its_end(client, store):
     run = add_run(store, 9, state="running", seen="2026-11-20T00:09:20.000Z")
     (store.runs_folder / f"{run}.log").write_text("2026-11-20T00:09:00.000Z ingest 2013-03   1.2 s\n")
-    step = Progress(step="train", done=3200, total=6000, unit="steps", per_second=120, facts={"loss": 0.3})
-    progress_path(store, run).write_text(as_json([step]))
+    begun = RunningStep(step="train", began=time.time() - 40)
+    progress_path(store, run).write_text(as_json([begun]))
     address = f"/stores/flights/runs/{run}"
     with store.lock("run-flights", {"run": run}).held():
+        assert re.search(r"train: 4\d s so far", client.get(address).text), "it has said nothing yet"
+        step = begun
+        for done in (1600, 3200):
+            amount = {"done": done, "total": 6000, "unit": "steps", "per_second": 120}
+            step = step.after(Progress(step="train", facts={"loss": 960 / done}, **amount))
+        progress_path(store, run).write_text(as_json([step]))
         for path in ("/", address):
             page = client.get(path).text
             assert 'data-every="2"' in page and 'value="3200" max="6000"' in page
-            assert "train: 3,200 of 6,000 steps, 120 steps/s" in page
+            assert re.search("train: 3,200 of 6,000 steps, 120 steps/s, loss 0.3, 4. s so far", page)
+        assert "Loss by step, from 0.6 to 0.3 at step 3,200" in page
         tag = client.get("/stores/flights/runs?state=failed").headers["etag"]
         again = client.get("/stores/flights/runs?state=failed", headers={"If-None-Match": tag})
         assert again.status_code == 304 and not again.content

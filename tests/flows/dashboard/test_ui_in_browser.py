@@ -8,12 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from urllib.parse import urlsplit
 
 import pytest
 
 from flows.cli.runs.ui import leading_to
-from flows.progress.step_progress import Progress, as_json, progress_path
+from flows.progress.step_progress import Progress, RunningStep, as_json, progress_path
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.flows.dashboard.conftest import add_run, fill, name_of, verdict
@@ -65,6 +66,14 @@ def entered(visit, served, path="/", **settings):
     if path != "/":
         page.goto(served.partition("/?")[0] + path)
     return page
+
+
+def half_done(step):
+    for done in (150, 300):
+        step = step.after(
+            Progress(step=step.step, done=done, total=600, unit="steps", facts={"loss": 1 / done, "holdout_loss": 0.3})
+        )
+    return step
 
 
 def wide(page):
@@ -126,15 +135,16 @@ def test_a_page_follows_a_run_without_being_loaded_again(visit, served, projects
     page = entered(visit, served, THIRD)
     run = add_run(store, 9, state="running", seen="2026-11-20T00:09:20.000Z")
     (store.runs_folder / f"{run}.log").write_text("2026-11-20T00:09:20.000Z   ingest 2013-03   1.2 s\n")
-    step = Progress(step="train", done=10, total=600, unit="steps")
+    step = RunningStep(step="train", began=time.time())
     progress_path(store, run).write_text(as_json([step]))
     with store.lock("run-flights", {"run": run}).held():
-        page.get_by_text("train: 10 of 600 steps").wait_for(timeout=30_000)
+        page.get_by_text(re.compile(r"train: \d+ s so far")).wait_for(timeout=30_000)
         page.goto(served.partition("/?")[0] + f"{THIRD}/runs/{run}")
         page.evaluate("window.loadedOnce = true")
-        progress_path(store, run).write_text(as_json([step.model_copy(update={"done": 300})]))
+        progress_path(store, run).write_text(as_json([half_done(step)]))
         page.get_by_text("train: 300 of 600 steps").first.wait_for(timeout=30_000)
         assert page.locator("progress").first.get_attribute("value") == "300"
+        page.get_by_role("img", name="Loss by step").wait_for()
     add_run(store, 9, version=3, **verdict(0.9))
     page.get_by_role("heading", name="Version 3 is promoted").wait_for(timeout=30_000)
     assert page.evaluate("window.loadedOnce"), "the page was not loaded again"

@@ -34,6 +34,7 @@ class Recorder:
         self._in_row = 0
         self._loss = self._weight = 0.0
         self._last_loss = math.nan
+        self._holdout: float | None = None
         self._first_at: float | None = None
         self._first_step = self._last_step = self._shown_step = 0
         self._last_at = self._shown_at = 0.0
@@ -67,6 +68,7 @@ class Recorder:
         """Append a point to the history; values that are not finite become None."""
         finite = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
         self.history.append({"step": step, **finite})
+        self._holdout = finite.get("holdout_loss", self._holdout)
 
     @property
     def steps_per_second(self) -> float | None:
@@ -94,6 +96,7 @@ class Recorder:
         now = time.monotonic()
         self._last_at, self._last_step = now, step
         facts: dict[str, Any] = {"loss": round(self._last_loss, 6) if math.isfinite(self._last_loss) else None}
+        facts |= {} if self._holdout is None else {"holdout_loss": round(self._holdout, 6)}
         if self._first_at is None:  # the first call traced and compiled: no rate to tell yet
             self._first_at, self._first_step = now, step
         elif now - self._shown_at < PROGRESS_SECONDS and step != self._total:
