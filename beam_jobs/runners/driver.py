@@ -80,7 +80,8 @@ def _run(jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: Runner
                 if watch.begun() or jobs[0].place.begun():
                     looks = []
                 elif looks:
-                    monitor.log(f"no worker of the {config.name} runner has started within {seconds:.0f} s")
+                    why = "the output of the worker pool says why, such as a python without Beam"
+                    monitor.log(f"no worker of the {config.name} runner has started within {seconds:.0f} s: {why}")
                 else:
                     problem = f"no worker of the {config.name} runner started within {seconds:.0f} s"
                     fix = "see that workers start, and reach the job's machines and this place: docs/runners.md"

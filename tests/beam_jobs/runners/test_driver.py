@@ -74,5 +74,6 @@ def test_a_cluster_that_never_begins_is_reported_and_given_up(job, mute, monkeyp
     where = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": mute}
     with pytest.raises(HeadwayError, match="no worker of the portable runner started within 2 s") as error:
         run_spans([job], Loud(), RunnerConfig(name="portable", options=where))
-    assert lines == ["no worker of the portable runner has started within 1 s"]
+    why = "the output of the worker pool says why, such as a python without Beam"
+    assert lines == [f"no worker of the portable runner has started within 1 s: {why}"]
     assert error.value.where == str(tmp_path / "out")

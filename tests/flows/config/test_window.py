@@ -50,6 +50,7 @@ def churn(tmp_path, monkeypatch):
         return tmp_path
 
     monkeypatch.setattr(Window, "of", seen)
+    monkeypatch.setattr("flows.execution.run.begin_import", lambda: None)  # of Beam, for an ingest that never comes
     return write
 
 
@@ -187,6 +188,7 @@ def test_one_that_is_not_all_says_where_it_was_set(window, named, words, churn):
     assert str(choose_window(read_pipeline(churn(window=window)), named)) == words
 
 
+@pytest.mark.slow  # imports Beam
 def test_plan_and_run_print_it(churn, monkeypatch, capsys):
     monkeypatch.undo()
     folder = churn(window=3)
