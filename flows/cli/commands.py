@@ -191,7 +191,9 @@ def validate(
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
-    from flows.dag.step import output_of
+    from flows.tell.material import Material
+    from flows.tell.metric_tables import importance_table
+    from flows.tell.rendering.parts import Part
     from flows.tell.rendering.text import text as text_of
     from flows.tell.step_parts import part_of
 
@@ -200,16 +202,17 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     paths = {s.title: str(run_spec.store.output(s.stage, s.fingerprint)) for s in record.stages}
     value = record.as_json() | {"outputs": paths}
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
-        importance = output_of(run_spec.store, record, "importance")
+        importance = Material(run_spec.store, record).importance
         if run_spec.last == "statistics":
             value["statistics"] = last.get()["columns"]
         if run_spec.last == "evaluate":
             value["evaluation"] = last.get()
         if importance is not None:
-            value["importance"] = importance.get()
+            value["importance"] = importance.model_dump(mode="json")
         if not options.json:
-            parts = [part_of(output) for output in (last, importance) if output is not None]
-            text = "\n\n".join([*map(text_of, filter(None, parts)), text])
+            tables = [] if importance is None else [importance_table(importance)]
+            parts = [part for part in (part_of(last), Part("Importance", tables=tables)) if part is not None]
+            text = "\n\n".join([*filter(None, map(text_of, parts)), text])
     return answer(options, value, text)
 
 

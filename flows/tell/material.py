@@ -23,7 +23,7 @@ from headway.statistics.summary import WindowStatistics
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 from headway.validation.anomaly import Validated
-from tfcore.evaluation.results import Importance
+from tfcore.evaluation.results import Evaluated, Importance
 
 
 class Material:
@@ -76,9 +76,18 @@ class Material:
         return found
 
     @functools.cached_property
-    def importance(self) -> Importance | None:
-        found: Importance | None = self.read("importance")
+    def evaluated(self) -> Evaluated | None:
+        """The candidate's pass over the eval rows."""
+        predictions = self.key("measure").get("inputs", {}).get("predictions")
+        title = next((title for title, output in self.outputs.items() if output.fingerprint == predictions), "")
+        found: Evaluated | None = self.read(title)
         return found
+
+    @functools.cached_property
+    def importance(self) -> Importance | None:
+        """Of columns: as it was asked for, else of the evaluation's small sample."""
+        asked: Importance | None = self.read("importance")
+        return asked if asked is not None or self.evaluated is None else self.evaluated.importance
 
     def key(self, title: str) -> dict[str, Any]:
         """What went into a step; {} where there is none."""

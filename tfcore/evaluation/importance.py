@@ -20,9 +20,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.evaluation.bootstrap import quantile
 from headway.evaluation.metrics import drawn_by
-from headway.evaluation.results.intervals import spread_of
 from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, Column
@@ -30,6 +28,7 @@ from headway.storage.prefetch import RemoteFiles
 from headway.tasks.base import Task
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.evaluation.kept_column import kept_column
+from tfcore.evaluation.permutation import REPEATS, Worsening
 from tfcore.evaluation.request import ImportanceRequest
 from tfcore.evaluation.scorers import TrainedScorer
 from tfcore.heads.table import label_task
@@ -39,10 +38,7 @@ from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import PackedColumns, RawColumn
 
-REPEATS = 3
-"""Permutations of each column; their mean counts."""
 BATCH = 1000
-CONFIDENCE = 0.95
 Values = dict[str, NDArray[Any]]
 """Of one raw column, [rows, ...] each: values, present, and of a list length."""
 
@@ -92,24 +88,14 @@ class _Study:
 
     def result(self) -> dict[str, Any]:
         plain = self._rows(self._raw)
-        value = self._metric.on(plain)
+        value, worsening = self._metric.on(plain), Worsening(self._metric, plain)
         random = np.random.default_rng(self._request.seed)
         found: list[dict[str, Any]] = []
         for done, column in enumerate(self._columns):
             values = self._raw[column.name]
             permuted = [self._without(column, _at(values, random.permutation(len(plain)))) for _ in range(REPEATS)]
-            missing = self._without(column, _missing(values)) if column.nullable else None
-            worse = [self._worse(plain, rows) for rows in permuted]
-            known = [each for each in worse if each is not None]
-            mean = float(np.mean(known)) if len(known) == REPEATS else None
-            found.append(
-                {
-                    "column": column.name,
-                    "permuted": mean,
-                    "interval": None if mean is None else self._interval(plain, permuted, mean),
-                    "missing": None if missing is None else self._worse(plain, missing),
-                }
-            )
+            missing = worsening.by(self._without(column, _missing(values))) if column.nullable else None
+            found.append({"column": column.name, **worsening.of(permuted), "missing": missing})
             self._monitor.progress(done + 1, len(self._columns), "columns")
         found.sort(key=lambda each: -math.inf if each["permuted"] is None else each["permuted"], reverse=True)
         return {"rows": len(plain), "metric": self._metric.name, "value": value, "columns": found}
@@ -130,23 +116,6 @@ class _Study:
             begin = min(start, count - size)
             batch = self._transform({name: _at(values, slice(begin, begin + size)) for name, values in raw.items()})
             yield self._scorer(batch).exact[start - begin :]
-
-    def _worse(self, plain: Rows, rows: Rows) -> float | None:
-        before, after = self._metric.on(plain), self._metric.on(rows)
-        if before is None or after is None:
-            return None
-        return before - after if self._metric.higher_is_better else after - before
-
-    def _interval(self, plain: Rows, permuted: list[Rows], mean: float) -> list[float] | None:
-        """The interval of the mean worsening: of other rows of the same kind, permuted as these were."""
-        before, after = self._metric.influence(plain), [self._metric.influence(rows) for rows in permuted]
-        if before is None or any(each is None for each in after):
-            return None
-        moved = np.mean([each for each in after if each is not None], axis=0) - before
-        if (spread := spread_of(plain, moved)) is None:
-            return [mean, mean]
-        reach = quantile(0.5 + CONFIDENCE / 2, spread.freedom) * spread.error
-        return [mean - reach, mean + reach]
 
 
 def _sample(

@@ -15,7 +15,7 @@ from tfcore.evaluation.results import Evaluated, Importance
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 6
+VERSION = 7
 """Raised by whoever changes what evaluation writes for the same request."""
 
 

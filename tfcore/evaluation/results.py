@@ -10,25 +10,13 @@ from headway.config import Result
 from headway.evaluation.results.measured import Interval, Metrics
 
 
-class Evaluated(Metrics):
-    """One model's pass over the rows of a split."""
-
-    rows: int = 0
-    predictions: str | None = None
-    """A file of the output."""
-    baselines: dict[str, str] = Field(default={})
-    """Files of the output with the predictions of other models, by name."""
-    incompatible: str | None = None
-    """Why a SavedModel cannot score these rows."""
-
-
 class ColumnImportance(Result):
     column: str
     permuted: float | None = None
     """How much worse the metric is with the column's values permuted."""
     interval: Interval | None = None
     missing: float | None = None
-    """The same without them; None: the column is never null."""
+    """The same without them; None: the column is never null, or it was not looked at."""
 
 
 class Importance(Result):
@@ -40,3 +28,27 @@ class Importance(Result):
     rows: int = 0
     columns: tuple[ColumnImportance, ...] = ()
     """The most important first."""
+
+
+class Dependence(Result):
+    """The mean prediction with one value of a column in every row, by value."""
+
+    column: str
+    values: tuple[float, ...] | tuple[str, ...] = ()
+    predictions: tuple[float, ...] = ()
+
+
+class Evaluated(Metrics):
+    """One model's pass over the rows of a split."""
+
+    rows: int = 0
+    predictions: str | None = None
+    """A file of the output."""
+    baselines: dict[str, str] = Field(default={})
+    """Files of the output with the predictions of other models, by name."""
+    incompatible: str | None = None
+    """Why a SavedModel cannot score these rows."""
+    importance: Importance | None = None
+    """On a small sample; None where that would take long."""
+    dependence: tuple[Dependence, ...] = ()
+    """On the columns that matter most."""

@@ -39,6 +39,7 @@ from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.data.source import Feed
 from tfcore.evaluation.item_baselines import ItemCounts
 from tfcore.evaluation.kept_column import kept_column
+from tfcore.evaluation.quick_importance import QuickStudy
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.evaluation.whole_index import KnownItems, WholeIndex
@@ -106,7 +107,7 @@ def _predict(
     try:
         scorer = _scorer(request, shards)
         with RetraceGuard(scorer, action="warn", log=monitor.warn):
-            rows, expected = _write(request, scorer, shards, out, monitor)
+            rows, expected, told = _write(request, scorer, shards, out, monitor, quick=feed is None)
     except Incompatible as error:
         monitor.log(f"the model cannot score these rows: {error}")
         for name in (PREDICTIONS, *map(_file, BASELINES)):
@@ -122,6 +123,7 @@ def _predict(
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / max(seconds, 1e-9)),
         "traces": scorer.traces,
+        **told,
     }
 
 
@@ -229,17 +231,25 @@ def _with(table: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
 
 
 def _write(
-    request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, shards: Shards, out: Path, monitor: Monitor
-) -> tuple[int, NDArray[np.float32]]:
-    """Write the predictions; (rows, the first predictions as the model gave them)"""
+    request: EvaluateRequest,
+    scorer: TrainedScorer | SavedModelScorer,
+    shards: Shards,
+    out: Path,
+    monitor: Monitor,
+    *,
+    quick: bool,
+) -> tuple[int, NDArray[np.float32], dict[str, Any]]:
+    """Write the predictions; (rows, the first predictions as the model gave them, what a quick study tells)"""
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
         transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
     kept = (*request.columns, UNIT) if shards.unit else request.columns
     raw = PackedColumns(shards.record_columns, tuple(dict.fromkeys([*scorer.raw, *kept])))
-    dataset = evaluation_dataset(
-        shards, transform, labeler(shards, request.transform), batch=min(request.batch_size, shards.total), raw=raw
-    )
+    size = min(request.batch_size, shards.total)
+    dataset = evaluation_dataset(shards, transform, labeler(shards, request.transform), batch=size, raw=raw)
+    study = None
+    if quick and isinstance(scorer, TrainedScorer):
+        study = QuickStudy.of(request.transform, label_task(request.transform.label), rows=shards.total)
     first: list[NDArray[np.float32]] = []
     rows = first_rows = 0
     linear, items = _linear(request), _items(request, shards.stager)
@@ -253,6 +263,8 @@ def _write(
             # only the last batch is padded, and only at its end
             valid = int(np.count_nonzero(batch["valid"]))
             table = _table(request.transform.label, batch, scores, kept, rows, valid)
+            if study is not None:
+                study.add(batch, table, rows)
             ranks = {} if index is None else index(batch, table)
             files.write(PREDICTIONS, _with(table, ranks))
             others = {} if items is None else items.predictions(table.column(request.item).combine_chunks())
@@ -272,7 +284,8 @@ def _write(
         raise DataError(
             f"the shards hold {counted(rows, 'row')}, and their manifests say {shards.total:,}", where=shards.paths[0]
         )
-    return rows, np.concatenate(first)
+    told = study.result(scorer, size=size) if study is not None and isinstance(scorer, TrainedScorer) else {}
+    return rows, np.concatenate(first), told
 
 
 def _table(

@@ -34,6 +34,17 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Panels:
+    """Small figures of one kind, side by side."""
+
+    title: str
+    charts: Sequence[Chart]
+    keys: Sequence[tuple[str, str]] = ()
+    """Of all of them."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Part:
     """A part of a page."""
 
@@ -47,3 +58,5 @@ class Part:
     """A list."""
     texts: Sequence[tuple[str, str]] = ()
     """(title, a file's text)"""
+    panels: Sequence[Panels] = ()
+    """Below the tables."""

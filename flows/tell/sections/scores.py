@@ -7,12 +7,13 @@ from flows.records import State
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import short
 from flows.tell.material import Material
-from flows.tell.metric_tables import importance_table, metric_table, rows_of, threshold_table, values_of
+from flows.tell.metric_tables import metric_table, rows_of, threshold_table, values_of
 from flows.tell.paired import eval_spans, judged_spans, rows_in_words
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.slice_harm import slices
+from flows.tell.sections.what_matters import dependence, importance
 from flows.tell.sections.worst_rows import worst_rows
 from headway.errors import HeadwayError
 from headway.evaluation import metrics
@@ -48,9 +49,8 @@ def evaluation(material: Material, *, drawn: bool = True) -> Part | None:
         sentences.append(
             f"There are no curves: only your code knows what a prediction of {measured.task} means; its metrics judge it."
         )
-    importance = material.importance
-    tables = [importance_table(importance, " of eval")] if importance is not None and importance.columns else []
-    return Part("Evaluation", sentences, charts, [*part.tables, *tables])
+    panels = list(dependence(material)) if drawn else []
+    return Part("Evaluation", sentences, charts, [*part.tables, *importance(material)], panels=panels)
 
 
 def measured_part(

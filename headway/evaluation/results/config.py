@@ -45,7 +45,8 @@ class EvaluationConfig(Frozen):
     importance: int | None = Field(
         default=None,
         ge=20,
-        description="measure how much each column matters, on at most this many eval rows; default: not measured",
+        description="measure how much each column matters, on at most this many eval rows, as a stage of its own; default: on "
+        "a thousand rows while they are evaluated, where that is quick",
     )
     row_values: tuple[str, ...] = Field(
         default=(),

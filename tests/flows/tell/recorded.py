@@ -241,6 +241,14 @@ def recorded(
 
     kept = {"rooms": table["rooms"], "city": table["city"]}
 
+    names = [HOSTILE.replace("/", ""), "age", "city", "rooms"]
+    weights = [{"column": name, "permuted": 0.2 / (1 + i), "interval": [0.0, 0.3]} for i, name in enumerate(names)]
+    mattering = {"metric": "loss", "value": 0.4, "rows": 350, "columns": weights}
+    dependence = [
+        {"column": names[0], "values": [0.5, 1.5, 12_345.0], "predictions": [0.1, 0.4, 0.35]},
+        {"column": "city", "values": ["Paris", HOSTILE, "東京"], "predictions": [0.2, 0.1, 0.3]},
+    ]
+
     def predicted(noise):
         def make(out):
             values = _predicted(r, task, label, noise, len(classes))
@@ -248,7 +256,8 @@ def recorded(
             pq.write_table(
                 pa.table({"row": np.arange(rows), "label": label, "prediction": made, **kept}), out / "p.parquet"
             )
-            return {"predictions": "p.parquet", "rows": rows, "metrics": {}}
+            told = {} if ranked else {"importance": mattering, "dependence": dependence}
+            return {"predictions": "p.parquet", "rows": rows, "metrics": {}, **told}
 
         return make
 

@@ -75,6 +75,15 @@ def test_each_slice_is_linked_to_its_worst_rows_which_have_no_values_but_those_t
     assert re.findall(r">([^<>]+)</th>", inside)[:4] == ["row", "city", "rooms", "label"]
 
 
+def test_columns_stand_in_the_order_of_their_importance_and_the_first_have_a_figure(tmp_path):
+    html = page(Material(*recorded(tmp_path / "store")))
+    table = html[html.index("<h3>Columns of the train rows") :].partition("</table>")[0]
+    columns = re.findall(r'<th scope="row"[^>]*>([^<]+)</th>', table)
+    assert columns[:5] == ["the label", "&lt;script&gt;alert(&#39;x&#39;)&lt;script&gt;", "age", "city", "rooms"]
+    told = re.findall(r'<svg class="panel" role="img" aria-label="([^"]+)"', html)
+    assert told[0].endswith("0.1 at 0.5, 0.4 at 1.5, 0.35 at 12,340") and "0.2 at Paris" in told[1]
+
+
 def test_a_figure_is_svg_with_colours_of_the_style_sheet_and_ids_of_its_own(tmp_path):
     html = html_of(*recorded(tmp_path))
     pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)

@@ -8,20 +8,25 @@ import pytest
 
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
+from headway.tasks.table import task_of
 from tfcore.evaluation.importance import ImportanceRequest, importance
+from tfcore.evaluation.quick_importance import GRID, QuickStudy
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
+from tfcore.evaluation.results import Evaluated
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
+from tfcore.transform.config import DerivedParameters
 
 COLUMNS = (
     Column(name="strong", type="float32", nullable=True),
     Column(name="weak", type="float32", nullable=False),
     Column(name="noise", type="float32", nullable=False),
     Column(name="kind", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="day", type="int64", nullable=True, temporal="date"),
     Column(name="tags", type="bytes", nullable=False, shape=(None,), encoding="dictionary"),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
@@ -39,6 +44,7 @@ def rows_of(count, seed):
             "weak": weak.astype(np.float32),
             "noise": r.normal(size=count).astype(np.float32),
             "kind": pa.array([b"x", b"y"]).take(pa.array(kind, mask=r.random(count) < 0.05)),
+            "day": pa.array(r.integers(15_000, 16_000, count), mask=r.random(count) < 0.05),
             "tags": pa.array(tags, pa.list_(pa.binary())),
             "label": (r.random(count) < 1 / (1 + np.exp(-score))).astype(np.int64),
         }
@@ -63,7 +69,7 @@ def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, tmp_pa
     auc = predict(EvaluateRequest(**trained), tmp_path / "evaluated", Monitor())["metrics"]["auc"]
     assert result["rows"] == 2500 and result["metric"] == "auc" and result["value"] == pytest.approx(auc, abs=1e-6)
     found = {each["column"]: each for each in result["columns"]}
-    assert next(iter(found)) == "strong" and set(found) == {"strong", "weak", "noise", "kind", "tags"}
+    assert next(iter(found)) == "strong" and set(found) == {"strong", "weak", "noise", "kind", "day", "tags"}
     assert found["strong"]["permuted"] > 0.2 > found["kind"]["permuted"] > 0.005
     low, high = found["strong"]["interval"]
     assert low < found["strong"]["permuted"] < high < low + 0.1
@@ -77,6 +83,45 @@ def test_a_sample_is_spread_over_the_rows_and_repeatable(trained, tmp_path):
     first = importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor())
     assert first["rows"] == 500, "every fifth of 2,500"
     assert importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor()) == first
+
+
+def test_an_evaluation_tells_the_same_of_a_small_sample_without_the_transform(trained, tmp_path):
+    """What is made of a column, such as the parts of a date or a list's ids, goes together."""
+    whole = importance(ImportanceRequest(**trained, rows=1000), tmp_path, Monitor())
+    quick = predict(EvaluateRequest(**trained), tmp_path / "evaluated", Monitor())["importance"]
+    assert (quick["rows"], quick["metric"], quick["value"]) == (834, "auc", pytest.approx(whole["value"], abs=1e-9))
+    assert [each["column"] for each in quick["columns"]] == [each["column"] for each in whole["columns"]]
+    for ours, theirs in zip(quick["columns"], whole["columns"], strict=True):
+        assert ours["permuted"] == pytest.approx(theirs["permuted"], abs=1e-9) and ours["missing"] is None
+        assert ours["interval"] == pytest.approx(theirs["interval"], abs=1e-9)
+
+
+def test_the_mean_prediction_by_a_columns_values_is_told_of_the_columns_that_matter_most(trained, tmp_path):
+    result = Evaluated.model_validate(predict(EvaluateRequest(**trained), tmp_path, Monitor()))
+    assert [each.column for each in result.dependence[:2]] == [each.column for each in result.importance.columns[:2]]
+    told = {each.column: each for each in result.dependence}
+    strong = told["strong"]
+    assert len(strong.values) == GRID and list(strong.values) == sorted(strong.values)
+    assert list(strong.predictions) == sorted(strong.predictions), "the label grows with it"
+    rows = rows_of(2500, 2)["strong"].drop_null().to_numpy()
+    assert all(np.abs(rows - value).min() < 1e-5 for value in strong.values if value != 0), (
+        "values of rows, as they were"
+    )
+    kind = dict(zip(told["kind"].values, told["kind"].predictions, strict=True))
+    assert set(kind) == {"x", "y"} and kind["x"] < kind["y"]
+
+
+def test_what_would_not_be_quick_or_not_be_true_is_left_to_the_stage(trained):
+    task, parameters = task_of("binary"), trained["transform"]
+    assert QuickStudy.of(parameters, task, rows=2500) is not None
+    many = [
+        f.model_copy(update={"column": f.column.model_copy(update={"name": f"c{i}"})})
+        for i in range(900)
+        for f in parameters.fitted[1:2]
+    ]
+    assert QuickStudy.of(parameters.model_copy(update={"fitted": tuple(many)}), task, rows=2500) is None
+    derived = DerivedParameters(function="own.py:f", reads=(), columns=())
+    assert QuickStudy.of(parameters.model_copy(update={"derived": derived}), task, rows=2500) is None
 
 
 def test_rows_of_one_unit_count_once(trained, tmp_path):

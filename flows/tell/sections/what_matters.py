@@ -1,0 +1,60 @@
+"""What a model's predictions rest on: the importance of columns, and the mean prediction by their values."""
+
+from collections.abc import Iterator, Sequence
+
+from flows.tell.figures.drawing import FIRST, short
+from flows.tell.figures.panels import Panel, tick
+from flows.tell.material import Material
+from flows.tell.metric_tables import importance_table
+from flows.tell.rendering.parts import Chart, Panels
+from flows.tell.rendering.tables import Table
+from headway.messages import number
+from headway.schema.calendar_days import Temporal, moment
+from tfcore.evaluation.results import Dependence
+
+
+def importance(material: Material) -> Iterator[Table]:
+    """The table of columns, the most important first; none where it is not known."""
+    found = material.importance
+    if found is not None and found.columns:
+        yield importance_table(found, " of eval")
+
+
+def dependence(material: Material) -> Iterator[Panels]:
+    """A figure for each column that matters most; none where it is not known."""
+    told = material.evaluated.dependence if material.evaluated is not None else ()
+    kinds = {column.column: column.temporal for column in material.statistics.of("train").values()}
+    ends = [value for each in told for value in each.predictions]
+    if not ends:
+        return
+    low, high = min(ends), max(ends)
+    charts = [Chart(short(each.column, 40), _drawn(each, low, high, kinds.get(each.column)).svg()) for each in told]
+    note = (
+        "The mean prediction if every row had this value and all else stayed, even where the two never occur together."
+    )
+    yield Panels("Prediction by the columns that matter most", charts, note=note)
+
+
+def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Panel:
+    span = (high - low) or 1.0
+    heights = [(value - low) / span for value in each.predictions]
+    numbers = [value for value in each.values if not isinstance(value, str)]
+    least, most = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
+
+    def said(value: float | str) -> str:
+        return value if isinstance(value, str) else tick(value, 4) if kind is None else moment(value, kind)
+
+    ends: Sequence[float | str] = (least, (least + most) / 2, most)
+    labels = [said(value) for value in (ends if numbers else each.values)]
+    told = [f"{number(p)} at {said(v)}" for v, p in zip(each.values, each.predictions, strict=True)]
+    panel = Panel(
+        f"Mean prediction by {each.column}: {', '.join(told)}",
+        x=labels if len(labels) <= 4 else (labels[0], f"{len(labels)} values", labels[-1]),
+        y=[tick(low), tick((low + high) / 2), tick(high)],
+    )
+    if numbers:
+        places = [(value - least) / ((most - least) or 1.0) for value in numbers]
+        panel.line(list(zip(places, heights, strict=True)), FIRST)
+    else:
+        panel.steps(heights, FIRST, fill=True)
+    return panel
