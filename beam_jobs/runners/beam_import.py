@@ -16,10 +16,15 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from headway.lean_imports import hidden
+from headway.process import owned
 from headway.process_tuning import for_all_threads, uncollected
 
 _LOGGERS = ("apache_beam", "grpc")
 _IMPORTING = threading.Lock()
+_OPTIONAL = ("pandas", "pymongo")
+"""What Beam takes along, where it is installed, for data frames and MongoDB: a fifth of its import. A process of Headway's
+own has neither in its pipelines."""
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _SAMPLE_MS = 10
 """How often Beam looks which step a worker is in. The end of a bundle waits for the next look, which is 200 ms by default."""
@@ -46,7 +51,7 @@ def load_beam() -> Any:
 
         logging.getLogger().addFilter(of_others)  # Beam warns through logging.warning while it is imported
         try:
-            with silenced(), uncollected():
+            with silenced(), uncollected(), hidden(*(_OPTIONAL if owned() else ()), importer="apache_beam"):
                 beam = importlib.import_module("apache_beam")
                 importlib.import_module(_RUNNER)  # the first pipeline would do so
                 _suit_notebooks(beam)

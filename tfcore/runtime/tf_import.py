@@ -5,31 +5,15 @@ with startup():
 """
 
 import contextlib
-import inspect
 import os
 import sys
 from collections.abc import Iterator
-from importlib.abc import MetaPathFinder
 
+from headway.lean_imports import hidden
 from headway.process import owned
 from headway.process_tuning import uncollected
 
 _OPTIONAL = ("IPython", "matplotlib", "pandas", "scipy", "sklearn")
-_IMPORTERS = ("importlib", "importlib._bootstrap", "importlib._bootstrap_external")
-
-
-class _Hidden(MetaPathFinder):
-    """Tells Keras, and nobody else, that a package is not installed."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname not in _OPTIONAL:
-            return
-        frame = inspect.currentframe()
-        while frame is not None and frame.f_globals["__name__"] in (__name__, *_IMPORTERS):
-            frame = frame.f_back
-        # a module of Keras, or of the one that TensorFlow keeps for itself
-        if frame is not None and "keras" in frame.f_globals.get("__name__", "").split("."):
-            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
 @contextlib.contextmanager
@@ -39,12 +23,9 @@ def lean_keras() -> Iterator[None]:
 
     Keras then lacks its wrappers for scikit-learn and its plots; layers that need SciPy find it, and data frames are arrays.
     """
-    hidden = _Hidden()
-    sys.meta_path.insert(0, hidden)
-    try:
+    # "keras" is also in the names of what TensorFlow keeps for itself
+    with hidden(*_OPTIONAL, importer="keras"):
         yield
-    finally:
-        sys.meta_path.remove(hidden)
 
 
 @contextlib.contextmanager
