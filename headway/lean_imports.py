@@ -1,8 +1,8 @@
 """Imports of heavy packages without what they take along where it is installed.
 
-    with hidden("boto3", "pymongo", importer="apache_beam"):
-        import apache_beam
-    arrow_without_pandas()
+with hidden("boto3", "pymongo", importer="apache_beam"):
+    import apache_beam
+arrow_without_pandas()
 """
 
 import contextlib

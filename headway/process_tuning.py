@@ -23,6 +23,8 @@ from typing import Any
 NEW_OBJECTS = 200_000
 """A process that makes many objects and few cycles looks for garbage after so many new ones, instead of 700."""
 _FREEZING = threading.Lock()
+_kept = False
+"""Whether `uncollected` has kept what was there, and nothing may be unfrozen."""
 _MMAP_THRESHOLD = -3
 """M_MMAP_THRESHOLD of malloc.h."""
 
@@ -34,6 +36,7 @@ def uncollected(*, keep: bool = False) -> Iterator[None]:
     Args:
         keep: nor looks at what is there by then ever again; for a process that lives for what it imports.
     """
+    global _kept
     _end_uncollected()
     before = gc.isenabled()
     gc.disable()
@@ -42,7 +45,8 @@ def uncollected(*, keep: bool = False) -> Iterator[None]:
         with _FREEZING:
             if keep:
                 gc.freeze()
-            elif not gc.get_freeze_count():
+                _kept = True
+            elif not _kept and not gc.get_freeze_count():  # which takes a look at each: 40 ms where TensorFlow is kept
                 # among what is old already: as young objects the next small collection would look through all of them
                 gc.freeze()
                 gc.unfreeze()

@@ -14,18 +14,42 @@ import runpy
 import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import IO
+from typing import IO, Any
 
 LATER = ("keras", "tf_keras")
 """TensorFlow finds them, for the names that it has of theirs, and takes them along only if they can be imported."""
-OPTIONAL = ("pandas", "scipy")
+OPTIONAL = ("h5py", "pandas", "scipy")
 """What TensorFlow's own old Keras imports where it is installed."""
+UNUSED = "tensorflow._api.v2.compat"
+"""The names of TensorFlow 1, 240 modules: imported by the first use of `tf.compat`."""
+
+
+class _AtFirstUse(Loader):
+    """Executes a module when somebody asks for a name that it does not have yet. `importlib.util.LazyLoader` does so for any
+    name, and autograph asks each module for its file."""
+
+    def __init__(self, loader: Any):
+        self._loader, self._lock, self._ran = loader, threading.RLock(), False
+
+    def exec_module(self, module: ModuleType) -> None:
+        def found(name: str) -> Any:
+            with self._lock:
+                if not self._ran and not name.startswith("__"):
+                    self._ran = True
+                    self._loader.exec_module(module)
+            try:
+                return vars(module)[name]
+            except KeyError:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name) from None
+
+        vars(module)["__getattr__"] = found
 
 
 class _Later(MetaPathFinder, Loader):
@@ -36,6 +60,10 @@ class _Later(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if fullname in OPTIONAL:
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        if fullname == UNUSED and (spec := PathFinder.find_spec(fullname, path, target)) is not None:
+            assert spec.loader is not None
+            spec.loader = _AtFirstUse(spec.loader)
+            return spec
         if fullname not in LATER or (spec := PathFinder.find_spec(fullname, path, target)) is None:
             return None
         spec.loader = self

@@ -129,3 +129,18 @@ def test_memory_that_a_process_shares_with_its_fork_is_counted_once():
         process.stdout.readline()
         assert 200e6 < memory_of(process.pid) < 300e6
         process.stdin.close()
+
+
+def test_the_names_of_tensorflow_1_are_imported_by_their_first_use():
+    program = (
+        f"import runpy, sys; runpy.run_path({str(START)!r}, run_name='start')['import_tensorflow']()\n"
+        "import tensorflow as tf\n"
+        "lazy = sys.modules['tensorflow._api.v2.compat']\n"
+        "print('tensorflow._api.v2.compat.v1' in sys.modules, hasattr(lazy, '__file__'))\n"
+        "print('tensorflow._api.v2.compat.v1' in sys.modules, tf.compat.as_text(b'a'), hasattr(tf.compat, 'nothing'))\n"
+        "from tensorflow.compat.v1 import SummaryMetadata\n"
+        "import tensorflow.compat.v2 as v2\n"
+        "print(tf.compat.v1.get_default_graph().version, SummaryMetadata.__name__, v2.constant(1).numpy())\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert done.stdout.split("\n")[:-1] == ["False True", "False a False", "0 SummaryMetadata 1"], done.stderr

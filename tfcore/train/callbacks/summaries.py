@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tensorflow as tf
+from tensorflow.core.framework.summary_pb2 import SummaryMetadata  # tf.compat.v1 has it too, with 240 modules
 
 from tfcore.train.session import Callback, TrainingSession
 
-SCALARS = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"})
+SCALARS = SummaryMetadata(plugin_data={"plugin_name": "scalars"})
 """What tf.summary.scalar writes beside a value; that function imports TensorBoard for it, which takes half a second."""
 
 
