@@ -1,7 +1,6 @@
 """The evaluation: metrics with their intervals beside the champion's, figures, and what no one number says."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from flows.records import State
 from flows.tell.figures import score_charts
@@ -9,9 +8,9 @@ from flows.tell.figures.drawing import short
 from flows.tell.material import Material
 from flows.tell.metric_tables import metric_table, rows_of, threshold_table, values_of
 from flows.tell.paired import eval_spans, judged_spans, rows_in_words
-from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
+from flows.tell.sections.confusion import confusion_tables
 from flows.tell.sections.slice_harm import slices
 from flows.tell.sections.what_matters import dependence, importance
 from flows.tell.sections.worst_rows import worst_rows
@@ -29,7 +28,7 @@ from headway.registry.registry import Registry
 
 _MOST_BYTES = 24 << 20
 """Of predictions that are read for figures: about a million rows, half a second."""
-_MOST_CLASSES, _MOST_PAIRS, _MOST_ROWS = 12, 20, 60
+_MOST_ROWS = 60
 
 
 def evaluation(material: Material, *, drawn: bool = True) -> Part | None:
@@ -72,7 +71,7 @@ def measured_part(
     return Part(
         title,
         sentences,
-        tables=[*tables, *slices(measured, verdict, split), *worst_rows(measured, split), *_others(measured)],
+        tables=[*tables, *slices(measured, verdict, split), *worst_rows(measured, split), *_others(measured, whose)],
     )
 
 
@@ -166,10 +165,10 @@ def _scored(material: Material, fingerprint: str | None, task: str) -> Rows | No
 # --- tables
 
 
-def _others(measured: Measured) -> Iterator[Table]:
+def _others(measured: Measured, whose: str) -> Iterator[Table]:
     """The tables that are not drawn."""
-    if confusion := measured.tables.get("confusion"):
-        yield _confusion(confusion)
+    if "confusion" in measured.tables:
+        yield from confusion_tables(measured, whose)
     for name, columns in measured.tables.items():
         if columns and split_name(name)[1] not in CURVES and name != "confusion":
             rows = [
@@ -181,21 +180,3 @@ def _others(measured: Measured) -> Iterator[Table]:
             ]
             title = measured.titles.get(name, name)
             yield Table(capital(title), rows[:_MOST_ROWS], folded=name not in ("per_class",))
-
-
-def _confusion(columns: Mapping[str, list[Any]]) -> Table:
-    labels = list(dict.fromkeys([*columns["label"], *columns["predicted"]]))
-    weight = dict(zip(zip(columns["label"], columns["predicted"], strict=True), columns["rows"], strict=True))
-    if len(labels) > _MOST_CLASSES:
-        wrong = sorted(((n, pair) for pair, n in weight.items() if pair[0] != pair[1]), key=lambda each: -each[0])
-        pairs = [{"label": short(a, 40), "predicted": short(b, 40), "rows": n} for n, (a, b) in wrong[:_MOST_PAIRS]]
-        return Table("The classes that are confused most", pairs)
-    labels = sorted(labels, key=lambda label: (isinstance(label, str), label))
-    rows, shades = list[Row](), list[dict[str, float]]()
-    for label in labels:
-        counts = {f"predicted {short(other)}": weight.get((label, other), 0) for other in labels}
-        total = max(sum(counts.values()), 1)
-        rows.append({"label": short(label), **counts})
-        shades.append({name: count / total for name, count in counts.items()})
-    note = "Rows by label and predicted class; shaded by the share of the label's rows."
-    return Table("Confusion matrix", rows, note, shades=shades)

@@ -44,9 +44,10 @@ def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> 
     def said(value: float | str) -> str:
         return value if isinstance(value, str) else tick(value, 4) if kind is None else moment(value, kind)
 
-    ends: Sequence[float | str] = (least, (least + most) / 2, most)
-    labels = [said(value) for value in (ends if numbers else each.values)]
-    told = [f"{number(p)} at {said(v)}" for v, p in zip(each.values, each.predictions, strict=True)]
+    values: Sequence[float | str] = each.values
+    shown = (least, (least + most) / 2, most) if numbers else values
+    labels = [said(value) for value in shown]
+    told = [f"{number(p)} at {said(v)}" for v, p in zip(values, each.predictions, strict=True)]
     panel = Panel(
         f"Mean prediction by {each.column}: {', '.join(told)}",
         x=labels if len(labels) <= 4 else (labels[0], f"{len(labels)} values", labels[-1]),

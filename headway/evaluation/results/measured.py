@@ -116,6 +116,13 @@ class WorstSlices(Result):
         return {**value, "slices": slices}
 
 
+class ChampionMeasured(Metrics):
+    """What is known of the champion on the same rows."""
+
+    confusion: dict[str, list[Any]] = Field(default={})
+    """Its decisions at the candidate's threshold, as the candidate's table of that name."""
+
+
 class Measured(Metrics):
     """One model on the rows of a split."""
 
@@ -133,8 +140,8 @@ class Measured(Metrics):
     """Metrics that the gate compares by default."""
     baselines: dict[str, Values] = Field(default={})
     """Other models on the same rows, the champion among them."""
-    champion: Metrics | None = None
-    """The intervals of its metrics."""
+    champion: ChampionMeasured | None = None
+    """Its metrics are among the baselines."""
     by_slice: dict[str, dict[str, SliceMetrics]] = Field(default={})
     """By column and value."""
     threshold: Threshold | None = None

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant
@@ -26,6 +27,7 @@ from headway.evaluation.results.worst_slices import row_losses, worst
 from headway.evaluation.slices import slice_columns, slice_rows
 from headway.metrics.base import Floats, Metric, Rows
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
+from headway.metrics.tables import Table
 from headway.monitor import Monitor
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
@@ -128,7 +130,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
         "few_rows": few_rows(rows, metrics),
         "compared": [name for name in ("ndcg", *task.tolerances) if name in {metric.name for metric in metrics}],
         "baselines": baselines,
-        "champion": None if champion is None else {"intervals": _intervals(request, models[CHAMPION], metrics)},
+        "champion": _champion(request, task, models, metrics, decided),
         "by_slice": by_slice,
         "threshold": _threshold(request, decided),
         "tables": _tables(request, task, rows, decided),
@@ -217,6 +219,22 @@ def _baselines(
     return found, champion
 
 
+def _champion(
+    request: MeasureRequest,
+    task: Task,
+    models: Mapping[str, Rows],
+    metrics: Sequence[Metric],
+    decided: Decided | None,
+) -> dict[str, Any] | None:
+    if (rows := models.get(CHAMPION)) is None:
+        return None
+    found: dict[str, Any] = {"intervals": _intervals(request, rows, metrics)}
+    if decided is not None:
+        rows = rows.predicted((rows.prediction >= decided.threshold).astype(np.float64))
+    confusion = next((table for table in task.tables_for(rows) if table.name == "confusion"), None)
+    return found if confusion is None else found | {"confusion": _with_names(request, confusion, rows)}
+
+
 def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, Any] | None:
     if request.threshold is None:
         return None
@@ -236,7 +254,12 @@ def _tables(
 ) -> dict[str, dict[str, list[Any]]]:
     found = {}
     for table in task.tables_for(rows):
-        columns = table.on(decided.rows if table.decides and decided is not None else rows)
-        names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
-        found[table.name] = columns | {name: [request.classes[i] for i in columns[name]] for name in names}
+        found[table.name] = _with_names(request, table, decided.rows if table.decides and decided is not None else rows)
     return found
+
+
+def _with_names(request: MeasureRequest, table: Table, rows: Rows) -> dict[str, list[Any]]:
+    """A table of the rows, with the names of classes."""
+    columns = table.on(rows)
+    names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
+    return columns | {name: [request.classes[i] for i in columns[name]] for name in names}

@@ -95,6 +95,18 @@ def test_the_champion_is_measured_on_every_slice_as_the_candidate_is(measured):
     assert alone["champion"] is None and "champion" not in alone["by_slice"]["carrier"]["AA"]
 
 
+def test_the_champion_is_decided_by_the_candidates_threshold(measured):
+    path = measured.folder / "linear.parquet"
+    found = Measured.model_validate(measured(threshold={"recall": 0.9}, baselines={"champion": path}))
+    champion, theirs = found.champion.confusion, pq.read_table(path)
+    flagged = theirs["prediction"].to_numpy() >= found.threshold.value
+    label = theirs["label"].to_numpy() == 1
+    expected = [(label == positive) & (flagged == decided) for positive in (False, True) for decided in (False, True)]
+    assert champion["rows"] == [int(each.sum()) for each in expected]
+    old = {"task": "binary", "rows": 3, "champion": {"intervals": {"auc": [0.1, 0.2]}}}
+    assert Measured.model_validate(old).champion.confusion == {}
+
+
 def test_a_threshold_of_other_rows_is_taken_and_one_that_nothing_reaches_is_said(measured):
     tested = measured(threshold={"recall": 0.8}, given_threshold=0.42)["threshold"]
     assert (tested["value"], tested["chosen_on"]) == (0.42, "the eval rows")

@@ -1,0 +1,78 @@
+"""How often each class is taken for another, by the candidate and the champion, and by which threshold."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flows.tell.figures.drawing import short
+from flows.tell.rendering.cells import Row
+from flows.tell.rendering.tables import Table
+from headway.evaluation.results.measured import Measured
+from headway.messages import number
+
+_MOST_CLASSES, _MOST_BESIDE, _MOST_PAIRS = 12, 3, 20
+Columns = Mapping[str, list[Any]]
+"""label, predicted, rows: a row for each pair of classes that occurs"""
+
+
+def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
+    """The candidate's table, and the champion's beside it, or below where there are many classes.
+
+    Args:
+        whose: what the champion is called.
+    """
+    ours, theirs = measured.tables["confusion"], measured.champion.confusion if measured.champion is not None else {}
+    labels = list(
+        dict.fromkeys([*ours["label"], *ours["predicted"], *theirs.get("label", ()), *theirs.get("predicted", ())])
+    )
+    labels.sort(key=lambda label: (isinstance(label, str), label))
+    how = _decided(measured)
+    if len(labels) > _MOST_CLASSES:
+        yield Table("The classes that are confused most", _pairs(ours, theirs, whose), f"Decided by {how}.")
+        return
+    note = f"Rows by label and predicted class, decided by {how}; shaded by the share of the label's rows."
+    if not theirs:
+        yield _table("Confusion matrix", [("", ours)], labels, note)
+    elif len(labels) <= _MOST_BESIDE:
+        yield _table("Confusion matrix", [("", ours), (f"{whose}: ", theirs)], labels, note)
+    else:
+        yield _table("Confusion matrix", [("", ours)], labels, note)
+        yield _table(f"Confusion matrix of {whose}", [("", theirs)], labels, "")
+
+
+def _decided(measured: Measured) -> str:
+    """What makes a class of a prediction."""
+    if measured.task != "binary":
+        return "the most likely class"
+    found = measured.threshold
+    if found is None or found.value is None:
+        return "the threshold 0.5 (evaluation.threshold chooses another)"
+    return f"the threshold {number(found.value)}"
+
+
+def _table(title: str, sides: list[tuple[str, Columns]], labels: list[Any], note: str) -> Table:
+    rows, shades = list[Row](), list[dict[str, float]]()
+    weights = [(name, _weights(columns)) for name, columns in sides]
+    for label in labels:
+        row, shade = {"label": short(label)}, dict[str, float]()
+        for name, weight in weights:
+            counts = {f"{name}predicted {short(other)}": weight.get((label, other), 0) for other in labels}
+            total = max(sum(counts.values()), 1)
+            row |= counts
+            shade |= {column: count / total for column, count in counts.items()}
+        rows.append(row)
+        shades.append(shade)
+    return Table(title, rows, note, shades=shades)
+
+
+def _pairs(ours: Columns, theirs: Columns, whose: str) -> list[Row]:
+    weight, other = _weights(ours), _weights(theirs) if theirs else {}
+    wrong = sorted(((n, pair) for pair, n in weight.items() if pair[0] != pair[1]), key=lambda each: -each[0])
+    return [
+        {"label": short(a, 40), "predicted": short(b, 40), "rows": n}
+        | ({whose: other.get((a, b), 0)} if theirs else {})
+        for n, (a, b) in wrong[:_MOST_PAIRS]
+    ]
+
+
+def _weights(columns: Columns) -> dict[tuple[Any, Any], Any]:
+    return dict(zip(zip(columns["label"], columns["predicted"], strict=True), columns["rows"], strict=True))
