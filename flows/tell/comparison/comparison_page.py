@@ -18,8 +18,9 @@ from flows.tell.figures.drawing import reused, short
 from flows.tell.html import document
 from flows.tell.paired import rows_in_words
 from flows.tell.rendering.parts import Part, Table
+from flows.tell.sections.column_words import column_name, usual_values
+from flows.tell.sections.columns import MOST_DRAWN, by_weight, split_statistics
 from flows.tell.sections.curves import Training, trained_by, trainings
-from flows.tell.sections.window_data import MOST_DRAWN, by_weight, column_name, train_statistics, usual_values
 from flows.tell.summary import window
 from headway.messages import counted, number, sentence, size, some, when
 
@@ -193,10 +194,10 @@ def _train_columns(a: Side, b: Side) -> Iterator[Table]:
     if not names:
         return
     order, by = by_weight(b.material, names)
-    mine, theirs = (train_statistics(side.material, "statistics", order[:_MOST_LOADED]) for side in (a, b))
+    mine, theirs = (split_statistics(side.material, "statistics", order[:_MOST_LOADED]) for side in (a, b))
     drift = {name: distance(mine[name], theirs[name]) for name in order if name in mine and name in theirs}
     shown = sorted(drift, key=lambda name: -(drift[name] or 0.0))[:MOST_DRAWN]
-    pictures = histograms([(mine[name], theirs[name]) for name in shown], name="columns")
+    pictures = histograms([(mine[name], theirs[name]) for name in shown])
     rows = []
     for name, picture in zip(shown, pictures, strict=True):
         row: dict[str, object] = {"column": column_name(name), "distribution": picture, "drift": drift[name]}
@@ -208,7 +209,7 @@ def _train_columns(a: Side, b: Side) -> Iterator[Table]:
     note = f"Bars: the train rows of {a.label}; line: those of {b.label}. Drift: Jensen-Shannon divergence in bits, of text "
     note += "the greatest change of a value's share; the largest first."
     if len(names) > _MOST_LOADED:
-        note += f" Looked at are the {_MOST_LOADED} columns {by}."
+        note += f" Looked at are the {_MOST_LOADED} columns that come first by {by}."
     note += f" {len(names) - len(shown):,} more are not shown." if len(names) > len(shown) else ""
     yield Table("Columns of the train rows", rows, note)
 

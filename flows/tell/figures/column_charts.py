@@ -1,9 +1,10 @@
-"""Small histograms of columns, the champion's train rows beside this run's, and how far they are apart.
+"""Histograms of columns, several sides with the same bars, and how far two are apart.
 
 pictures = histograms([(ours, theirs), ...])       # an <svg> for each pair of `ColumnStatistics`; theirs may be None
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -19,17 +20,16 @@ BINS, FEW, _OUTER = 20, 20, (0.01, 0.99)
 _LOOKED_UP, _MOST_WORDS = 2000, 200_000
 """Of the champion's most frequent words; words of a column that are looked through."""
 Pair = tuple[ColumnStatistics, ColumnStatistics | None]
-Shares = NDArray[np.float64]
 
 
-def histograms(pairs: Sequence[Pair], *, name: str) -> list[Markup]:
+def histograms(pairs: Sequence[Pair]) -> list[Markup]:
     """A picture for each column: bars of ours, a line of theirs; empty where nothing was counted."""
     strips = Strips(len(pairs), height=26)
-    for row, (ours, theirs) in enumerate(pairs):
-        both = _shares(ours, theirs if theirs is not None and theirs.type == ours.type else None)
-        if both is None:
+    for row, pair in enumerate(pairs):
+        if (found := shares(pair)) is None:
             continue
-        mine, other = both
+        mine, other = found.sides
+        assert mine is not None
         highest = max(mine.max(initial=0.0), 0.0 if other is None else other.max(initial=0.0)) or 1.0
         strips.steps(row, (mine / highest).tolist(), FIRST, fill=True)
         if other is not None:
@@ -44,14 +44,30 @@ def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> 
     return drift_distance(ours, theirs)
 
 
-def _shares(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> tuple[Shares, Shares | None] | None:
-    """The share of the values in each bar, of both sides."""
+class Shares(NamedTuple):
+    """The share of the values in each bar, of every side that is known; and what the bars stand for."""
+
+    sides: list[NDArray[np.float64] | None]
+    bars: list[Any]
+    """The value of each bar, or the edges between them, one more."""
+
+
+def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
+    """The same bars for all sides, chosen by the first; None where nothing was counted.
+
+    Args:
+        sides: of one column; those of another type are left out.
+    """
+    ours = sides[0]
+    if ours is None:
+        return None
+    known = [side if side is not None and side.type == ours.type else None for side in sides]
     if ours.type == "bytes":
-        return _of_words(ours, theirs) if _countable(ours) else None
+        return _of_words(ours, known) if _countable(ours) else None
     if not ours.finite:
         return None
-    few = _few(ours, theirs)
-    return _of_bins(ours, theirs) if few is None else few
+    known = [side if side is not None and side.finite else None for side in known]
+    return _of_values(known) or _of_bins(ours, known)
 
 
 def _countable(column: ColumnStatistics) -> bool:
@@ -59,38 +75,42 @@ def _countable(column: ColumnStatistics) -> bool:
     return column.text is not None and column.distinct <= _MOST_WORDS
 
 
-def _of_words(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> tuple[Shares, Shares | None]:
-    top = ours.top(FEW)
-    mine = np.array([count for _, count in top], np.float64) / max(ours.values, 1)
-    if theirs is None or not _countable(theirs):
-        return mine, None
-    counts = dict(theirs.top(_LOOKED_UP))
-    return mine, np.array([counts.get(word, 0) for word, _ in top], np.float64) / max(theirs.values, 1)
+def _of_words(ours: ColumnStatistics, sides: Sequence[ColumnStatistics | None]) -> Shares:
+    words = [word for word, _ in ours.top(FEW)]
+
+    def of(side: ColumnStatistics | None) -> NDArray[np.float64] | None:
+        if side is None or not _countable(side):
+            return None
+        counts = dict(side.top(FEW if side is ours else _LOOKED_UP))
+        return np.array([counts.get(word, 0) for word in words], np.float64) / max(side.values, 1)
+
+    return Shares(list(map(of, sides)), [word.decode("utf-8", "backslashreplace") for word in words])
 
 
-def _few(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> tuple[Shares, Shares | None] | None:
+def _of_values(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
     """The shares of each value; None where there are many values, or they were not counted."""
-    sides = [side for side in (ours, theirs) if side is not None and side.finite]
-    if any(side.numbers is None or side.distinct > FEW for side in sides):
+    if any(side is not None and (side.numbers is None or side.distinct > FEW) for side in sides):
         return None
-    counts = [dict(side.top()) for side in sides]
-    values = sorted({value for each in counts for value in each})
+    counts = [None if side is None else dict(side.top()) for side in sides]
+    values = sorted({value for each in counts if each is not None for value in each})
     if len(values) > FEW:
         return None
-    shares = [np.array([each.get(v, 0) for v in values], np.float64) / max(sum(each.values()), 1) for each in counts]
-    return shares[0], shares[1] if len(shares) > 1 else None
+
+    def of(each: dict[Any, int] | None) -> NDArray[np.float64] | None:
+        return None if each is None else np.array([each.get(v, 0) for v in values]) / max(sum(each.values()), 1)
+
+    return Shares(list(map(of, counts)), values)
 
 
-def _of_bins(ours: ColumnStatistics, theirs: ColumnStatistics | None) -> tuple[Shares, Shares | None]:
-    sides = [side for side in (ours, theirs) if side is not None and side.finite]
+def _of_bins(ours: ColumnStatistics, sides: Sequence[ColumnStatistics | None]) -> Shares:
     low, high = (float(value) for value in ours.quantile(_OUTER))
-    ends = [float(end) for side in sides for end in (side.minimum, side.maximum) if end is not None]
+    ends = [float(end) for side in sides if side for end in (side.minimum, side.maximum) if end is not None]
     least, most = min(ends), max(ends)
     if not low < high:
         low, high = least, most
     if not low < high:
-        return np.ones(1), None
-    edges = np.linspace(low, high, BINS + 1)
+        return Shares([np.ones(1), *([None] * (len(sides) - 1))], [low])
+    shown = np.linspace(low, high, BINS + 1)
+    edges = shown.copy()
     edges[0], edges[-1] = min(least, low), max(most, high)
-    shares = [side.per_bin(edges) / side.finite for side in sides]
-    return shares[0], shares[1] if len(shares) > 1 else None
+    return Shares([None if side is None else side.per_bin(edges) / side.finite for side in sides], shown.tolist())

@@ -16,7 +16,7 @@ from flows.tell.ending import ending_of
 from flows.tell.figures import drawing
 from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
-from flows.tell.sections.window_data import usual_values
+from flows.tell.sections.column_words import usual_values
 from headway.statistics.summary import ColumnSummary
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
 
@@ -166,7 +166,7 @@ def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
     html = html_of(store, record)
     assert time.process_time() - began < 2.4, "0.4 s, measured alone"
     assert len(html) < 3_000_000
-    assert "headway stats lists the other 557 too" in html and HOSTILE.replace("/", "") not in html
+    assert "557 further columns" in html and "w0599" in html and HOSTILE.replace("/", "") not in html
 
 
 def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
@@ -181,6 +181,22 @@ def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
     assert ending.headline == f"The candidate is rejected: {summary}."
     assert (ending.word, ending.tone) == ("rejected", "red")
     assert ending.reasons == (f"{summary} ({detail})", "loss")
+
+
+def test_each_column_has_a_figure_of_train_eval_and_the_champions_rows_with_axes(tmp_path):
+    html = page(Material(*recorded(tmp_path / "store")))
+    section = html[html.index("<h3>Columns</h3>") :].partition("</section>")[0]
+    figures = re.findall(r'<svg class="panel".*?</svg>', section)
+    assert len(figures) == len(re.findall("<figcaption>", section)) >= 5
+    age = next(each for each in figures if 'aria-label="age:' in each)
+    assert age.count("<path") == 4, "the axes, and three histograms"
+    assert age.count("stroke-dasharray") == 1 and "fill: var(--first)" in age, "told apart in grey print too"
+    assert len(re.findall(r"<text [^>]*>[^<]+</text>", age)) == 5, "two labels beside the axis and three below"
+    assert re.findall(r'<span class="key (\w+)"><i></i>([^<]+)', section)[:3] == [
+        ("first", "train rows"),
+        ("muted", "eval rows"),
+        ("second", "train rows of version 3 (2025-12)"),
+    ]
 
 
 def test_values_that_are_no_text_are_told_by_their_size():

@@ -1,0 +1,77 @@
+"""A column in a few words: its name, its figures, the values that it usually has."""
+
+from collections.abc import Iterable
+
+from flows.tell.figures.drawing import short
+from flows.tell.rendering.cells import Row, cell
+from headway.messages import duration
+from headway.schema.calendar_days import PER_DAY, moment
+from headway.schema.columns import LABEL
+from headway.statistics.summary import ColumnSummary
+
+_FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
+
+
+def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
+    """A row per column; what a type does not have stays empty."""
+    return [
+        {
+            "column": column.column,
+            "type": column.temporal or column.type,
+            "rows": column.rows,
+            "missing": f"{column.missing_share:.2%}",
+            # of the columns that have some: missing they are not, and no figure behind counts them
+            "nan": column.nan or None,
+            "infinite": column.infinite or None,
+            "distinct": f"{column.distinct:,} ±{column.distinct_error:.0%}"
+            if column.distinct_error
+            else column.distinct,
+            **{name: figure(column, name) for name in _FIGURES},
+            "quantiles": f"rank ±{column.rank_error:.1%}" if column.rank_error else "",
+            "most frequent": ", ".join(f"{_value(value, column)} ({count:,})" for value, count in column.top[:3]),
+        }
+        for column in columns
+    ]
+
+
+def column_name(name: str) -> str:
+    """A column as a table names it."""
+    return "the label" if name == LABEL else short(name, 60)
+
+
+def figure(column: ColumnSummary, name: str) -> str:
+    """The text of a figure of a column's summary, such as its median; of dates and times a date or a time, and their
+    standard deviation is a duration."""
+    value, unit = getattr(column, name), column.temporal
+    if value is None or unit is None:
+        return cell(value)
+    if name == "std":
+        return duration(value * PER_DAY["epoch_seconds"] / PER_DAY[unit])
+    # a mean and the quantiles lie between the values: a fraction of a second says nothing
+    second = max(1, PER_DAY[unit] // PER_DAY["epoch_seconds"])
+    return moment(value if name in ("min", "max") else value // second * second, unit)
+
+
+def usual_values(column: ColumnSummary) -> str:
+    """The values that a column usually has, in a few words."""
+    if column.type == "bytes" or (column.top and column.distinct <= 5):
+        top = column.top[:3]
+        if any(isinstance(value, str) and not value.isprintable() for value, _ in top):  # images and the like
+            return f"{column.shortest or 0:,} to {column.longest or 0:,} bytes"
+        rows = max(column.rows - column.missing, 1)
+        return ", ".join(f"{short(_value(value, column), 24)} {_share(count / rows)}" for value, count in top)
+    if column.median is None:
+        return ""
+    p25, median, p75 = (figure(column, name) for name in ("p25", "median", "p75"))
+    return f"{median}, half of them {p25} to {p75}" if p25 != p75 else median
+
+
+def _value(value: int | float | str, column: ColumnSummary) -> str:
+    """The text of a value; of a float32 no more digits than it has."""
+    if column.temporal is not None and not isinstance(value, str):
+        return moment(value, column.temporal)
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.005 else "under 1%"

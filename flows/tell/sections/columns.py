@@ -1,0 +1,148 @@
+"""The columns of a window: a figure of each that matters most, train, eval and the champion's rows with the same bars; the rest
+in a table."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from flows.tell.figures.column_charts import distance, shares
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND
+from flows.tell.figures.panels import Panel, tick
+from flows.tell.material import Material
+from flows.tell.rendering.cells import Row
+from flows.tell.rendering.parts import Chart, Panels
+from flows.tell.rendering.tables import Table
+from flows.tell.sections.column_words import column_name, column_rows, usual_values
+from headway.errors import HeadwayError
+from headway.messages import counted
+from headway.schema.calendar_days import Temporal, moment
+from headway.schema.columns import LABEL
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.summary import ColumnSummary
+
+MOST_DRAWN, _MOST_LISTED = 50, 5000
+_LABELLED = 4
+"""So few bars have a label each."""
+Statistics = Mapping[str, ColumnStatistics]
+
+
+class Columns:
+    """What a report says of the columns.
+
+    Args:
+        material: of a run whose statistics the store may have.
+    """
+
+    def __init__(self, material: Material):
+        self._material = material
+        self._summaries = material.statistics.of("train")
+        self._order, self._by = by_weight(material, list(self._summaries))
+        self._drawn = self._order[:MOST_DRAWN]
+        self._train = split_statistics(material, "statistics", self._drawn)
+        self._before, self._theirs = _champion(material, self._drawn)
+
+    def panels(self) -> Iterator[Panels]:
+        """The figures; none where the store has no statistics."""
+        evaluated = split_statistics(self._material, "statistics", self._drawn, "eval")
+        sides = {"train rows": (self._train, FIRST), "eval rows": (evaluated, MUTED)}
+        if self._theirs:
+            sides[f"train rows of {self._before}"] = (self._theirs, SECOND)
+        charts = [
+            Chart(column_name(n), p.svg()) for n in self._drawn if (p := _panel(self._summaries[n], sides)) is not None
+        ]
+        known = zip(("first", "muted", "second"), sides.items(), strict=False)
+        keys = [(key, said) for key, (said, (of, _)) in known if of]
+        note = "Share of the values, by value; the outermost bars of numbers hold all beyond the first and the last hundredth."
+        if charts:
+            yield Panels("Columns", charts, keys, note)
+
+    def tables(self) -> Iterator[Table]:
+        """The columns that are drawn, and the others."""
+        if not self._order:
+            return
+        note = f"In the order of {self._by}."
+        if self._theirs:
+            note += f" Drift: the distance to the train rows of {self._before} in bits, of text the greatest change of a share."
+        yield Table("Columns of the train rows", [self._row(name) for name in self._drawn], note)
+        if rest := self._order[MOST_DRAWN:]:
+            rows = [self._row(name, usual=False) for name in rest[:_MOST_LISTED]]
+            note = f"{len(rest) - _MOST_LISTED:,} more: headway stats" if len(rest) > _MOST_LISTED else ""
+            yield Table(f"{counted(len(rest), 'further column')}", rows, note, folded=True)
+
+    def _row(self, name: str, *, usual: bool = True) -> Row:
+        summary = self._summaries[name]
+        (told,) = column_rows([summary])
+        strengths = self._material.validated.strengths if self._material.validated is not None else {}
+        row = {
+            "column": column_name(name),
+            "type": told["type"],
+            "missing": told["missing"],
+            "distinct": told["distinct"],
+        }
+        row |= {"usual values": usual_values(summary)} if usual else {}
+        row |= {"tied to the label": strengths.get(name)}
+        return row | {"drift": distance(self._train.get(name), self._theirs.get(name))} if usual else row
+
+
+def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) -> Panel | None:
+    name, known = summary.column, [(of.get(summary.column), colour) for of, colour in sides.values()]
+    found = shares([of for of, _ in known])
+    if found is None:
+        return None
+    highest = max(float(side.max(initial=0.0)) for side in found.sides if side is not None) or 1.0
+    panel = Panel(
+        f"{column_name(name)}: {usual_values(summary)}",
+        x=_labels(found.bars, summary.temporal),
+        y=("0", f"{tick(100 * highest, 2)}%"),
+    )
+    for place, (side, (_, colour)) in enumerate(zip(found.sides, known, strict=True)):
+        if side is not None:
+            panel.steps((side / highest).tolist(), colour, fill=place == 0, dashed=place == 2)
+    return panel
+
+
+def _labels(bars: Sequence[str | int | float], temporal: Temporal | None) -> list[str]:
+    def said(bar: str | int | float) -> str:
+        if isinstance(bar, str):
+            return bar
+        return tick(bar, 4) if temporal is None else moment(bar, temporal)
+
+    if isinstance(bars[0], str):
+        return [said(bar) for bar in bars] if len(bars) <= _LABELLED else [said(bars[0]), f"{len(bars)} values"]
+    return list(dict.fromkeys([said(bars[0]), said(bars[len(bars) // 2]), said(bars[-1])]))
+
+
+def by_weight(material: Material, names: list[str]) -> tuple[list[str], str]:
+    """The columns, those that matter most first, and by what they are ordered."""
+    importance = material.importance
+    weights = {each.column: each.permuted or 0.0 for each in importance.columns} if importance is not None else {}
+    by = "how much they matter to the model"
+    if not weights:
+        weights = material.validated.strengths if material.validated is not None else {}
+        by = "how much each alone tells of the label"
+    return sorted(names, key=lambda name: (name != LABEL, -weights.get(name, 0.0))), by
+
+
+def split_statistics(material: Material, title: str, names: Sequence[str], split: str = "train") -> Statistics:
+    """The statistics of columns of a split, as far as the store has them."""
+    folder = material.file(title, split)
+    return {} if folder is None else _loaded(folder, names)
+
+
+def _loaded(folder: Path, names: Sequence[str]) -> Statistics:
+    try:
+        return SplitStatistics.load(folder, only=set(names)).columns
+    except HeadwayError:
+        return {}
+
+
+def _champion(material: Material, names: Sequence[str]) -> tuple[str, Statistics]:
+    """The champion that validation compared with, and its columns as far as the store has them."""
+    champion = material.key("validate").get("champion") or {}
+    if not champion.get("statistics"):
+        return "", {}
+    folder = material.store.output("statistics", champion["statistics"])
+    if material.store.find("statistics", champion["statistics"]) is None:
+        return "", {}
+    place = material.localized(folder / "train")
+    return str(champion["name"]), {} if place is None else _loaded(place, names)
