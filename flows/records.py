@@ -88,6 +88,8 @@ class Ran(_Recorded):
     span: str | None = None
     """That it ingested."""
     seconds: float = 0.0
+    at: float | None = None
+    """Seconds from the start of the run until it was done, or found done."""
     why: Difference | None = None
     """It ran: the first thing that differs from the most similar output there was."""
 

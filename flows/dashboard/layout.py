@@ -42,6 +42,19 @@ class Form:
 
 
 @dataclass(frozen=True)
+class Search:
+    """A form that leads to a page and changes nothing."""
+
+    action: str
+    label: str
+    name: str = ""
+    """Of its field; empty: it has none, and boxes elsewhere on the page belong to it."""
+    value: str = ""
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    id: str = "search"
+
+
+@dataclass(frozen=True)
 class Page:
     """A page; `parts` come below its heading."""
 
@@ -60,6 +73,7 @@ class Page:
     message: str = ""
     parts: Sequence[Part] = ()
     form: Form | None = None
+    searches: Sequence[Search] = ()
     every: int = IDLE_SECONDS
     """Seconds between two looks for what is new; 0: it does not change."""
     status: int = 200
@@ -113,17 +127,17 @@ def state_cell(record: RunRecord) -> Markup:
     return Markup('<span class="state {}">{}</span>').format(said.tone, said.label)
 
 
-def choices(key: str, names: Sequence[str], chosen: str, *list_of: object, **others: str) -> Markup:
-    """Links that leave only some of the rows in a list.
+def choices(key: str, names: Sequence[str], chosen: str, *list_of: object, none: str = "all", **others: str) -> Markup:
+    """Links that leave only some of the rows in a list, or sort them.
 
     Args:
-        names: the choices; "" is all.
+        names: the choices; "" is `none`.
         list_of, others: of the list's address.
     """
     links = [
-        Markup("<b>{}</b>").format(name or "all")
+        Markup("<b>{}</b>").format(name or none)
         if name == chosen
-        else link(name or "all", address(*list_of, **{key: name}, **others))
+        else link(name or none, address(*list_of, **{key: name}, **others))
         for name in names
     ]
     return Markup('<span class="choices">{}: {}</span>').format(key, Markup(" ").join(links))

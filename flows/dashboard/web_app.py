@@ -5,10 +5,10 @@ app = make_app(opened(["examples/flights"], []), Access(port=8765))
 
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qs
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from flows.dashboard import changes
 from flows.dashboard.layout import HERE, Page, address, render, style_sheet, tag_of
 from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.pages.compare_page import compare_page
 from flows.dashboard.pages.model_page import model_page
 from flows.dashboard.pages.run_page import run_page
 from flows.dashboard.pages.runs_page import runs_page
@@ -104,8 +105,21 @@ def make_app(stores: Mapping[str, OpenedStore], access: Access, note: Note = pri
         return answered(request, store_page(at(store)))
 
     @app.get("/stores/{store}/runs", dependencies=inside)
-    def of_runs(request: Request, store: str, page: int = 1, pipeline: str = "", state: str = "") -> Response:
-        return answered(request, runs_page(at(store), page=page, pipeline=pipeline, state=state))
+    def of_runs(
+        request: Request,
+        store: str,
+        page: int = 1,
+        pipeline: str = "",
+        state: str = "",
+        search: str = "",
+        sort: str = "",
+    ) -> Response:
+        asked = {"pipeline": pipeline, "state": state, "search": search[:200], "sort": sort}
+        return answered(request, runs_page(at(store), page=page, **asked))
+
+    @app.get("/stores/{store}/compare", dependencies=inside)
+    def of_compared(request: Request, store: str, run: Annotated[list[str] | None, Query()] = None) -> Response:
+        return answered(request, compare_page(at(store), run or []))
 
     @app.get("/stores/{store}/runs/{run}", dependencies=inside)
     def of_run(request: Request, store: str, run: str) -> Response:

@@ -171,6 +171,7 @@ class _Run:
             cached=output.hit,
             span=output.get()["span"] if output.stage == IngestRequest.name else None,
             seconds=round(output.seconds, 3),
+            at=round(time.perf_counter() - self.began, 3),
             why=output.why,
         )
         self.note(stages=(*self.record.stages, ran))

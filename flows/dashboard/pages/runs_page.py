@@ -1,6 +1,11 @@
-"""The list of a store's runs, newest first, a page at a time."""
+"""The list of a store's runs, searched and sorted, a page at a time; some of them are chosen to be compared."""
 
-from flows.dashboard.layout import Page, address, choices, link, looks_every, paged, state_cell
+from collections.abc import Callable
+from typing import Any
+
+from markupsafe import Markup
+
+from flows.dashboard.layout import Page, Search, address, choices, link, looks_every, paged, state_cell
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link
 from flows.records import RunRecord
@@ -8,32 +13,79 @@ from flows.tell.ending import ending_of
 from flows.tell.rendering.parts import Part, Table
 from headway.messages import counted, duration, when, window_text
 
+SORTS: dict[str, Callable[[RunRecord], float]] = {
+    "longest": lambda run: -run.seconds,
+    "most steps run": lambda run: -len(run.ran),
+    "best": lambda run: -_level(run),
+}
+"""By what runs are sorted, beside the newest first."""
 
-def runs_page(opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: str = "") -> Page:
+
+def runs_page(
+    opened: OpenedStore, *, page: int = 1, pipeline: str = "", state: str = "", search: str = "", sort: str = ""
+) -> Page:
     """A page of the runs.
 
     Args:
         pipeline, state: leave out the runs of others; empty: none.
+        search: words that all stand somewhere in a row: part of a run's name, a span, a version, the error.
+        sort: one of SORTS; empty: the newest first.
     """
     everything, slug = opened.index.runs(), opened.slug
     pipelines = sorted({run.pipeline for run in everything})
     words = {run.run: ending_of(run).word for run in everything}
     states = sorted(set(words.values()))
     runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", words[run.run])]
-    shown, note = paged(runs, page, slug, "runs", pipeline=pipeline, state=state)
-    rows = [run_row(opened, run, several=len(pipelines) > 1) for run in shown]
-    chosen = (
-        [choices("state", ["", *states], state, slug, "runs", pipeline=pipeline)] if len(states) > 1 or state else []
-    )
-    if len(pipelines) > 1:
-        chosen.append(choices("pipeline", ["", *pipelines], pipeline, slug, "runs", state=state))
+    words_wanted = search.casefold().split()
+    runs = [run for run in runs if all(word in _searched(run, words[run.run]) for word in words_wanted)]
+    if sort in SORTS:
+        runs = sorted(runs, key=SORTS[sort])
+    asked: dict[str, Any] = {"pipeline": pipeline, "state": state, "search": search, "sort": sort}
+    shown, note = paged(runs, page, slug, "runs", **asked)
+    listed = [(run, run_row(opened, run, several=len(pipelines) > 1)) for run in shown]
+    rows = [{"run": row["run"], "compare": _tick(run)} | row for run, row in listed]
+    named = {"state": ["", *states], "pipeline": ["", *pipelines], "sort": ["", *SORTS]}
+    chosen = [
+        choices(key, names, asked[key], slug, "runs", none="newest" if key == "sort" else "all", **_but(asked, key))
+        for key, names in named.items()
+        if len(names) > 2 or asked[key]
+    ]
     said = counted(len(runs), "run") + (f" of {len(everything):,}" if len(runs) < len(everything) else "")
     part = (
         Part("Runs", chosen, tables=[Table("Runs", rows, note=note)])
         if rows
         else Part("Runs", [*chosen, "There is none."])
     )
-    return Page("Runs", said, slug, "Runs", parts=[part], every=looks_every(everything))
+    forms = [
+        Search(address(slug, "runs"), "Search", "search", search, _but(asked, "search")),
+        Search(address(slug, "compare"), "Compare the ticked runs", id="compare"),
+    ]
+    return Page("Runs", said, slug, "Runs", parts=[part], searches=forms, every=looks_every(everything))
+
+
+def _but(asked: dict[str, str], key: str) -> dict[str, str]:
+    return {name: value for name, value in asked.items() if name != key}
+
+
+def _searched(run: RunRecord, word: str) -> str:
+    """What a search looks in."""
+    version = "" if run.version is None else f"v{run.version}"
+    return " ".join([run.run, run.pipeline, word, version, *run.spans, run.error or ""]).casefold()
+
+
+def _tick(run: RunRecord) -> Markup:
+    box = Markup('<input type="checkbox" name="run" value="{0}" form="compare" aria-label="compare {0}">')
+    return box.format(run.run) if run.metrics else Markup("")
+
+
+def _level(run: RunRecord) -> float:
+    """The metric that decided, higher for better; of a run without a verdict the least."""
+    metric = run.verdict.primary if run.verdict else None
+    value = run.metrics.get(metric) if metric else None
+    if value is None or run.verdict is None:
+        return float("-inf")
+    better = next((check.better for check in run.verdict.checks if check.metric == metric), "higher")
+    return -value if better == "lower" else value
 
 
 def run_row(opened: OpenedStore, run: RunRecord, *, several: bool) -> dict[str, object]:

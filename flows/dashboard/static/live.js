@@ -17,10 +17,11 @@
   // where the reader is in a part: the folds that are open, how far tables are scrolled, what has the focus
   const placeIn = (part) => {
     const at = document.activeElement;
-    const able = [...part.querySelectorAll("a, button, summary, [tabindex]")];
+    const able = [...part.querySelectorAll("a, button, summary, input, [tabindex]")];
     return {
       open: [...part.querySelectorAll("details[open] > summary")].map((fold) => fold.textContent),
       scrolled: [...part.querySelectorAll(".scroll, pre")].map((box) => box.scrollLeft),
+      ticked: [...part.querySelectorAll("input:checked")].map((box) => box.value),
       focus: part.contains(at) ? { href: at.getAttribute("href"), place: able.indexOf(at) } : null,
     };
   };
@@ -29,8 +30,9 @@
       if (place.open.includes(fold.textContent)) fold.parentElement.open = true;
     }
     [...part.querySelectorAll(".scroll, pre")].forEach((box, i) => { box.scrollLeft = place.scrolled[i] || 0; });
+    for (const box of part.querySelectorAll("input")) box.checked = place.ticked.includes(box.value);
     if (place.focus) {
-      const able = [...part.querySelectorAll("a, button, summary, [tabindex]")];
+      const able = [...part.querySelectorAll("a, button, summary, input, [tabindex]")];
       const same = able.find((one) => place.focus.href && one.getAttribute("href") === place.focus.href);
       (same || able[place.focus.place] || part).focus({ preventScroll: true });
     }

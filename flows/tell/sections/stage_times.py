@@ -1,4 +1,4 @@
-"""What a run did, what it found done, and how long each took."""
+"""What a run did, what it found done, when, and how long each took."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,11 +30,13 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
     if len(ingests) > _MOST_SPANS:
         together = [ingests, *([step] for step in stages if step.stage != "ingest")]
     seconds = [sum(step.seconds for step in steps if not step.cached) for steps in together]
-    longest = max(seconds, default=0.0) or 1.0
+    ends = [max((step.at or 0.0 for step in steps), default=0.0) for steps in together]
+    whole = max([*ends, *seconds], default=0.0) or 1.0
     strips = Strips(len(together))
-    for row, (steps, took) in enumerate(zip(together, seconds, strict=True)):
+    for row, (steps, took, end) in enumerate(zip(together, seconds, ends, strict=True)):
         reused = all(step.cached for step in steps)
-        strips.box(row, 0, 0.012 if reused else took / longest, LINE if reused else FIRST)
+        begin = max(end - took, 0.0) / whole  # runs of before say no end: all begin at the left
+        strips.box(row, begin, begin + max(took / whole, 0.012), LINE if reused else FIRST)
     for steps, took, picture in zip(together, seconds, strips.svgs(), strict=True):
         ran = [step for step in steps if not step.cached]
         reused, kept = not ran, len(steps) - len(ran)
@@ -44,7 +46,7 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
             "step": first.title if len(steps) == 1 else f"ingest, {counted(len(steps), 'span')}",
             "what": "reused" if reused else "ran" if not kept else f"{len(ran)} ran, {kept} reused",
             "took": duration(took) if ran else "",
-            "time taken": picture,
+            "when": picture,
             "why": whys.pop() if len(whys) == 1 else "",
             "output": f"{first.stage}/{first.fingerprint[:12]}" if len(steps) == 1 else "",
         }

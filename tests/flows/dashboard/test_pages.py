@@ -18,7 +18,7 @@ from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.flows.dashboard.conftest import PIPELINE, SPANS, add_run, add_version, ingest, name_of, verdict
 
-MODEL = "/stores/flights/models/flights"
+MODEL, RUNS = "/stores/flights/models/flights", "/stores/flights/runs"
 
 
 def text_of(html):
@@ -41,6 +41,37 @@ def test_runs_are_listed_newest_first_and_chosen_by_state(client):
     assert name_of(4)[0] in chosen and name_of(1)[0] not in chosen and "1 run of 4" in chosen
     assert "There is none." in client.get("/stores/flights/runs?state=x").text
     assert client.get("/stores/flights/runs?page=999").status_code == 200
+
+
+def test_runs_are_searched_and_sorted(client, store):
+    long, best = add_run(store, 20, seconds=900.0), add_run(store, 21, spans=["2019-07"], **verdict(0.99))
+
+    def listed(**query):
+        return re.findall(
+            r'<th scope="row"><a href="/stores/flights/runs/([^"]+)"', client.get(RUNS, params=query).text
+        )
+
+    assert listed(search="2019-07 PROMOTED") == [best] and listed(search="no such thing") == []
+    assert listed(sort="longest")[0] == long and listed(sort="best")[0] == best and listed()[0] == best
+    page = client.get(RUNS, params={"search": '"><script>', "sort": "best"}).text
+    assert 'value="&#34;&gt;&lt;script&gt;"' in page and 'name="sort" value="best"' in page, "a search keeps the order"
+
+
+def test_any_number_of_runs_is_compared(client, store):
+    others = [add_run(store, at, spans=["2019-07"], seed=at, **verdict(0.5 + at / 100)) for at in (21, 22, 23)]
+    names = [name_of(1)[0], *others]
+    page = text_of(client.get("/stores/flights/compare", params={"run": names}).text)
+    assert "4 runs beside each other" in page and "judged on others stand in a table of their own" in page
+    assert re.search(
+        "Settings that differ key .*seed 0 21 22 23 spans 2013-01 to 2013-03 2019-07 2019-07 2019-07", page
+    )
+    assert re.search("How long each step took .*train 40 s 40 s 40 s 40 s", page)
+    two = text_of(client.get("/stores/flights/compare", params={"run": names[:2]}).text)
+    assert f"headway compare {names[0]} {names[1]}" in two, "it has the intervals of the differences"
+    assert "Tick two runs or more" in client.get("/stores/flights/compare").text
+    assert client.get("/stores/flights/compare", params={"run": [names[0], "../secret"]}).status_code == 404
+    boxes = re.findall(r'name="run" value="([^"]+)" form="compare"', client.get(RUNS).text)
+    assert {*names} <= {*boxes}
 
 
 def test_a_run_says_how_it_ended_and_has_its_report(client):

@@ -26,6 +26,7 @@ PAGES = {
     "stores": "/",
     "overview": "/stores/flights",
     "runs": "/stores/flights/runs",
+    "compare": f"/stores/flights/compare?run={name_of(1)[0]}&run={name_of(2)[0]}&run={name_of(3)[0]}",
     "run": f"/stores/flights/runs/{name_of(3)[0]}",
     "failed": f"/stores/flights/runs/{name_of(4)[0]}",
     "model": MODEL,
@@ -148,6 +149,19 @@ def test_a_page_follows_a_run_without_being_loaded_again(visit, served, projects
     add_run(store, 9, version=3, **verdict(0.9))
     page.get_by_role("heading", name="Version 3 is promoted").wait_for(timeout=30_000)
     assert page.evaluate("window.loadedOnce"), "the page was not loaded again"
+    assert not page.problems
+
+
+def test_ticked_runs_stay_ticked_while_the_list_changes_and_are_compared(visit, served, projects):
+    store = Store(projects[2] / "store")
+    page = entered(visit, served, f"{THIRD}/runs")
+    for at in (1, 3):
+        page.get_by_label(f"compare {name_of(at)[0]}").check()
+    add_run(store, 12, state="done", last="train")
+    page.get_by_text(name_of(12)[0]).wait_for(timeout=30_000)
+    page.get_by_role("button", name="Compare the ticked runs").click()
+    page.get_by_role("heading", name="2 runs beside each other").wait_for()
+    assert name_of(3)[0] in page.url and name_of(2)[0] not in page.url
     assert not page.problems
 
 

@@ -1,7 +1,11 @@
 """The small pictures in the report's tables."""
 
+import re
+
+from flows.records import read_record
 from flows.tell.figures.column_charts import histograms
 from flows.tell.figures.strips import Strips
+from flows.tell.sections.stage_times import what_ran
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 
@@ -10,3 +14,20 @@ def test_columns_of_a_split_whose_rows_were_all_rejected_have_empty_pictures():
     statistics = SplitStatistics.create([Column(name="a", type="bytes", nullable=True)])
     empty = Strips(1, height=26).svgs()
     assert histograms([(statistics.columns["a"], None)]) == empty
+
+
+def test_the_steps_of_a_run_stand_where_they_ran():
+    began = {"run": "r", "pipeline": "p", "state": "done", "started": "", "seconds": 10.0}
+    step = {"stage": "s", "fingerprint": "f", "cached": False}
+    stages = [step | {"title": "a", "seconds": 4.0, "at": 4.0}, step | {"title": "b", "seconds": 5.0, "at": 10.0}]
+
+    def boxes(record):
+        rows = what_ran(record).tables[0].rows
+        return [
+            tuple(float(re.search(f' {name}="([^"]+)"', row["when"])[1]) for name in ("x", "width")) for row in rows
+        ]
+
+    (a, b) = boxes(read_record(began | {"stages": stages, "format": 3}))
+    assert a == (0, 48) and b == (60, 60), "of 120 points: 0 to 4 s, 5 to 10 s"
+    earlier = [{name: value for name, value in each.items() if name != "at"} for each in stages]
+    assert [x for x, _ in boxes(read_record(began | {"stages": earlier, "format": 3}))] == [0, 0], "of a run of before"

@@ -1,0 +1,112 @@
+"""Runs beside each other: metrics where they are of the same rows, settings that differ, curves, how long each step took."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from flows.dashboard.layout import Page, address, link, state_cell
+from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.pages.time_charts import DRAWING
+from flows.records import RunRecord
+from flows.tell.comparison.compared import differences
+from flows.tell.material import Material
+from flows.tell.paired import rows_in_words
+from flows.tell.rendering.cells import Row, cell
+from flows.tell.rendering.parts import Part, Table
+from flows.tell.sections.curves import Training, trainings
+from headway.messages import counted, duration, when, window_text
+from headway.messages import some as some_of
+
+_MOST = 12
+
+
+def compare_page(opened: OpenedStore, names: Sequence[str]) -> Page | None:
+    """Some runs, the first of them on the left; None where one is not there."""
+    found = [opened.index.record(name) for name in dict.fromkeys(names)][:_MOST]
+    records = [record for record in found if record is not None]
+    if len(records) < len(found):
+        return None
+    slug, crumbs = opened.slug, [("Runs", address(opened.slug, "runs"))]
+    if len(records) < 2:
+        return Page("Compare", "Tick two runs or more, then compare them", slug, "Runs", crumbs, every=0)
+    runs = [Material(opened.store, record) for record in records]
+    with DRAWING:
+        parts = [_ends(opened, records), *_metrics(runs), _settings(records), *_curves(runs), _steps(records)]
+    title = f"{counted(len(records), 'run')} beside each other"
+    return Page("Compare", title, slug, "Runs", crumbs, parts=parts, every=0)
+
+
+def _ends(opened: OpenedStore, records: Sequence[RunRecord]) -> Part:
+    rows = [
+        {
+            "run": link(run.run, address(opened.slug, "runs", run.run)),
+            "state": state_cell(run),
+            "on the same rows": opened.run_texts(run)[0],
+            "window": window_text(run.spans),
+            "began": when(run.started),
+            "took": duration(run.seconds),
+        }
+        for run in records
+    ]
+    two = [f"headway compare {' '.join(run.run for run in records)}"] if len(records) == 2 else []
+    said = "Of two runs, this prints the differences with their intervals:" if two else ""
+    return Part("Runs", [said] if said else [], tables=[Table("Runs", rows)], commands=two)
+
+
+def _metrics(runs: Sequence[Material]) -> Iterator[Part]:
+    """A table for each set of eval rows."""
+    together: dict[str, list[Material]] = {}
+    for run in runs:
+        rows = run.key("evaluate").get("inputs", {}).get("examples") or run.record.run  # alone, where it is not known
+        together.setdefault(json.dumps(rows, sort_keys=True), []).append(run)
+    several = (
+        "Metrics are compared on the same rows alone, so runs that were judged on others stand in a table of their own."
+    )
+    tables = []
+    for some in together.values():
+        measured = some[0].measured
+        on = rows_in_words(measured.spans if measured else ())
+        names = dict.fromkeys(name for run in some for name in run.record.metrics)
+        rows = [{"metric": name} | {run.record.run: run.record.metrics.get(name) for run in some} for name in names]
+        tables.append(Table(f"On {on}: {some_of([run.record.run for run in some], 2)}", rows))
+    yield Part("Metrics", [several] if len(together) > 1 else [], tables=tables)
+
+
+def _settings(records: Sequence[RunRecord]) -> Part:
+    """What pipeline.yaml, --set and the automatic choices had that differs."""
+    first, *others = [_chosen(record) for record in records]
+    keys = dict.fromkeys(each.key for other in others for each in differences(first, other))
+    rows: list[Row] = []
+    for key in keys:
+        values = (next((d.b for d in differences({}, _chosen(run)) if d.key == key), None) for run in records)
+        texts = {run.run: "–" if value is None else cell(value) for run, value in zip(records, values, strict=True)}
+        rows.append({"key": key} | texts)
+    if not rows:
+        return Part("Settings", ["The settings are the same."])
+    return Part("Settings", tables=[Table("Settings that differ", rows)])
+
+
+def _chosen(record: RunRecord) -> dict[str, object]:
+    """The config with the values that were chosen for what it leaves out."""
+    chosen = record.training
+    return {
+        **(record.config or {}),
+        **({"training": chosen.training, "model": chosen.model, "train rows": chosen.rows} if chosen else {}),
+        "seed": record.seed,
+        "spans": window_text(record.spans),
+    }
+
+
+def _curves(runs: Sequence[Material]) -> Iterator[Part]:
+    found = [Training(run.record.run, run, "train") for run in runs if "train" in run.outputs]
+    if found:
+        yield trainings(found, ["Curves of the first three."] if len(found) > 3 else [])
+
+
+def _steps(records: Sequence[RunRecord]) -> Part:
+    titles = dict.fromkeys(step.title for run in records for step in run.stages)
+    rows: list[Row] = []
+    for title in titles:
+        steps = {run.run: next((step for step in run.stages if step.title == title), None) for run in records}
+        texts = {run: "" if s is None else "reused" if s.cached else duration(s.seconds) for run, s in steps.items()}
+        rows.append({"step": title} | texts)
+    return Part("Steps", tables=[Table("How long each step took", rows)])
