@@ -369,10 +369,7 @@ def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     from flows.cli.doctor import examine
 
     findings = examine(Path(pipeline), overrides_of(options))
-    lines = [
-        f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "")
-        for f in findings
-    ]
+    lines = [f"{f.word:<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "") for f in findings]
     good = all(f.ok for f in findings)
     if not good:
         print("headway doctor: there are problems", file=sys.stderr)

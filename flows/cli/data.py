@@ -17,8 +17,7 @@ from headway.errors import ConfigError, StoreError
 from headway.messages import agree, counted
 
 if TYPE_CHECKING:
-    from flows.dag.run_spec import RunSpec
-    from flows.records import RunRecord
+    from flows.dag.run_spec import RunResult, RunSpec
     from headway.records import interchange
 
 Split = Literal["train", "eval", "test"]
@@ -131,7 +130,7 @@ def export_examples(
     from headway.records import interchange
 
     run_spec = run_spec_of(pipeline, options, last="ingest")
-    parts = _parts(run_spec, execute(options, run_spec), split)
+    parts = _parts(run_spec, _made(run_spec, options), split)
     result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
     return _wrote(options, output, {name: facts["rows"] for name, facts in result["splits"].items()})
 
@@ -154,33 +153,44 @@ def export_rows(
 
     row_files.check_output(output)
     run_spec = run_spec_of(pipeline, options, last="ingest" if split == "train" else "evaluate")
-    record, store = execute(options, run_spec), run_spec.store
-    parts = _parts(run_spec, record, split)
+    made, store = _made(run_spec, options), run_spec.store
+    parts = _parts(run_spec, made, split)
     if split == "train":
         return _wrote(options, output, row_files.write_rows(parts, output))
     # of the candidate: the report's metrics are of these predictions
-    steps = [step for step in map(record.step, ("measure", "transform")) if step is not None]
-    measured, transform = (store.find(step.stage, step.fingerprint) for step in steps)
-    assert measured is not None and transform is not None
+    last = {output.stage: output for output in made.outputs}
+    measured = store.find("measure", last["measure"].fingerprint)
+    assert measured is not None
     scored = store.local(store.output("evaluate", measured.key["inputs"]["predictions"])) / "predictions.parquet"
-    classes = map(str, transform.result["parameters"]["label"]["classes"] or ())
+    classes = map(str, last["transform"].get()["parameters"]["label"]["classes"] or ())
     scores = {"eval": scored} if "eval" in parts else {}
     return _wrote(options, output, row_files.write_rows(parts, output, scores, outputs=tuple(classes)))
 
 
-def _parts(run_spec: RunSpec, record: RunRecord, split: str | None) -> dict[str, list[interchange.Part]]:
-    """{split: its ingested parts} of a run's window."""
+def _made(run_spec: RunSpec, options: RunOptions) -> RunResult:
+    """The outputs of the window; a run makes those that are not there, and what is there needs none."""
+    from flows.dag.dag import run_dag
+    from flows.execution.engine import Planner
+
+    planner = Planner(run_spec.store)
+    plan = run_dag(run_spec, planner, freeze=False)
+    if plan.follows or not all(output.hit for output in plan.outputs):
+        execute(options, run_spec)
+        plan = run_dag(run_spec, planner, freeze=False)
+    return plan
+
+
+def _parts(run_spec: RunSpec, made: RunResult, split: str | None) -> dict[str, list[interchange.Part]]:
+    """{split: its ingested parts} of a window."""
     from headway.tabular.splits import window_splits
 
-    store = run_spec.store
+    ingested = {output.get()["span"]: output for output in made.outputs if output.stage == "ingest"}
     parts: dict[str, list[interchange.Part]] = {}
-    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, record.spans).items():
+    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, made.spans).items():
         for span, part in split_parts if split in (None, name) else ():
-            manifest = store.find("ingest", record.ingested[span])
-            assert manifest is not None
-            if part in manifest.result["splits"]:
-                folder = store.local(store.output("ingest", record.ingested[span]))
-                parts.setdefault(name, []).append((folder, manifest.result, part))
+            result = ingested[span].get()
+            if part in result["splits"]:
+                parts.setdefault(name, []).append((run_spec.store.local(ingested[span].path), result, part))
     return parts
 
 

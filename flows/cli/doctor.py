@@ -36,6 +36,12 @@ class Finding:
     what: str
     found: str
     fix: str | None = None
+    there: bool = True
+    """False: it is absent, which is no fault."""
+
+    @property
+    def word(self) -> str:
+        return "PROBLEM" if not self.ok else "ok" if self.there else "absent"
 
 
 def examine(pipeline: Path, overrides: Mapping[str, object]) -> list[Finding]:
@@ -60,7 +66,7 @@ def _extras() -> Iterator[Finding]:
     """Tell which extras are installed; a missing one is not a fault, one of another version than wanted is."""
     for name, extra in EXTRAS.items():
         if missing(name):
-            yield Finding(True, f"extra {name}", f"not installed: {extra.use}; to have it: {command(name)}")
+            yield Finding(True, f"extra {name}", f"{extra.use}; to have it: {command(name)}", there=False)
             continue
         found = {each.name: _installed(each) for each in _of_extra(name)}
         there = ", ".join(f"{package} {version}" for package, (version, _) in found.items() if version)
@@ -99,11 +105,11 @@ def _devices() -> Finding:
 
 def _op() -> Finding:
     """Report the optional native op. An op that is not built is not a fault."""
-    state = "built" if enabled() else f"built, and switched off by {SWITCH}"
+    what = "op pairwise_loss"
     if not expected().exists():
         state = "not built: it computes the loss of training.ranking; TensorFlow's own ops do so several times slower; "
-        state += "to build it: python -m tfcore.ops.compile"
-    return Finding(True, "op pairwise_loss", state)
+        return Finding(True, what, state + "to build it: python -m tfcore.ops.compile", there=False)
+    return Finding(True, what, "built" if enabled() else f"built, and switched off by {SWITCH}", there=enabled())
 
 
 def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Finding]:
@@ -111,7 +117,9 @@ def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Findin
         loaded = read_pipeline(pipeline, overrides)
     except ConfigError as error:
         if pipeline == Path() and not Path("pipeline.yaml").exists():
-            yield Finding(True, "pipeline", "this folder has no pipeline.yaml; name one to check its store")
+            yield Finding(
+                True, "pipeline", "this folder has no pipeline.yaml; name one to check its store", there=False
+            )
             return
         found = f"{error.where}: {error.problem}" if error.where else error.problem
         yield Finding(False, "pipeline", found, error.fix)
@@ -123,7 +131,7 @@ def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Findin
     ok = free >= LEAST_FREE_GB
     yield Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway clean")
     if not store.exists():
-        yield Finding(True, "store", f"none yet at {store.name}")
+        yield Finding(True, "store", f"none yet at {store.name}", there=False)
         return
     outputs = list(store.all_outputs())
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
@@ -134,4 +142,6 @@ def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Findin
     except StoreError as error:
         yield Finding(False, "champion", error.problem, error.fix)
         return
-    yield Finding(True, "champion", f"version {champion.number}" if champion else "none yet")
+    yield Finding(
+        True, "champion", f"version {champion.number}" if champion else "none yet", there=champion is not None
+    )

@@ -68,6 +68,11 @@ class Columns:
         """The one column of a role that only one column can have."""
         return next((column for column in self.read if column.role == role), None)
 
+    def chosen(self, configs: dict[str, ColumnConfig]) -> tuple[str, ...]:
+        """Return the features whose transform Headway chooses."""
+        features = (column.name for column in self.read if column.is_feature)
+        return tuple(name for name in features if name not in configs or configs[name].transform == "auto")
+
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
         """Return the transform that the pipeline configures for each feature."""
         features = {column.name for column in self.read if column.is_feature}

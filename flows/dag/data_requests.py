@@ -106,6 +106,7 @@ def validate_request(
         stored=columns.stored,
         weight=named_for(columns.read, "weight"),
         features=tuple(column.name for column in features),
+        auto=columns.chosen(pipeline.column_configs()),
         serving=serving,
         filters=pipeline.source.where is not None,
         rows=None if by_time else sample_of({split: window.examples(split, ingested) for split in window.parts}),

@@ -25,6 +25,7 @@ from flows.dag.run_spec import Executor, RunSpec
 from flows.execution.run import execute
 from flows.progress.reporter import Event, Reporter
 from flows.records import Metrics, RunRecord, State
+from flows.tell.ending import word_of
 from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some
@@ -59,7 +60,12 @@ class BackfilledWindow(Frozen):
         value = (self.metrics or {}).get(self.primary or "")
         took = "cached" if self.cached else "" if self.seconds is None else f"{self.seconds:.1f} s"
         why = " ".join(self.error.split()) if self.error else "; ".join(self.reasons[:1])
-        cells = {"until": self.until, "spans": len(self.spans) or "", "state": self.state, "metric": self.primary or ""}
+        cells = {
+            "until": self.until,
+            "spans": len(self.spans) or "",
+            "state": word_of(self.state),
+            "metric": self.primary or "",
+        }
         return cells | {"value": "" if value is None else f"{value:.4g}", "took": took, "why": why}
 
 
@@ -80,7 +86,7 @@ class Backfilled(Frozen):
 
     @property
     def counts(self) -> str:
-        return ", ".join(f"{state} {count}" for state, count in self.states.items())
+        return ", ".join(f"{word_of(state)} {count}" for state, count in self.states.items())
 
 
 OnRow = Callable[[Sequence[BackfilledWindow]], None]

@@ -70,6 +70,13 @@ TOLD = {"headline", "word", "tone", "concerns"}
 """What events and logs have of an ending."""
 
 
+def word_of(state: str) -> str:
+    """The word for a run's state, or for a verdict that took no effect, as people read it."""
+    if state in ("promote", "first model"):
+        return "would be promoted"
+    return _ENDS[state][0] if state in _ENDS else state
+
+
 class Ending(Frozen):
     """How a run ended, or how something else stands that a page is about."""
 
@@ -154,6 +161,9 @@ def ending_of(record: RunRecord) -> Ending:
     elif state == State.DONE and verdict is not None:
         word = "would be promoted" if verdict.promote else "would not be promoted"
         headline = f"The candidate {word}; this run ended before a promotion"
+    elif state == State.PROMOTED and verdict and verdict.verdict == "first model" and verdict.primary:
+        headline = f"{headline}, the first of this model: {_level(record, verdict.primary)}"
+        reasons = reasons[1:]
     elif reasons and state not in (*NO_VERDICT, State.NAMED):
         headline = f"{headline}{' by force, against' * forced}: {reasons[0].summary}"
         if checks or not (reasons[0].detail or reasons[0].fix):
@@ -179,6 +189,13 @@ def ending_of(record: RunRecord) -> Ending:
 
 def _first_line(error: str) -> str:
     return next((line.rstrip(":") for line in error.splitlines() if line.strip()), "no reason is known")
+
+
+def _level(record: RunRecord, primary: str) -> str:
+    """The deciding metric, with that of each baseline."""
+    levels = [("", record.metrics), *((f"{name} ", of) for name, of in record.baselines.items())]
+    found = [f"{who}{metric_text(value)}" for who, of in levels if (value := of.get(primary)) is not None]
+    return f"{primary} is {', '.join(found)}"
 
 
 def _since(champion: Judged) -> str:

@@ -3,14 +3,12 @@
 summary(record, [("model", path)])
 """
 
-import shutil
-import sys
-import textwrap
 from collections.abc import Sequence
 
 from flows.records import RunRecord
 from flows.tell.ending import ending_of
 from flows.tell.rendering.cells import text_table
+from flows.tell.rendering.text import fitted
 from headway.messages import counted, duration, metrics_line, window_text
 
 _INDENT = 12
@@ -24,8 +22,11 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
         verbose: with every check and number, notes, settings and paths.
     """
     ending, stages, ran = ending_of(record), record.stages, record.ran
-    lines = [_fitted("warning: ", concern) for concern in ending.concerns]
-    lines += [_fitted("", f"{record.pipeline}: {ending.headline}"), f"  verdict   {ending.coloured}"]
+    most = len(ending.concerns) if verbose else 1 if ending.tone == "red" else 3
+    lines = [fitted("warning: ", concern) for concern in ending.concerns[:most]]
+    if (others := len(ending.concerns) - most) > 0:
+        lines.append(f"{counted(others, 'more warning')}: headway show")
+    lines += [fitted("", f"{record.pipeline}: {ending.headline}"), f"  verdict   {ending.coloured}"]
     for table, narrow in zip(*(ending.tables(brief=not verbose, narrow=each) for each in (False, True)), strict=True):
         said = text_table(table.rows, whole=table.whole)
         said = text_table(narrow.rows, whole=table.whole, fit=True) if "\n\n" in said else said
@@ -49,7 +50,7 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
     facts += [("report", record.report)] if record.report and verbose else []
     before = ""
     for name, text in facts:
-        lines.append(_fitted("  " + ("" if name == before else name).ljust(_INDENT - 2), str(text)))
+        lines.append(fitted("  " + ("" if name == before else name).ljust(_INDENT - 2), str(text)))
         before = name
     return "\n".join(lines)
 
@@ -57,12 +58,3 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
 def window(spans: Sequence[str]) -> str:
     """The first and the last of some spans, and how many they are; empty of none."""
     return window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")
-
-
-def _fitted(head: str, text: str) -> str:
-    """A line, wrapped where people read it; a path or a word that is longer stays whole, to be copied."""
-    if not sys.stdout.isatty():
-        return head + text
-    width, below = max(shutil.get_terminal_size().columns, 40), " " * (len(head) or _INDENT)
-    wrapper = textwrap.TextWrapper(width, head, below, break_long_words=False, break_on_hyphens=False)
-    return wrapper.fill(text)

@@ -1,11 +1,17 @@
-"""A model.py to begin with, a Keras model or a loss of one's own, and a test of it.
+"""A module to begin with, with a Keras model, a loss, a metric or a preprocess function of one's own, and a test of it.
 
-files = module_files("model", "binary")           # {"model.py": ..., "test_model.py": ...}
+files = module_files("model", draft)              # {"model.py": ..., "test_model.py": ...}
 """
 
-from typing import Literal
+import json
+from typing import Any, Literal
 
-Module = Literal["model", "loss"]
+from headway.errors import ConfigError
+from headway.first_pipeline.draft import Draft
+
+Module = Literal["model", "loss", "metric", "preprocess"]
+NAMES = {"model": "model", "loss": "model", "metric": "metric", "preprocess": "features"}
+"""Of the files, by what they hold."""
 
 _MODEL = '''\
 """The model of this pipeline: pipeline.yaml names it, as model:build."""
@@ -165,17 +171,171 @@ def test_each_row_has_a_finite_loss():
 def test_the_gradient_is_that_of_finite_differences():
     assert_gradient(lambda outputs: loss(BATCH, outputs), OUTPUTS)
 '''
+_METRIC = '''\
+"""A metric of this pipeline: pipeline.yaml names it, as metric:cost, and says that lower is better."""
+
+import numpy as np
 
 
-def module_files(module: Module, task: str) -> dict[str, str]:
-    """The texts of model.py and test_model.py.
+def cost(label, prediction, columns):
+    """Return one number for all rows; None where it is not defined.
 
     Args:
-        task: binary, multiclass, regression or count.
+        label: [rows].
+        prediction: [rows@SHAPE@]: @MEANING@.
+        columns: {name: [rows]}: the weight of each row in "weight"; the columns of evaluation.slices, as text.
     """
+@BODY@
+    return float(np.average(costs, weights=columns["weight"]))
+'''
+_COSTS = {
+    "binary": (
+        "",
+        "the probability of 1",
+        """\
+    positive = prediction >= 0.5
+    costs = np.where(label > 0, 5.0 * ~positive, 1.0 * positive)  # a missed positive costs five false alarms""",
+    ),
+    "multiclass": (
+        ", classes",
+        "the probability of each class",
+        """\
+    best = np.argsort(-prediction, axis=1)[:, :2]
+    costs = 1.0 - (best == label[:, None]).any(axis=1)  # the label is not among the two likeliest classes""",
+    ),
+    **dict.fromkeys(
+        ("regression", "count"),
+        (
+            "",
+            "the predicted number",
+            """\
+    error = prediction - label
+    costs = np.where(error > 0, error, -2.0 * error)  # too little costs twice as much""",
+        ),
+    ),
+}
+_TEST_METRIC = '''\
+"""Tests of metric.py: pytest test_metric.py"""
+
+import numpy as np
+import pytest
+from metric import cost
+
+LABEL = np.array([0, 1, 2, 1])@CUT@
+EXACT = @EXACT@
+
+
+def weighed(*weights):
+    return {"weight": np.array(weights, np.float64)}
+
+
+def test_exact_predictions_cost_nothing():
+    assert cost(LABEL, EXACT, weighed(1, 1, 1, 1)) == 0
+
+
+def test_a_row_of_weight_two_counts_as_two_rows():
+    wrong, twice = EXACT[::-1], [0, 1, 1, 2, 3]
+    once = cost(LABEL[twice], wrong[twice], weighed(1, 1, 1, 1, 1))
+    assert cost(LABEL, wrong, weighed(1, 2, 1, 1)) == pytest.approx(once)
+'''
+_PREPROCESS = '''\
+"""Columns that this pipeline computes: pipeline.yaml names them, below preprocess:, with features:preprocess."""
+
+import tensorflow as tf
+
+
+def preprocess(columns):
+    """Return further columns, [rows] each. A row's values depend on that row alone.
+
+    Args:
+        columns: {name: [rows]} of the stored columns but the label; 0 or "" stands for null. `NAME__present` says which rows
+            of a column that may be null have a value.
+    """
+    @READ@
+    return {"@NEW@": @VALUE@}
+'''
+_TEST_PREPROCESS = '''\
+"""Tests of features.py: pytest test_features.py"""
+
+import numpy as np
+import tensorflow as tf
+from features import preprocess
+
+from tfcore.testing import assert_no_retrace, assert_same_bytes
+
+ROWS = {"@COLUMN@": tf.constant(@ROWS@)}
+
+
+def test_every_row_has_a_finite_value():
+    (values,) = preprocess(ROWS).values()
+    assert values.shape == (3,) and np.isfinite(values.numpy()).all()
+
+
+def test_a_row_s_value_depends_on_that_row_alone():
+    alone = preprocess({name: column[1:2] for name, column in ROWS.items()})
+    assert_same_bytes(alone, {name: column[1:2] for name, column in preprocess(ROWS).items()})
+
+
+def test_it_is_traced_once():
+    computed = tf.function(preprocess)
+    computed(ROWS)
+    with assert_no_retrace(computed):
+        computed(ROWS)
+'''
+_READS = {
+    "number": ("value = tf.cast(columns[{}], tf.float32)", "tf.sign(value) * tf.math.log1p(tf.abs(value))", "log_{}"),
+    "text": ("text = columns[{}]", "tf.cast(tf.strings.length(text), tf.float32)", "{}_length"),
+}
+"""By a column's type: what is read of it, what is computed, and the name of that."""
+
+
+def module_files(module: Module, draft: Draft) -> dict[str, str]:
+    """The texts of the module and of its test.
+
+    Raises:
+        ConfigError: `preprocess` is to compute from a number or a text, and there is none.
+    """
+    task = draft.facts.task or draft.facts.kind
+    if module == "metric":
+        shape, meaning, body = _COSTS[task]
+        text = _METRIC.replace("@SHAPE@", shape).replace("@MEANING@", meaning).replace("@BODY@", body)
+        cut, exact = (" % 2", "LABEL.astype(np.float64)") if task == "binary" else ("", "LABEL.astype(np.float64)")
+        exact = "np.eye(4)[LABEL]" if task == "multiclass" else exact
+        return {"metric.py": text, "test_metric.py": _TEST_METRIC.replace("@CUT@", cut).replace("@EXACT@", exact)}
+    if module == "preprocess":
+        column, kind = _column(draft)
+        read, value, new = _READS[kind]
+        text = _PREPROCESS.replace("@READ@", read.format(_literal(column))).replace("@VALUE@", value)
+        test = _TEST_PREPROCESS.replace("@ROWS@", "[0, 20, -3]" if kind == "number" else '["", "one", "three"]')
+        new, column = _literal(new.format(column))[1:-1], _literal(column)[1:-1]
+        return {"features.py": text.replace("@NEW@", new), "test_features.py": test.replace("@COLUMN@", column)}
     if module == "model":
         kind = {"count": "binary"}.get(task, task)  # of one output as well
         return {"model.py": _MODEL, "test_model.py": _TEST_MODEL.replace("@TASK@", kind)}
     width, meaning, body = _BODIES[task]
     text = _LOSS.replace("@WIDTH@", width).replace("@MEANING@", meaning).replace("@BODY@", body)
     return {"model.py": text, "test_model.py": _TEST_LOSS.replace("@WIDTH@", {"classes": "3"}.get(width, width))}
+
+
+def computed(draft: Draft) -> dict[str, Any]:
+    """What `preprocess:` says of the columns that the template computes."""
+    column, kind = _column(draft)
+    return {"function": "features:preprocess", "columns": {_READS[kind][2].format(column): "standardize"}}
+
+
+def _column(draft: Draft) -> tuple[str, str]:
+    """(name, type) of the column that the template computes from: the first number, else the first text."""
+    kinds = {"number": "number", "integer": "number", "text": "text"}
+    found = [
+        (choice.column, kinds[choice.type])
+        for choice in draft.choices
+        if choice.use == "feature" and choice.type in kinds
+    ]
+    if not found:
+        raise ConfigError("there is no number and no text to compute from", where="--module preprocess")
+    return min(found, key=lambda each: each[1])
+
+
+def _literal(name: str) -> str:
+    """A name as a Python literal."""
+    return json.dumps(name, ensure_ascii=False)

@@ -26,7 +26,7 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
 
     Args:
         path: of the data, as the file says it: relative to its folder, or absolute.
-        module: model, or loss: what model.py beside it holds.
+        module: model, loss, metric or preprocess: what the Python file beside it holds.
     """
     source = {"format": draft.source["format"], "path": path} | {
         key: value for key, value in draft.source.items() if key not in ("format", "path")
@@ -62,6 +62,10 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         )
     if module == "model":
         lines.append('model: {name: "model:build"}       # build in model.py')
+    if module == "metric":
+        lines.append(
+            'evaluation: {metrics: {"metric:cost": lower}}     # cost in metric.py; gate.tolerance lets it block a model'
+        )
     if draft.facts.outliers:
         lines.append(
             _commented("gate: {primary: mae}", "a squared error would be that of a few rows far off the others")

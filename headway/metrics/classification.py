@@ -297,10 +297,10 @@ def _apart(means: Floats) -> Floats:
     return 0.5 * (predicted - true)
 
 
-LOSS = MomentMetric("loss", per_row(log_loss))
+LOSS = MomentMetric("loss", per_row(log_loss), within=(0.0, np.inf))
 SHARE = (0.0, 1.0)
 ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True, within=SHARE)
-BRIER = MomentMetric("brier", per_row(squared_distance))
+BRIER = MomentMetric("brier", per_row(squared_distance), within=(0.0, np.inf))
 AUC, PR_AUC, ECE = Auc(), AveragePrecision(), CalibrationError()
 _OF_TWO: dict[str, Any] = {"higher_is_better": True, "unit": "classes", "within": SHARE}
 PRECISION = MomentMetric("precision", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 1]), **_OF_TWO)

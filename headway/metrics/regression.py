@@ -47,14 +47,13 @@ def _both(rows: Rows) -> Floats:
     return np.stack([rows.prediction, rows.label], axis=1)
 
 
-MSE = MomentMetric("loss", per_row(squared_error), heavy=True)
-RMSE = MomentMetric(
-    "rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]), within=(0.0, np.inf), heavy=True
-)
-MAE = MomentMetric("mae", per_row(absolute_error), heavy=True)
+POSITIVE = (0.0, np.inf)
+MSE = MomentMetric("loss", per_row(squared_error), within=POSITIVE, heavy=True)
+RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]), within=POSITIVE, heavy=True)
+MAE = MomentMetric("mae", per_row(absolute_error), within=POSITIVE, heavy=True)
 R2 = MomentMetric("r2", _fit, _explained, higher_is_better=True, within=(-np.inf, 1.0), ratio=True, heavy=True)
 POISSON = MomentMetric("loss", per_row(poisson_loss), heavy=True)
-DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance), heavy=True)
+DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance), within=POSITIVE, heavy=True)
 
 PREDICTION_MEAN = MomentMetric("prediction_mean", lambda rows: rows.prediction[:, None], higher_is_better=None)
 LABEL_MEAN = MomentMetric("label_mean", lambda rows: rows.label[:, None], higher_is_better=None)
@@ -71,7 +70,6 @@ def _factor(means: Floats) -> Floats:
     return np.log(means[..., :1] / means[..., 1:])
 
 
-POSITIVE = (0.0, np.inf)
 BIAS = MomentMetric("bias", _both, of_the_mean=True, within=POSITIVE, parts=_factor)
 """How far the mean prediction is from the mean label, as a factor: |log(prediction mean / label mean)|, 0.1 being 10%."""
 BINARY_BIAS = MomentMetric("bias", _both, unit="classes", of_the_mean=True, within=POSITIVE, parts=_factor)
@@ -119,8 +117,13 @@ def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
         return np.where(np.isnan(rows.prediction), np.nan, under)
 
     return (
-        MomentMetric("loss", per_row(pinball(levels)), heavy=True),
-        MomentMetric("mae", lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None], heavy=True),
+        MomentMetric("loss", per_row(pinball(levels)), within=POSITIVE, heavy=True),
+        MomentMetric(
+            "mae",
+            lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None],
+            within=POSITIVE,
+            heavy=True,
+        ),
         MomentMetric(
             "miscoverage",
             below,

@@ -101,6 +101,8 @@ class ValidateRequest(Stage[Validated]):
     """The column that says how much a row counts."""
     features: tuple[str, ...] | None = None
     """The columns that the model learns from; None: all but the label."""
+    auto: Annotated[tuple[str, ...], Key()] = ()
+    """Those of them whose transform is chosen, which leaves out a column with one value."""
     serving: Path | None = None
     """Logged requests."""
     filters: bool = True
@@ -259,7 +261,7 @@ def _content(
     if train is None or not train.rows:
         return
     for name in train.columns:
-        if name != LABEL and name in request.schema_:
+        if name != LABEL and name in request.schema_ and name not in request.auto:
             yield from constant(train.columns[name])
     yield from duplicates(train, _features(request, train))
     by_row = request.split is not None and request.split.mode == "hash"

@@ -26,7 +26,9 @@ def ran(exported_once, tmp_path_factory, forked):
 def test_a_run_has_its_verdict_metrics_tables_and_log(ran):
     pipeline, run, lines = ran
     assert (run.state, str(run.verdict), run.verdict.promote) == ("promoted", "first model", True)
-    assert 0.5 < run.metrics["auc"] <= 1 and run.headline.startswith("Version 1 is promoted: there is no champion yet")
+    assert 0.5 < run.metrics["auc"] <= 1 and run.headline.startswith(
+        "Version 1 is promoted, the first of this model: auc is "
+    )
     assert any("replay" in line for line in lines) and "replay" in run.log
     statistics = run.statistics.to_arrow()
     assert {"split", "column", "rows", "mean", "top"} <= set(statistics.column_names)

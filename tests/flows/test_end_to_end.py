@@ -101,6 +101,9 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     auc = roc_auc_score(held.label, held.prediction)  # of the candidate, not of the champion beside it
     assert auc == pytest.approx(judged["metrics"]["auc"], abs=1e-6) != pytest.approx(second["metrics"]["auc"], abs=1e-6)
     assert {tag for tags in held.tags.dropna() for tag in tags} == {"war", "noir", "love"}
+    runs = len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout))
+    typed("export-rows", tmp_path, "--output", tmp_path / "again.csv", *third, check=0)
+    assert len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout)) == runs, "all of it was there: no run"
 
 
 def test_a_folder_of_images_becomes_a_promoted_model_that_takes_image_files(typed, tmp_path):

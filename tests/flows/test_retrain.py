@@ -163,7 +163,7 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     assert code == 0, text
     assert (
         run["state"]["name"] == "Completed"
-        and "Version 1 is promoted: there is no champion yet" in run["state"]["message"]
+        and "Version 1 is promoted, the first of this model: auc is " in run["state"]["message"]
     )
     assert (project / "store" / "serving" / "flights" / "1" / "saved_model.pb").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,7 +29,7 @@ def init(
     label: Label = None,
     folder: Annotated[Path, Parameter(metavar="FOLDER", show_default=False)] = Path(),
     name: str | None = None,
-    module: Literal["model", "loss"] | None = None,
+    module: Literal["model", "loss", "metric", "preprocess"] | None = None,
     force: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
@@ -39,22 +40,23 @@ def init(
         label: what to predict: species, or "arr_delay > 15".
         folder: where to write pipeline.yaml (default: this folder).
         name: the name of the pipeline and its model (default: from the data).
-        module: also write a model.py with a Keras model or a loss to start from, and a test of it.
+        module: also write a Python file with a Keras model, a loss, a metric or a preprocess function to start from, and a test.
         force: overwrite existing files.
     """
     from flows.cli.commands import answer
     from flows.cli.drafts.writing import absolute, check_free, path_from, report, write
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
-    from headway.first_pipeline.module_files import module_files
+    from headway.first_pipeline.module_files import NAMES, computed, module_files
     from headway.first_pipeline.yaml_text import pipeline_text
 
     target = folder / "pipeline.yaml"
-    names = ["pipeline.yaml", "schema.pbtxt", *(["model.py", "test_model.py"] if module else [])]
+    names = ["pipeline.yaml", "schema.pbtxt", *([f"{NAMES[module]}.py", f"test_{NAMES[module]}.py"] if module else [])]
     check_free([folder / name for name in names], force, option="--folder")
     source, look = look_at(found_source(absolute(data)))
     draft = draft_of(source, look, _label(label, look, ask=not options.json and sys.stdin.isatty()), name=name)
-    texts = {} if module is None else module_files(module, draft.facts.task or draft.facts.kind)
+    texts = {} if module is None else module_files(module, draft)
+    draft = replace(draft, preprocess=computed(draft)) if module == "preprocess" else draft
     texts["pipeline.yaml"] = pipeline_text(draft, path=path_from(folder, draft.source["path"]), module=module)
     write(folder, texts)
     return answer(options, value_of(draft, target), report(draft, target))

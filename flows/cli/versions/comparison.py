@@ -21,7 +21,11 @@ def compare(
         ),
     ] = None,
     second: Annotated[
-        str | None, Parameter(name="B", help="the other version or run (default of both: the last two versions)")
+        str | None,
+        Parameter(
+            name="B",
+            help="the other version or run (default of both: the last two versions, else the version and the latest run)",
+        ),
     ] = None,
     pipeline: PipelinePath = ".",
     /,
@@ -37,6 +41,7 @@ def compare(
         open: show the page in the browser.
     """
     from flows.cli.runs.reports import handed_out
+    from flows.records import runs_of
     from flows.tell.comparison.compared import compare as compared
     from flows.tell.comparison.comparison_page import write
     from flows.tell.comparison.shown import Comparison
@@ -45,6 +50,9 @@ def compare(
     _, registry = registry_of(pipeline, options)
     if names == [""]:
         names = [str(version.number) for version in registry.versions()[-2:]]
+        newest = next((run for run in runs_of(registry.store) if run.pipeline == registry.name and run.metrics), None)
+        if len(names) == 1 and newest is not None and newest.version != int(names[0]):
+            names.append(newest.run)
     if len(names) < 2:
         problem = f"two versions or runs are compared, and there is {names[0] if names else 'no version'} alone"
         raise ConfigError(problem, fix="name both; of runs too, as in headway compare champion latest")

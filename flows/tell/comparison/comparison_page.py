@@ -39,7 +39,7 @@ def parts_of(comparison: Compared, *, drawn: bool) -> list[Part]:
     found = [
         Part("Both sides", [*map(_decided, (a, b))], tables=list(_sides(a, b))),
         metrics(comparison, drawn=drawn),
-        slices(comparison),
+        slices(comparison, drawn=drawn),
         _differing(comparison),
         _data(comparison, drawn=drawn),
         _training(a, b) if drawn else None,

@@ -11,7 +11,7 @@ from flows.tell.rendering.parts import Chart, Part, Table
 from headway.evaluation.results.measured import MetricValue
 from headway.messages import capital, counted, of_window, sentence
 
-_MOST_SLICES = 40
+_MOST_SLICES, _MOST_IN_TEXT = 40, 10
 
 
 def metrics(comparison: Compared, *, drawn: bool) -> Part | None:
@@ -59,7 +59,7 @@ def _charts(comparison: Compared) -> Iterator[Chart]:
 # --- slices
 
 
-def slices(comparison: Compared) -> Part | None:
+def slices(comparison: Compared, *, drawn: bool) -> Part | None:
     """The slices of the rows that both scored, those first on which the two differ most; None where there are none."""
     a, b, same = comparison.a, comparison.b, comparison.same
     metric, better = comparison.primary
@@ -68,8 +68,12 @@ def slices(comparison: Compared) -> Part | None:
     if not found:
         return None
     found.sort(key=lambda each: (outcome_of(each) in (UNCLEAR, ""), -abs(each.change or 0.0)))
-    shown = found[:_MOST_SLICES]
-    more = f"{len(found) - len(shown):,} more: --json has all." if len(found) > len(shown) else ""
+    shown = found[: _MOST_SLICES if drawn else _MOST_IN_TEXT]
+    more = (
+        f"{len(found) - len(shown):,} more: the page has the first {_MOST_SLICES}, --json has all."
+        if len(found) > len(shown)
+        else ""
+    )
     said = f"{metric} on the same rows: first where the difference is beyond chance, the largest first. Of many slices some "
     said += "are beyond chance by chance: one in twenty."
     return Part("Slices", [said], tables=[paired_table("Slices", shown, a.label, b.label, more)])

@@ -8,7 +8,7 @@ from flows.tell.comparison.compared import Compared
 from flows.tell.comparison.comparison_page import parts_of, write
 from flows.tell.html import fragment
 from flows.tell.rendering.tables import Table
-from flows.tell.rendering.text import text
+from flows.tell.rendering.text import fitted, text
 from headway.messages import window_text
 
 
@@ -86,7 +86,8 @@ class Comparison:
 
     def __str__(self) -> str:
         concerns = self._compared.ending.concerns
-        return "\n\n".join([self.summary, *concerns, *map(text, parts_of(self._compared, drawn=False))])
+        said = [fitted("", each) for each in (self.summary, *concerns)]
+        return "\n\n".join([*said, *map(text, parts_of(self._compared, drawn=False))])
 
     def _repr_html_(self) -> str:
         parts = parts_of(self._compared, drawn=False)

@@ -4,6 +4,7 @@ cell(0.712345), cell([1, 2])                               # "0.7123", "1, 2"
 print(text_table([{"column": "carrier", "rows": 1200}]))
 """
 
+import itertools
 import re
 import shutil
 import textwrap
@@ -54,7 +55,7 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
     Args:
         width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
             begin with the first column again.
-        fit: cut the first column shorter, so that all fit if they can.
+        fit: wrap the first column, where all of them fit then.
     """
     if not (names := filled(rows)):
         return ""
@@ -62,9 +63,13 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
     columns = [_column(name, rows, None if name in whole else min(_WIDEST, max(room // 2, 16))) for name in names]
     indent = 2 + sum(len(cells[0]) + 2 for cells in columns[:-1])
     last = min(len(columns[-1][0]), _NARROWEST if names[-1] in whole else room)
-    if fit and (over := indent + last - room) > 0:
-        columns[0] = _column(names[0], rows, max(len(columns[0][0]) - over, _NARROWEST))
-        indent -= over
+    below: list[list[str]] = [[] for _ in columns[0]]
+    full = _column(names[0], rows, None)
+    over = indent + last + len(full[0]) - len(columns[0][0]) - room
+    if fit and len(names) > 1 and (shorter := len(full[0]) - max(over, 0)) >= _NARROWEST:
+        wrapped = [textwrap.wrap(text, shorter, subsequent_indent="  ") or [""] for text in full]
+        indent += shorter - len(columns[0][0])
+        columns[0], below = [lines[0].ljust(shorter) for lines in wrapped], [lines[1:] for lines in wrapped]
     if names[-1] in whole and indent + _NARROWEST <= room:
         columns[-1] = [("\n" + " " * indent).join(textwrap.wrap(text, room - indent)) for text in columns[-1]]
     blocks: list[list[list[str]]] = []
@@ -73,8 +78,16 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
         if not blocks or (wide and blocks[-1] != columns[:1]):
             blocks.append(columns[:1] if blocks else [])
         blocks[-1].append(column)
-    return "\n\n".join(
-        "\n".join("  " + "  ".join(line).rstrip() for line in zip(*block, strict=True)) for block in blocks
+    lines = ["\n".join("  " + _row(line, more) for *line, more in zip(*block, below, strict=True)) for block in blocks]
+    return "\n\n".join(lines)
+
+
+def _row(cells: Sequence[str], below: Sequence[str]) -> str:
+    """A row's cells beside each other, with further lines of the first one below, beside those of the last."""
+    first, *more = "  ".join(cells).rstrip().split("\n")
+    beside = itertools.zip_longest(below, more, fillvalue="")
+    return "\n".join(
+        [first, *(("  " + start).ljust(len(rest) - len(rest.lstrip())) + rest.lstrip() for start, rest in beside)]
     )
 
 

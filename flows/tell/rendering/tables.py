@@ -100,7 +100,9 @@ class Table(Sequence[Row]):
     def text(self) -> str:
         """The table below its title, without its pictures."""
         rows = [{name: each for name, each in row.items() if not isinstance(each, Markup)} for row in self.rows]
-        return "\n".join(filter(None, [self.title, text_table(rows, whole=self.whole) or "no rows", self.note]))
+        return "\n".join(
+            filter(None, [self.title, text_table(rows, whole=self.whole, fit=True) or "no rows", self.note])
+        )
 
     def __repr__(self) -> str:
         return self._first().text

@@ -12,10 +12,10 @@ def test_an_op_that_is_not_built_is_not_a_fault_and_comes_with_its_use_and_its_c
     library = tmp_path / "headway_ops.so"
     monkeypatch.setattr(doctor, "expected", lambda: library)
     ranking = doctor._op()
-    assert ranking.ok and ranking.found.startswith("not built")
+    assert ranking.ok and ranking.found.startswith("not built") and ranking.word == "absent"
     assert "training.ranking" in ranking.found and "python -m tfcore.ops.compile" in ranking.found
     library.touch()
-    assert doctor._op().found == "built"
+    assert doctor._op().found == "built" and doctor._op().word == "ok"
     monkeypatch.setenv("HEADWAY_OPS", "off")
     assert doctor._op().found == "built, and switched off by HEADWAY_OPS"
 
@@ -33,7 +33,9 @@ def test_the_extras_are_named_with_what_installs_them(monkeypatch):
     monkeypatch.setattr(doctor, "missing", lambda name: [name] if name == "onnx" else [])
     found = {finding.what: finding for finding in doctor._extras()}
     assert found["extra prefect"].ok and found["extra prefect"].found.startswith("prefect 3.")
-    assert found["extra onnx"].ok and found["extra onnx"].found.endswith("to have it: pip install 'headway[onnx]'")
+    assert found["extra onnx"].ok and found["extra onnx"].word == "absent", "no fault, and not there"
+    assert found["extra prefect"].word == "ok" and found["extra tune"].word == "PROBLEM"
+    assert found["extra onnx"].found.endswith("to have it: pip install 'headway[onnx]'")
     assert not found["extra tune"].ok and "(wanted >=99)" in found["extra tune"].found
     assert found["extra tune"].fix == "pip install 'headway[tune]'"
     assert [finding.what for finding in doctor._requirements()] == ["rich"]
@@ -42,6 +44,6 @@ def test_the_extras_are_named_with_what_installs_them(monkeypatch):
 def test_a_pipeline_that_was_named_and_is_missing_is_a_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     [none] = doctor._project(Path(), {})
-    assert none.ok and "this folder has no pipeline.yaml" in none.found
+    assert none.ok and none.word == "absent" and "this folder has no pipeline.yaml" in none.found
     [missing] = doctor._project(Path("gone.yaml"), {})
     assert not missing.ok and missing.found == f"{tmp_path / 'gone.yaml'}: no such file" and missing.fix

@@ -110,7 +110,7 @@ def test_a_run_that_failed_in_validation_shows_what_there_is(tmp_path):
 
 def test_a_first_model_is_held_against_the_constant(tmp_path):
     html = html_of(*recorded(tmp_path, champion=False))
-    assert "there is no champion yet and no threshold is set; auc is" in html and ", constant 0.5" in html
+    assert "the first of this model: auc is" in html and ", constant 0.5" in html
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,7 @@ def test_a_constant_column(check):
     found = only(check({"hour": [7] * ROWS}))
     assert found[:4] == ("warning", "constant", "hour", "train")
     assert "the same value in all 2,000 train rows" in found[4]
+    assert check({"hour": [7] * ROWS}, auto=("hour",))["anomalies"] == [], "the transform leaves it out and says so"
     assert check(eval={"hour": [7] * ROWS})["anomalies"] == []  # nothing is learned from eval
     assert check({"delay": [7.0, None] * (ROWS // 2)}, config=QUIET)["anomalies"] == []  # being missing tells something
 

@@ -4,8 +4,10 @@ import csv
 import importlib
 import inspect
 import io
+import itertools
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -117,21 +119,40 @@ def test_a_terminal_is_asked_until_the_answer_is_a_label(monkeypatch, capsys, da
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "task"),
-    [("model", "multiclass"), ("loss", "binary"), ("loss", "multiclass"), ("loss", "regression"), ("loss", "count")],
+    [
+        ("model", "multiclass"),
+        *itertools.product(("loss", "metric"), ("binary", "multiclass", "regression", "count")),
+        ("preprocess", "number"),
+        ("preprocess", "text"),
+    ],
 )
 def test_a_module_of_one_s_own_passes_the_test_that_comes_with_it(monkeypatch, tmp_path, module, task):
-    for name, text in module_files(module, task).items():
+    column = SimpleNamespace(column='of "x"', type="text" if task == "text" else "number", use="feature")
+    draft = SimpleNamespace(facts=SimpleNamespace(task=task, kind=None), choices=[column])
+    files = module_files(module, draft)
+    for name, text in files.items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("model", "test_model"):
+    names = [name.removesuffix(".py") for name in files]
+    for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    tests = importlib.import_module("test_model")
+    tests = importlib.import_module(names[1])
     for name, test in vars(tests).items():
         if name.startswith("test_"):
             for given_task in tests.TASKS if "task" in inspect.signature(test).parameters else [None]:
                 test() if given_task is None else test(given_task)
-    for name in ("model", "test_model"):
+    for name in names:
         del sys.modules[name]
+
+
+@pytest.mark.slow
+def test_a_metric_and_a_computed_column_of_one_s_own_are_in_the_run(typed, data):
+    for module, told in (("metric", "metric:cost"), ("preprocess", "log_")):
+        folder = data.parent / module
+        typed("init", data, "--label", "wieder", "--folder", folder, "--module", module, check=0)
+        judged = typed("evaluate", folder, "--set", "training={steps: 20}", "--json", check=0).stdout
+        (fitted,) = (folder / "store" / "stages" / "transform").glob("*/manifest.json")
+        assert told in (judged if module == "metric" else fitted.read_text())
 
 
 @pytest.mark.slow

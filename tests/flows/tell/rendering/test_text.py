@@ -34,6 +34,17 @@ def test_long_cells_are_cut_but_for_columns_that_are_wanted_whole():
     assert text_table([row], width=200).splitlines()[1] == f"  {'v' * 45}...  {'r' * 45}..."
 
 
+def test_names_in_the_first_column_wrap_where_the_others_fit_beside_them_then():
+    name = "auc against the constant baseline on carrier=UA and origin=EWR"
+    row = {"check": name, "now": 0.9, "change": "+0.4 (+0.1 to +0.5)", "outcome": "worse, perhaps within the limit"}
+    lines = text_table([row], whole=["outcome"], width=72, fit=True).splitlines()
+    assert max(map(len, lines)) <= 72 and lines[0].split() == ["check", "now", "change", "outcome"]
+    start = lines[1].index("0.9")
+    assert " ".join(" ".join(line[:start] for line in lines[1:]).split()) == name, "none of it is cut"
+    assert " ".join(line[lines[0].index("outcome") :].strip() for line in lines[1:]).strip() == row["outcome"]
+    assert text_table([row], width=200, fit=True).splitlines()[1].startswith(f"  {name}  0.9"), "all fits"
+
+
 def test_a_wide_table_goes_on_below_at_the_width_of_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     row = {"column": "income", "type": "float32", "mean": 3011.71, "deviation": 923.6, "most frequent": "x" * 60}
