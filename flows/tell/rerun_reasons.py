@@ -135,7 +135,7 @@ def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
         made_by, made_in = made.get(step.fingerprint, (None, None)) if step.cached else (None, None)
         steps.append(
             Explained(
-                **step.model_dump(exclude={"why", "span"}),
+                **step.model_dump(exclude={"why", "span", "at"}),
                 differs=step.why,
                 reason="" if step.cached else why_it_ran(step.why, step.stage),
                 output=str(store.output(step.stage, step.fingerprint)),
