@@ -17,6 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse
 
+from flows.tell.rendering.templating import script
 from headway.http_checks import foreign_host, of_another_site
 
 HOSTS = ("127.0.0.1", "localhost")
@@ -28,10 +29,10 @@ POLICY = (
 )
 """Attributes alone may hold styles: the figures' shapes have their colours there."""
 REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'; sandbox"
+    f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src '{script()[1]}'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts"
 )
-"""Of a report, which is a file of the store: it can show itself and nothing else, whoever wrote it."""
+"""Of a report, which is a file of the store: it can show itself and run Headway's own script, whoever wrote it."""
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Frame-Options": "DENY",

@@ -1,4 +1,4 @@
-"""A run's report as one HTML file: no script, nothing from elsewhere.
+"""A run's report as one HTML file, which loads nothing from elsewhere.
 
 html = page(Material(store, record))
 place = write(store, record)               # <store>/runs/<run>.html, whole or not at all
@@ -51,17 +51,18 @@ def on_this_disk(store: Store, path: Path) -> Path:
     return path
 
 
-def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = None) -> str:
+def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = None, *, plain: bool = False) -> str:
     """Draw a run's report and put it beside the run's record.
 
     Args:
         files: {span: raw files}, where they are known.
+        plain: without the script, which sorts and filters tables.
 
     Returns:
         Its place, as `place_of` says.
     """
     with reused(_before(store, record)):
-        html = page(Material(store, record, files))
+        html = page(Material(store, record, files), plain=plain)
     path = path_of(store, record.run)
     store.replace(path, html)
     return place_of(store, path)
@@ -80,7 +81,7 @@ def _before(store: Store, record: RunRecord) -> str | None:
     return None
 
 
-def page(material: Material) -> str:
+def page(material: Material, *, plain: bool = False) -> str:
     """The report of a run, without secrets."""
     record, ending = material.record, ending_of(material.record)
     parts = [
@@ -101,6 +102,7 @@ def page(material: Material) -> str:
         ending=ending,
         parts=[part for part in parts if part is not None],
         facts=_facts(material),
+        plain=plain,
     )
 
 

@@ -19,6 +19,7 @@ def report(
     /,
     *,
     again: bool = False,
+    plain: bool = False,
     output: Annotated[Path | None, Parameter(metavar="FILE", help="also write it to this file")] = None,
     open: bool = False,
     options: Options = Options(),
@@ -29,6 +30,7 @@ def report(
     Args:
         run: the run's name or the beginning of it.
         again: draw it again, from what the store has now.
+        plain: the same without its script, which sorts and filters tables and tries thresholds.
         open: open it in the browser.
     """
     from flows.tell.report_page import path_of, write
@@ -38,8 +40,8 @@ def report(
     record = find(store, run, pipeline=loaded.pipeline.name)
     path = path_of(store, record.run)
     # of a run that went on when it was drawn, another is to come
-    if again or record.state in (State.RUNNING, State.KILLED) or path.name not in store.children(path.parent):
-        write(store, record)
+    if again or plain or record.state in (State.RUNNING, State.KILLED) or path.name not in store.children(path.parent):
+        write(store, record, plain=plain)
     place = handed_out(store, path, output=output, open=open)
     return answer(options, {"run": record.run, "report": place}, place)
 

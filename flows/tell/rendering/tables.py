@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class Table(Sequence[Row]):
     """How strongly a cell is shaded, 0 to 1, by row and column."""
     ids: Sequence[str] = ()
     """The name of each row within the page, for links to it."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """What the page's script needs to know, by name."""
     tones: Sequence[str] = ()
     """The colour of the last cell of each row: green, amber, red or plain."""
 

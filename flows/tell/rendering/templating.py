@@ -1,6 +1,8 @@
 """Jinja2 with the templates of the report, which other pages share: base.html, the macros of parts.html, the style sheet."""
 
+import base64
 import functools
+import hashlib
 from pathlib import Path
 
 import jinja2
@@ -28,6 +30,14 @@ def environment(*folders: Path) -> jinja2.Environment:
 def style() -> str:
     """The report's style sheet."""
     return (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+
+
+@functools.cache
+def script() -> tuple[str, str]:
+    """The report's script, and what a Content-Security-Policy allows it by."""
+    text = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return text, f"sha256-{digest}"
 
 
 def _anchor(title: str) -> str:

@@ -12,6 +12,7 @@ from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.confusion import confusion_tables
 from flows.tell.sections.slice_harm import slices
+from flows.tell.sections.thresholds import thresholds
 from flows.tell.sections.what_matters import dependence, importance
 from flows.tell.sections.worst_rows import worst_rows
 from headway.errors import HeadwayError
@@ -49,7 +50,9 @@ def evaluation(material: Material, *, drawn: bool = True) -> Part | None:
             f"There are no curves: only your code knows what a prediction of {measured.task} means; its metrics judge it."
         )
     panels = list(dependence(material)) if drawn else []
-    return Part("Evaluation", sentences, charts, [*part.tables, *importance(material)], panels=panels)
+    return Part(
+        "Evaluation", sentences, charts, [*part.tables, *thresholds(material), *importance(material)], panels=panels
+    )
 
 
 def measured_part(

@@ -44,7 +44,7 @@ def test_a_run_that_fails_leaves_a_report_with_the_reason(homes, typed):
 
 
 def test_a_report_that_cannot_be_drawn_fails_no_run(homes, typed, monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise ValueError("no ink")
 
     monkeypatch.setattr("flows.tell.report_page.page", broken)

@@ -1,0 +1,96 @@
+"""The page's one script: allowed by its hash alone, small, left out on request; what it does for a reader."""
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from flows.tell.material import Material
+from flows.tell.rendering.templating import script
+from flows.tell.report_page import page, write
+from tests.flows.tell.recorded import HOSTILE, recorded
+
+MOST_BYTES = 12_000
+
+
+def test_the_policy_of_a_page_allows_its_own_script_by_hash_and_no_other(tmp_path):
+    html = page(Material(*recorded(tmp_path, "multiclass")))
+    (inside,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert inside == script()[0], "nothing of the data is in it"
+    digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', html)
+    assert policy.endswith(f"; script-src 'sha256-{digest}'") and policy.startswith("default-src 'none';")
+    assert len(inside.encode()) <= MOST_BYTES
+    assert not re.search(r"fetch|XMLHttp|innerHTML|eval|import\(|src\b", inside)
+
+
+def test_a_plain_page_has_no_script_and_the_same_content(tmp_path):
+    material = Material(*recorded(tmp_path))
+    whole, plain = (re.sub(r"Drawn by.*", "", page(material, plain=plain)) for plain in (False, True))
+    assert "<script" not in plain and "script-src" not in plain
+    assert plain == re.sub(r"; script-src '[^']+'|<script>.*?</script>", "", whole, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return write(*recorded(tmp_path_factory.mktemp("script") / "store", wide=100, rows=300))
+
+
+def rows(page, title):
+    """The first cells of a table's rows that are seen."""
+    return page.eval_on_selector_all(
+        f"[aria-label='{title}'] tbody tr",
+        "rows => rows.filter(row => !row.hidden).map(row => row.cells[0].textContent)",
+    )
+
+
+@pytest.mark.browser
+def test_a_table_is_sorted_by_a_column_and_filtered_by_words(visit, report, accessible):
+    page = visit(report)
+    title = "Columns of the train rows"
+    page.get_by_role("button", name="column", exact=True).first.click()
+    page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+    before = rows(page, title)
+    head = page.locator(f"[aria-label='{title}'] thead")
+    head.get_by_role("button", name="distinct").click()
+    cells = page.eval_on_selector_all(
+        f"[aria-label='{title}'] tbody tr", "rows => rows.map(row => row.cells[3].textContent)"
+    )
+    numbers = [float(cell.split(" ")[0].replace(",", "")) for cell in cells if cell]
+    assert numbers == sorted(numbers, reverse=True) and len(set(numbers)) > 2
+    head.get_by_role("button", name="distinct").click()
+    assert head.locator("[aria-sort]").get_attribute("aria-sort") == "ascending"
+    assert sorted(rows(page, title)) == sorted(before)
+    page.get_by_label(f"Filter: {title}").fill("w000")
+    assert {name[:4] for name in rows(page, title)} == {"w000"}
+    page.get_by_label(f"Filter: {title}").fill(HOSTILE)
+    assert rows(page, title) == [], "its name has no slash"
+    accessible(page)
+    assert not page.problems
+
+
+@pytest.mark.browser
+def test_costs_choose_a_threshold(visit, report):
+    page = visit(report)
+    said = page.locator(".explorer output")
+    page.get_by_label("cost of a false positive").fill("100")
+    page.get_by_role("button", name="least cost").click()
+    strict = float(said.inner_text().split(",")[0].removeprefix("threshold "))
+    page.get_by_label("cost of a false positive").fill("1")
+    page.get_by_label("cost of a false negative").fill("100")
+    page.get_by_role("button", name="least cost").click()
+    assert float(said.inner_text().split(",")[0].removeprefix("threshold ")) < strict
+    facts = dict(re.findall(r"(false positives|false negatives|cost) (\d+)", said.inner_text()))
+    assert int(facts["cost"]) == int(facts["false positives"]) + 100 * int(facts["false negatives"])
+    assert not page.problems
+
+
+@pytest.mark.browser
+def test_a_link_to_a_row_in_a_fold_opens_it(visit, report):
+    page = visit(report)
+    inside = page.evaluate("[...document.querySelectorAll('details tr[id]')].map(row => row.id)")
+    linked = page.evaluate("[...document.querySelectorAll('td a[href^=\"#\"]')].map(link => link.hash.slice(1))")
+    name = next(each for each in linked if each in inside)
+    page.locator(f"a[href='#{name}']").first.click()
+    assert page.locator(f"#{name}").is_visible()
