@@ -6,7 +6,7 @@ Keras finds a layer of a saved model by its registered name, and a layer is regi
 import importlib
 import sys
 
-from headway.lean_imports import after_import
+from headway.process_tuning import after_import
 
 MODULES = ("layers", "members", "cross_network", "numeric")
 """Of `tfcore.models`: those with registered layers."""

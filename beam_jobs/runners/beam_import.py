@@ -16,9 +16,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from headway.lean_imports import hidden
 from headway.process import owned
-from headway.process_tuning import for_all_threads, uncollected
+from headway.process_tuning import for_all_threads, hidden, uncollected
 
 _LOGGERS = ("apache_beam", "grpc")
 _IMPORTING = threading.Lock()

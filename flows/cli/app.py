@@ -121,9 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # else pydantic looks through every package that is installed for its plugins
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from headway.errors import Cancelled, ConfigError, HeadwayError
-    from headway.lean_imports import arrow_without_pandas
     from headway.process import own, quiet_libraries
-    from headway.process_tuning import collect_rarely
+    from headway.process_tuning import arrow_without_pandas, collect_rarely
     from headway.redaction import protect
 
     protect()

@@ -9,9 +9,8 @@ import os
 import sys
 from collections.abc import Iterator
 
-from headway.lean_imports import hidden
 from headway.process import owned
-from headway.process_tuning import uncollected
+from headway.process_tuning import hidden, uncollected
 
 _OPTIONAL = ("IPython", "matplotlib", "pandas", "scipy", "sklearn")
 

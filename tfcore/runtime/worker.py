@@ -36,10 +36,9 @@ from pydantic import BaseModel, TypeAdapter
 
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
-from headway.lean_imports import arrow_without_pandas
 from headway.monitor import Monitor
 from headway.process import leave, own, quiet_libraries
-from headway.process_tuning import uncollected
+from headway.process_tuning import arrow_without_pandas, uncollected
 from headway.storage.atomic_io import storage_error
 from tfcore.runtime.tf_import import lean_keras
 

@@ -8,7 +8,7 @@ from flows.tell.figures.drawing import short
 from flows.tell.material import Material
 from flows.tell.rendering.parts import Finding, Part
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.columns import Columns
+from flows.tell.sections.column_figures import Columns
 from headway.messages import capital, counted, sentence, some, window_text
 from headway.tabular import quarantine
 from headway.validation.anomaly import Validated
