@@ -201,7 +201,8 @@ def _level(record: RunRecord, primary: str) -> str:
 def _since(champion: Judged) -> str:
     """What changed since the champion, in words."""
     said = [
-        f"{what} {cell(now)}" + ("" if was is None else f", before {cell(was)}") for what, was, now in champion.changes
+        f"{what} {cell(now)}" + ("" if was is None else f", before {cell(was) or 'none'}")
+        for what, was, now in champion.changes
     ]
     return f"since version {champion.version}: {some(said, _MOST_CHANGES, sep='; ')}" if said else ""
 

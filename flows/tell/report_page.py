@@ -18,6 +18,7 @@ from flows.tell.material import Material
 from flows.tell.rendering.parts import Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.origin import again, origin
+from flows.tell.sections.own_figures import own_figures
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from flows.tell.sections.window_data import data
@@ -51,18 +52,26 @@ def on_this_disk(store: Store, path: Path) -> Path:
     return path
 
 
-def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = None, *, plain: bool = False) -> str:
+def write(
+    store: Store,
+    record: RunRecord,
+    files: Mapping[str, Any] | None = None,
+    figures: Mapping[str, Path] | None = None,
+    *,
+    plain: bool = False,
+) -> str:
     """Draw a run's report and put it beside the run's record.
 
     Args:
         files: {span: raw files}, where they are known.
+        figures: {module:function: its file} of the user's own.
         plain: without the script, which sorts and filters tables.
 
     Returns:
         Its place, as `place_of` says.
     """
     with reused(_before(store, record)):
-        html = page(Material(store, record, files), plain=plain)
+        html = page(Material(store, record, files), figures, plain=plain)
     path = path_of(store, record.run)
     store.replace(path, html)
     return place_of(store, path)
@@ -81,11 +90,16 @@ def _before(store: Store, record: RunRecord) -> str | None:
     return None
 
 
-def page(material: Material, *, plain: bool = False) -> str:
-    """The report of a run, without secrets."""
+def page(material: Material, figures: Mapping[str, Path] | None = None, *, plain: bool = False) -> str:
+    """The report of a run, without secrets.
+
+    Args:
+        figures, plain: as `write` has them.
+    """
     record, ending = material.record, ending_of(material.record)
     parts = [
         evaluation(material),
+        own_figures(material, figures or {}),
         data(material),
         training(material),
         what_ran(record),
