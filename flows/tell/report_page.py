@@ -21,7 +21,7 @@ from flows.tell.sections.origin import again, origin
 from flows.tell.sections.own_figures import own_figures
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
-from flows.tell.sections.window_data import data
+from flows.tell.sections.window.window_data import data
 from headway.messages import counted, duration, when, window_text
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store

@@ -8,9 +8,9 @@ from flows.dag.step import Output
 from flows.tell.metric_tables import importance_table, metric_table, rows_of
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.column_words import column_rows
 from flows.tell.sections.scores import measured_part
-from flows.tell.sections.window_data import findings_of, splits_table
+from flows.tell.sections.window.column_words import column_rows
+from flows.tell.sections.window.window_data import findings_of, splits_table
 from headway.messages import counted
 from headway.statistics.summary import WindowStatistics
 from headway.validation.anomaly import Validated

@@ -18,9 +18,9 @@ from flows.tell.figures.drawing import reused, short
 from flows.tell.html import document
 from flows.tell.paired import rows_in_words
 from flows.tell.rendering.parts import Part, Table
-from flows.tell.sections.column_figures import MOST_DRAWN, by_weight, split_statistics
-from flows.tell.sections.column_words import column_name, usual_values
 from flows.tell.sections.curves import Training, trained_by, trainings
+from flows.tell.sections.window.column_figures import MOST_DRAWN, by_weight, split_statistics
+from flows.tell.sections.window.column_words import column_name, usual_values
 from flows.tell.summary import window
 from headway.messages import counted, number, sentence, size, some, when
 

@@ -174,7 +174,14 @@ def recorded(
                 bad = quarantine.rejected([3, 9], "age", [HOSTILE, "12,5"], "is not a number", "raw/<i>2026.csv")
                 quarantine.write(out / quarantine.FILE_NAME, [bad])
             counts = {"read": rows + rejected, "written": rows, "quarantined": rejected, "filtered": 0}
-            return {"span": span, "counts": counts, "splits": {}}
+            made = SplitStatistics.create(columns)
+            for part in batches[not rejected].to_batches() if not wide else ():
+                empty = pa.nulls(rows, pa.int64()) if not rejected else part["$price_{x}$"]
+                made.update(part.set_column(part.schema.get_field_index("$price_{x}$"), "$price_{x}$", empty))
+            made.save(out / "statistics")
+            split = {"rows": rows, "statistics": "statistics"}
+            stored = [column.model_dump(mode="json") for column in columns]
+            return {"span": span, "columns": stored, "counts": counts, "splits": {} if wide else {"train": split}}
 
         files = [{"bytes": 12_345, "crc32c": "a9846077"}]
         counts = Counts(read=rows + rejected, written=rows, quarantined=rejected, filtered=0)

@@ -16,7 +16,7 @@ from flows.tell.ending import ending_of
 from flows.tell.figures import drawing
 from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
-from flows.tell.sections.column_words import usual_values
+from flows.tell.sections.window.column_words import usual_values
 from headway.statistics.summary import ColumnSummary
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
 
@@ -197,6 +197,25 @@ def test_each_column_has_a_figure_of_train_eval_and_the_champions_rows_with_axes
         ("muted", "eval rows"),
         ("second", "train rows of version 3 (2025-12)"),
     ]
+
+
+def test_columns_are_told_span_by_span_from_what_ingest_counted(tmp_path):
+    html = page(Material(*recorded(tmp_path / "store")))
+    assert "<p>$price_{x}$ has no values in 2026-01.</p>" in html
+    tables = {
+        title: dict(
+            re.findall(
+                r'<th scope="row">([^<]+)</th>(.*?)</tr>',
+                html[html.index(f"<h3>{title}</h3>") :].partition("</table>")[0],
+            )
+        )
+        for title in ("Missing values by span", "Drift by span")
+    }
+    missing, drift = ({name: re.findall(r">([^<>]+)</td>", row) for name, row in of.items()} for of in tables.values())
+    assert missing == {"$price_{x}$": ["100.0%", "0%"], "empty": ["100.0%", "100.0%"]}
+    assert float(drift["age"][0]) > 0.05 and drift["age"][1] in ("0.00", "<0.01"), (
+        "the window is the second span's rows"
+    )
 
 
 def test_values_that_are_no_text_are_told_by_their_size():

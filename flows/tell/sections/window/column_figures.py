@@ -11,7 +11,8 @@ from flows.tell.material import Material
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Panels
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.column_words import column_name, column_rows, usual_values
+from flows.tell.sections.window.column_words import column_name, column_rows, usual_values
+from flows.tell.sections.window.correlations import correlations
 from headway.errors import HeadwayError
 from headway.messages import counted
 from headway.schema.calendar_days import Temporal, moment
@@ -37,18 +38,20 @@ class Columns:
         self._material = material
         self._summaries = material.statistics.of("train")
         self._order, self._by = by_weight(material, list(self._summaries))
-        self._drawn = self._order[:MOST_DRAWN]
-        self._train = split_statistics(material, "statistics", self._drawn)
-        self._before, self._theirs = _champion(material, self._drawn)
+        self.drawn = self._order[:MOST_DRAWN]
+        """The columns that matter most, in their order."""
+        self.train = split_statistics(material, "statistics", self.drawn)
+        """Their statistics of the train rows."""
+        self._before, self._theirs = _champion(material, self.drawn)
 
     def panels(self) -> Iterator[Panels]:
         """The figures; none where the store has no statistics."""
-        evaluated = split_statistics(self._material, "statistics", self._drawn, "eval")
-        sides = {"train rows": (self._train, FIRST), "eval rows": (evaluated, MUTED)}
+        evaluated = split_statistics(self._material, "statistics", self.drawn, "eval")
+        sides = {"train rows": (self.train, FIRST), "eval rows": (evaluated, MUTED)}
         if self._theirs:
             sides[f"train rows of {self._before}"] = (self._theirs, SECOND)
         charts = [
-            Chart(column_name(n), p.svg()) for n in self._drawn if (p := _panel(self._summaries[n], sides)) is not None
+            Chart(column_name(n), p.svg()) for n in self.drawn if (p := _panel(self._summaries[n], sides)) is not None
         ]
         known = zip(("first", "muted", "second"), sides.items(), strict=False)
         keys = [(key, said) for key, (said, (of, _)) in known if of]
@@ -63,7 +66,8 @@ class Columns:
         note = f"In the order of {self._by}."
         if self._theirs:
             note += f" Drift: the distance to the train rows of {self._before} in bits, of text the greatest change of a share."
-        yield Table("Columns of the train rows", [self._row(name) for name in self._drawn], note)
+        yield Table("Columns of the train rows", [self._row(name) for name in self.drawn], note)
+        yield from correlations(self._material.file("statistics", "train"), self.drawn, len(self._summaries))
         if rest := self._order[MOST_DRAWN:]:
             rows = [self._row(name, usual=False) for name in rest[:_MOST_LISTED]]
             note = f"{len(rest) - _MOST_LISTED:,} more: headway stats" if len(rest) > _MOST_LISTED else ""
@@ -81,7 +85,7 @@ class Columns:
         }
         row |= {"usual values": usual_values(summary)} if usual else {}
         row |= {"tied to the label": strengths.get(name)}
-        return row | {"drift": distance(self._train.get(name), self._theirs.get(name))} if usual else row
+        return row | {"drift": distance(self.train.get(name), self._theirs.get(name))} if usual else row
 
 
 def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) -> Panel | None:

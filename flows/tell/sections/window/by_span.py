@@ -1,0 +1,91 @@
+"""How columns change from span to span: missing values, and drift from the whole window, by what ingest counted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from flows.dag.step import Output
+from flows.tell.figures.column_charts import distance
+from flows.tell.material import Material
+from flows.tell.rendering.tables import Table
+from flows.tell.sections.window.column_words import column_name
+from headway.errors import HeadwayError
+from headway.messages import some
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+
+MOST_SPANS, MOST_COLUMNS = 12, 12
+"""The last spans, and the columns that matter most."""
+Statistics = Mapping[str, ColumnStatistics]
+
+
+class BySpan:
+    """The columns in each of the last spans.
+
+    Args:
+        names: of the columns, those that matter most first.
+        window: their statistics of all spans together.
+    """
+
+    def __init__(self, material: Material, names: Sequence[str], window: Statistics):
+        self._window, self._names = window, [name for name in names[:MOST_COLUMNS] if name in window]
+        spans = list(material.ingested().items())[-MOST_SPANS:]
+        known = {span: _statistics(material, output, self._names) for span, output in spans} if len(spans) > 1 else {}
+        self._spans = {span: of for span, of in known.items() if of}
+
+    def sentences(self) -> list[str]:
+        """Which columns began or ended within these spans."""
+        said = []
+        for name in self._names:
+            full = [span for span, of in self._spans.items() if name in of and of[name].missing < of[name].rows]
+            empty = [span for span in self._spans if span not in full]
+            if full and empty:
+                said.append(f"{column_name(name)} has no values in {some(empty, 3)}.")
+        return said
+
+    def tables(self) -> Iterator[Table]:
+        """Missing values of the columns that have some, and drift, by span; none of a single span."""
+        if len(self._spans) < 2:
+            return
+        missing = {
+            name: [of[name].missing / max(of[name].rows, 1) if name in of else 1.0 for of in self._spans.values()]
+            for name in self._names
+        }
+        some_missing = {name: shares for name, shares in missing.items() if max(shares) > 0}
+        if some_missing:
+            yield self._table("Missing values by span", some_missing, "Shares of the train rows.", share=True)
+        drift = {
+            name: [distance(of.get(name), self._window[name]) for of in self._spans.values()] for name in self._names
+        }
+        known = {name: values for name, values in drift.items() if any(value is not None for value in values)}
+        if known:
+            note = "The distance to all spans together: in bits from 0 to 1, of text the greatest change of a value's share."
+            yield self._table("Drift by span", known, note, share=False)
+
+    def _table(self, title: str, values: Mapping[str, Sequence[float | None]], note: str, *, share: bool) -> Table:
+        rows, shades = list[dict[str, str]](), list[dict[str, float]]()
+        for name, of in values.items():
+            cells = dict(zip(self._spans, of, strict=True))
+            rows.append({"column": column_name(name)} | {s: _said(value, share) for s, value in cells.items()})
+            shades.append({span: min(value or 0.0, 1.0) for span, value in cells.items()})
+        return Table(title, rows, note, shades=shades)
+
+
+def _said(value: float | None, share: bool) -> str:
+    if value is None:
+        return ""
+    if share:
+        return "0%" if not value else f"{value:.1%}" if value >= 0.001 else "<0.1%"
+    return f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
+
+
+def _statistics(material: Material, output: Output, names: Sequence[str]) -> Statistics:
+    """Of the train rows of a span, or of its only split; {} where the store no longer has them."""
+    found = material.read(output.title)
+    splits = found.splits if found is not None else {}
+    split = splits.get("train") or max(splits.values(), key=lambda of: of.rows, default=None)
+    if split is None or not split.rows:
+        return {}
+    folder = material.file(output.title, split.statistics)
+    try:
+        return {} if folder is None else SplitStatistics.load(folder, only=set(names)).columns
+    except HeadwayError:
+        return {}

@@ -1,0 +1,68 @@
+"""Which columns go together: rank correlations of the numbers among those that matter most, on a sample of the train rows."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flows.tell.rendering.tables import Table
+from flows.tell.sections.window.column_words import column_name
+from headway.messages import counted
+from headway.statistics.row_sample import FILE, RowSample, numbers
+
+MOST, LEAST_ROWS = 12, 30
+
+
+def correlations(folder: Path | None, names: Sequence[str], columns: int) -> Iterator[Table]:
+    """The table of them; none of fewer than two numbers.
+
+    Args:
+        folder: the statistics of the train rows.
+        names: the columns, those that matter most first.
+        columns: of the whole table.
+    """
+    if folder is None or not (folder / FILE).is_file():
+        return
+    try:
+        sample = RowSample.load(folder / FILE, columns).table()
+    except (OSError, pa.ArrowException):  # it is damaged
+        return
+    found = [] if sample is None else list(_ranks(sample, names))
+    if len(found) < 2:
+        return
+    rows, shades = list[dict[str, str]](), list[dict[str, float]]()
+    labels = {name: column_name(name) for name, _, _ in found}
+    for name, mine, present in found:
+        cells = {labels[other]: _correlation(mine, theirs, present & known) for other, theirs, known in found}
+        rows.append({"column": labels[name]} | {label: "" if r is None else f"{r:.2f}" for label, r in cells.items()})
+        shades.append({label: abs(r or 0.0) for label, r in cells.items()})
+    note = f"Spearman's rank correlation, on {counted(len(found[0][1]), 'sampled train row')}; shaded by its size."
+    yield Table("Correlations of the numbers that matter most", rows, note, folded=len(rows) > 6, shades=shades)
+
+
+def _ranks(sample: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.bool_]]]:
+    """(column, values, which rows have one) of the first numbers that vary."""
+    left = MOST
+    for name in names:
+        if left and name in sample.column_names and not pa.types.is_uint64(sample.schema.field(name).type):
+            values, present = numbers(sample.column(name))
+            present = present & np.isfinite(values)
+            if present.sum() >= LEAST_ROWS and np.ptp(values[present]) > 0:
+                left -= 1
+                yield name, values, present
+
+
+def _correlation(mine: NDArray[np.float64], theirs: NDArray[np.float64], both: NDArray[np.bool_]) -> float | None:
+    if both.sum() < LEAST_ROWS:
+        return None
+    a, b = (_ranked(values[both]) for values in (mine, theirs))
+    apart = float(a.std() * b.std())
+    return float(((a - a.mean()) * (b - b.mean())).mean() / apart) if apart > 0 else None
+
+
+def _ranked(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks, of equal values their mean."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[place.reshape(-1)]
