@@ -4,6 +4,7 @@ installed; freed memory returned to the system.
     with uncollected(), hidden("boto3", "pymongo", importer="apache_beam"):
         import apache_beam
     arrow_without_pandas()
+    one_blas_thread()
     collect_rarely()       # a command: most of the objects that it makes stay until it ends
     give_back()
 
@@ -20,6 +21,7 @@ import gc
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +36,7 @@ NEW_OBJECTS = 200_000
 _FREEZING = threading.Lock()
 _kept = False
 """Whether `uncollected` has kept what was there, and nothing may be unfrozen."""
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _IMPORTLIB = ("importlib", "importlib._bootstrap", "importlib._bootstrap_external")
 _MMAP_THRESHOLD = -3
 """M_MMAP_THRESHOLD of malloc.h."""
@@ -193,6 +196,19 @@ def arrow_without_pandas() -> None:
         _look_in_vain()
     else:
         after_import("pyarrow", _look_in_vain)
+
+
+def one_blas_thread() -> None:
+    """Let NumPy, if not imported yet, multiply in the thread that asks. For a process that sums millions of rows by products
+    of a vector: threads of OpenBLAS wait for each other in a loop, half of the time that measuring takes, and the last digits
+    depend on their number. Processes that this one starts are left as they are."""
+    if "numpy" not in sys.modules and _BLAS_THREADS not in os.environ:
+        os.environ[_BLAS_THREADS] = "1"
+        after_import("numpy", _for_numpy_alone)
+
+
+def _for_numpy_alone() -> None:
+    os.environ.pop(_BLAS_THREADS, None)
 
 
 def _look_in_vain() -> None:

@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from headway.errors import Cancelled, ConfigError, HeadwayError
     from headway.process import own, quiet_libraries
-    from headway.process_tuning import arrow_without_pandas, collect_rarely
+    from headway.process_tuning import arrow_without_pandas, collect_rarely, one_blas_thread
     from headway.redaction import protect
 
     protect()
@@ -131,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own()
         quiet_libraries()
         arrow_without_pandas()
+        one_blas_thread()
         if not {*SERVERS} & {*own_tokens}:
             collect_rarely()
     app = application()

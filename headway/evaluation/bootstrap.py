@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import Draws, Floats, Metric, Rows
+from headway.metrics.base import Draws, Floats, Metric, Rows, by_unit
 from headway.metrics.ranking import NO_GROUP
+from headway.tabular.list_arrays import value_numbers
 
 LINEAR_UNITS = 20_000
 """Rows, or groups that are drawn together."""
@@ -200,9 +201,9 @@ def _linear_error(
         if distances is not None and len(distances[0]) > MOST_PARTS:
             return None
         parts.append(np.zeros(1) if distances is None else distances[0])
-        each = influence if distances is None else distances[1]
-        for column in np.atleast_2d(rows.weight * np.asarray(each).T):
-            moved.append(column if codes is None else np.asarray(np.bincount(codes, column, units), np.float64))
+        each = distances[1] if distances is not None else influence
+        assert each is not None
+        moved += [*np.atleast_2d(by_unit(each, rows.weight, codes, units).T)]
     stacked = np.stack(moved)
     covariance = stacked @ stacked.T
     weights = np.repeat(shares, [len(each) for each in parts])
@@ -321,12 +322,7 @@ def drawn_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
 def resampling_units(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
     """(which unit each row is drawn with; how many there are). A row without a group
     (`headway.metrics.ranking.NO_GROUP`) is one by itself."""
-    numbered = len(group) > 0 and group.dtype.kind in "iu" and group.min() >= 0 and group.max() < 2 * len(group)
-    if numbered:  # nothing to sort
-        there = np.bincount(group) > 0
-        return (np.cumsum(there) - 1)[group], int(there.sum())
-    values, codes = np.unique(group, return_inverse=True)
-    codes, units = codes.reshape(-1), len(values)
+    codes, units = value_numbers(group)
     alone = np.flatnonzero(group == NO_GROUP)
     if len(alone):  # it is the greatest of the values
         codes[alone] = units - 1 + np.arange(len(alone))

@@ -21,6 +21,7 @@ from headway.metrics.ranking import NO_GROUP, RANKED, GroupMetric, ItemCoverage,
 from headway.metrics.retrieval import retrieval_metrics
 from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import UNIT as UNIT
+from headway.tabular.list_arrays import value_numbers
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
@@ -113,14 +114,14 @@ def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int6
         return None
     units = table.column(UNIT).fill_null(NO_GROUP).to_numpy()
     shared = units != NO_GROUP
-    values, codes = np.unique(units[shared], return_inverse=True)
-    if len(values) == len(codes):
+    codes, count = value_numbers(units[shared])
+    if count == len(codes):
         return None
-    numbered = len(values) + np.arange(len(units))
+    numbered = count + np.arange(len(units))
     numbered[shared] = codes
     if groups is None:
         return numbered
     grouped = groups[shared] != NO_GROUP
-    both = np.unique(groups[shared][grouped] * len(values) + codes.reshape(-1)[grouped])  # each group in one unit
+    both = np.unique(groups[shared][grouped] * count + codes[grouped])  # each group in one unit
     nested = shared[groups != NO_GROUP].all() and len(both) == len(np.unique(groups[groups != NO_GROUP]))
     return numbered if nested else None

@@ -90,8 +90,11 @@ def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.i
     codes, units = drawn_units(rows)
     if codes is None:
         return None, int(weighty.sum())
-    codes = codes[weighty]
-    return codes, int(np.count_nonzero(np.bincount(codes, minlength=units)))
+    if "weighty_units" not in rows.memo:
+        some = codes if weighty.all() else codes[weighty]
+        rows.memo["weighty_units"] = some, int(np.count_nonzero(np.bincount(some, minlength=units)))
+    found: tuple[NDArray[np.int64], int] = rows.memo["weighty_units"]
+    return found
 
 
 def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:

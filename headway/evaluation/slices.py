@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.evaluation.metrics import OWN
 from headway.messages import number
-from headway.tabular.list_arrays import decoded
+from headway.tabular.list_arrays import decoded, value_numbers
 
 _BINS = re.compile(r"(?P<column>.*\S)\s*:\s*(?P<bins>\d+)")
 MOST_BINS = 100
@@ -88,10 +88,11 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
     codes, names = np.zeros(len(table), np.int64), [""]
     for part in parts_of(name):
         more, words = value_codes(table, part)
-        used, codes = np.unique(codes * len(words) + more, return_inverse=True)
+        joint = codes * len(words) + more
+        codes, used = value_numbers(joint)[0], np.unique(joint)
         joined = (divmod(int(code), len(words)) for code in used)
         names = [" x ".join(filter(None, (names[left], words[right]))) for left, right in joined]
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(codes.astype(np.min_scalar_type(len(names))), kind="stable")  # of few values: by radix
     ends = np.cumsum(np.bincount(codes, minlength=len(names)))
     for code, value in enumerate(names):
         rows = order[ends[code - 1] if code else 0 : ends[code]]

@@ -107,6 +107,39 @@ Replicate = Callable[[Draws], Floats]
 Better = Literal["higher", "lower", "neither"]
 
 
+@dataclass(frozen=True, eq=False)
+class OfOnePart:
+    """A derivative [rows, parts]: a row moves one part by a number of its own, and each part as every other row does."""
+
+    part: NDArray[np.int64]
+    own: Floats
+    """[rows]"""
+    common: Floats
+    """[parts]"""
+
+
+def by_unit(derivative: Floats | OfOnePart, weight: Floats, codes: NDArray[np.int64] | None, units: int) -> Floats:
+    """How much each unit moves something, [units] or [units, parts], by the derivative by the weight of each row.
+
+    Args:
+        codes: the unit of each row, [rows]; None: each row is one.
+    """
+
+    def total(of: NDArray[np.int64], values: Floats, count: int) -> Floats:
+        return np.asarray(np.bincount(of, values, count), np.float64)
+
+    if isinstance(derivative, OfOnePart):
+        parts = len(derivative.common)
+        cells = (np.arange(units) if codes is None else codes) * parts + derivative.part
+        own = total(cells, weight * derivative.own, units * parts).reshape(units, parts)
+        return own + np.multiply.outer(weight if codes is None else total(codes, weight, units), derivative.common)
+    moved: Floats = derivative * (weight if derivative.ndim == 1 else weight[:, None])
+    if codes is None:
+        return moved
+    columns = [total(codes, column, units) for column in moved.reshape(len(moved), -1).T]
+    return np.stack(columns, 1) if moved.ndim > 1 else columns[0]
+
+
 class Metric(ABC):
     """One number that judges predictions."""
 
@@ -161,7 +194,7 @@ class Metric(ABC):
         """
         return None
 
-    def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
+    def distances(self, rows: Rows) -> tuple[Floats, Floats | OfOnePart] | None:
         """(parts, the derivative of each by the weight of each row, [rows, parts]) of a metric that is the sum of |parts|; None
         of others, and where it has no value."""
         return None
@@ -200,8 +233,15 @@ class MomentMetric(Metric):
             combine = (lambda means: means[..., 0]) if parts is None else (lambda means: np.abs(parts(means)).sum(-1))
         self.moments, self._combine, self._parts = moments, combine, parts
 
+    def _moments_of(self, rows: Rows) -> Floats:
+        """The moments of these rows, kept until another metric's are asked for."""
+        if rows.memo.get("moments", (None,))[0] is not self:
+            rows.memo["moments"] = self, self.moments(rows)
+        found: Floats = rows.memo["moments"][1]
+        return found
+
     def value(self, rows: Rows) -> float | None:
-        means = rows.weight @ self.moments(rows) / rows.total
+        means = rows.weight @ self._moments_of(rows) / rows.total
         with np.errstate(invalid="ignore", divide="ignore"):
             return finite(float(self._combine(means)))
 
@@ -222,7 +262,7 @@ class MomentMetric(Metric):
     def _influence(self, rows: Rows, of: Callable[[Floats], Floats]) -> Floats:
         """The derivative of each `of` the means by the weight of each row, that of the function being a numeric one.
         [rows, width]"""
-        moments = self.moments(rows)
+        moments = self._moments_of(rows)
         share = rows.weight / rows.total
         means = share @ moments
         spread = np.sqrt(np.maximum(share @ moments**2 - means**2, 0.0))
@@ -236,7 +276,7 @@ class MomentMetric(Metric):
 
     def mean_of(self, rows: Rows) -> tuple[Floats, float] | None:
         """(what is averaged, [rows]; its mean) where that is one number per row."""
-        moments = self.moments(rows)
+        moments = self._moments_of(rows)
         return (moments[:, 0], float(rows.weight @ moments[:, 0] / rows.total)) if moments.shape[1] == 1 else None
 
     def ends(self, interval: tuple[float, float]) -> tuple[float, float]:
@@ -248,7 +288,7 @@ class MomentMetric(Metric):
     def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
         if self._parts is None or self.on(rows) is None:
             return None
-        parts = self._parts(rows.weight @ self.moments(rows) / rows.total)
+        parts = self._parts(rows.weight @ self._moments_of(rows) / rows.total)
         moved = self._influence(rows, self._parts)
         return (parts, moved) if np.isfinite(moved[:1]).all() else None
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import Draws, Floats, Metric, MomentMetric, Replicate, Rows, finite, per_row
-from headway.tabular.list_arrays import run_starts
+from headway.metrics.base import Draws, Floats, Metric, MomentMetric, OfOnePart, Replicate, Rows, finite, per_row
+from headway.tabular.list_arrays import order_of, run_starts
 
 EPSILON = 1e-7
 BINS = 10
@@ -79,7 +79,7 @@ def by_score(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Return (which distinct score each row has, the lowest first; the weight of the positive rows at each distinct score;
     that of the negative ones). There is at least one row, and every prediction is a number."""
     if "by_score" not in rows.memo:
-        order = np.argsort(rows.prediction, kind="stable")
+        order = _order(rows)
         starts = run_starts(rows.prediction[order])
         first = np.flatnonzero(starts)  # where each run of ties begins
         run = np.empty(len(rows), np.int64)
@@ -87,6 +87,14 @@ def by_score(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats]:
         positive = np.add.reduceat((rows.weight * rows.label)[order], first)
         rows.memo["by_score"] = run, positive, np.add.reduceat((rows.weight * (1.0 - rows.label))[order], first)
     found: tuple[NDArray[np.int64], Floats, Floats] = rows.memo["by_score"]
+    return found
+
+
+def _order(rows: Rows) -> NDArray[np.int64]:
+    """The rows by prediction; every prediction is a number."""
+    if "order" not in rows.memo:
+        rows.memo["order"] = order_of(rows.prediction)
+    found: NDArray[np.int64] = rows.memo["order"]
     return found
 
 
@@ -199,17 +207,17 @@ class CalibrationError(Metric):
         found[order] = (np.sign(np.bincount(which, mass * off, BINS))[which] * off - value) / mass.sum()
         return found
 
-    def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
+    def distances(self, rows: Rows) -> tuple[Floats, OfOnePart] | None:
         """Return by how much the predictions of each bin are too high, times the share of its rows."""
         if self.on(rows) is None:
             return None
         order, _, mass, which = _bins(rows)
         off = (rows.prediction - rows.label)[order]
         parts = np.bincount(which, mass * off, BINS) / mass.sum()
-        moved = np.zeros((len(rows), BINS))
-        moved[order, which] = off
-        moved[order] -= parts
-        return parts, moved / mass.sum()
+        # rows without weight move nothing, whatever their bin
+        of_row, own = np.zeros(len(rows), np.int64), np.zeros(len(rows))
+        of_row[order], own[order] = which, off / mass.sum()
+        return parts, OfOnePart(of_row, own, -parts / mass.sum())
 
 
 def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
@@ -222,7 +230,7 @@ def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int
 
 def _cut(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
     kept = (rows.weight > 0) & ~np.isnan(rows.prediction)
-    order = np.flatnonzero(kept)[np.argsort(rows.prediction[kept], kind="stable")]
+    order = _order(rows) if kept.all() else np.flatnonzero(kept)[order_of(rows.prediction[kept])]
     ranked, mass = rows.prediction[order], rows.weight[order]
     if not len(order):
         return order, ranked, mass, order

@@ -75,6 +75,30 @@ def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
     return starts
 
 
+def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
+    """The stable order of numbers, none of them NaN. NumPy's unstable sort takes a fifth of the time, and few numbers are
+    equal; those are put in order behind it."""
+    order = np.argsort(values)
+    starts = run_starts(values[order])
+    tied = ~starts
+    tied[:-1] |= tied[1:]
+    if tied.any():
+        places = np.cumsum(starts)[tied] * len(values) + order[tied]
+        order[tied] = np.sort(places) % len(values)
+    return order
+
+
+def value_numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """(which distinct value each of these integers is, the least first; how many there are)"""
+    if (
+        len(values) and values.dtype.kind in "iu" and values.min() >= 0 and values.max() < 2 * len(values)
+    ):  # nothing to sort
+        there = np.bincount(values) > 0
+        return (np.cumsum(there) - 1)[values], int(there.sum())
+    found, codes = np.unique(values, return_inverse=True)
+    return codes.reshape(-1), len(found)
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds several values per row."""
     return isinstance(

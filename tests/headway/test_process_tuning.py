@@ -103,3 +103,18 @@ print("pandas" in sys.modules, "pymongo" in sys.modules)
 """
     assert _printed(program.format(own="from headway.process import own; own()")) == "False False\n"
     assert _printed(program.format(own="")) == "True True\n"
+
+
+def test_numpy_multiplies_in_one_thread_and_further_processes_as_they_like(monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    program = """
+import os
+from headway.process_tuning import one_blas_thread
+one_blas_thread()
+import numpy as np
+a = np.ones((500, 500)) @ np.ones((500, 500))
+print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+    assert _printed(program) == "1 None\n"
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    assert _printed(program).endswith(" 2\n"), "what the user has set stays"

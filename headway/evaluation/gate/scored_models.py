@@ -38,6 +38,7 @@ class ScoredModels:
         }
         """Further labels and their metrics, by name."""
         self._read: dict[Path, pa.Table] = {}
+        self._last: tuple[pa.Table, Rows] | None = None
         self.candidate = self.table(request.candidate.predictions)
         self.seeds = self.repeats(request.candidate.repeats)
 
@@ -64,8 +65,12 @@ class ScoredModels:
         check_same_rows(self.candidate, table, whose, str(predictions.path))
 
     def rows(self, table: pa.Table) -> Rows:
-        reads_columns = any(metric.reads_columns for metric in self.judging.values())
-        return rows_of(table, self.task, self.request.group, columns=reads_columns)
+        """The rows of a table; those of the last one are kept, with what metrics computed of them."""
+        if self._last is None or self._last[0] is not table:
+            self._last = None
+            reads_columns = any(metric.reads_columns for metric in self.judging.values())
+            self._last = table, rows_of(table, self.task, self.request.group, columns=reads_columns)
+        return self._last[1]
 
     def candidate_rows(self, others: Floats | None) -> Rows:
         """The candidate's rows, drawn as they have to be beside other predictions of them; None: beside the constant's."""

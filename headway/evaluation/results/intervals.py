@@ -42,7 +42,7 @@ from headway.evaluation.results.interval_forms import (
 )
 from headway.evaluation.sample_size import uncompared
 from headway.messages import agree, listed
-from headway.metrics.base import Floats, Metric, MomentMetric, Rows
+from headway.metrics.base import Floats, Metric, MomentMetric, OfOnePart, Rows, by_unit
 
 BLOCKS = 20
 """Parts of the rows, each of which is left out once."""
@@ -143,8 +143,10 @@ class _Sample:
 
     def effective_of(self, metric: Metric) -> float:
         """As how many units of equal weight the rows count, those of the rarer class where the metric rests on these."""
-        if metric.unit != "classes":
-            return self.effective
+        return self.effective if metric.unit != "classes" else self._effective_of_classes
+
+    @cached_property
+    def _effective_of_classes(self) -> float:
         positive = self.rows.label > 0.5
         return min(self._effective(positive), self._effective(~positive))
 
@@ -153,14 +155,10 @@ class _Sample:
         weight = weight if self.codes is None else np.bincount(self.codes, weight, self.units)
         return float(weight.sum() ** 2 / max((weight**2).sum(), 1e-300))
 
-    def moved(self, influence: Floats, effective: float | None = None) -> Floats:
-        """How much each unit moves something, widened for few units: [rows] or [rows, width] -> [units] or [units, width]."""
+    def moved(self, influence: Floats | OfOnePart, effective: float | None = None) -> Floats:
+        """How much each unit moves something, widened for few units: [units] or [units, width]."""
         effective = self.effective if effective is None else effective
-        moved = influence * (self.rows.weight if influence.ndim == 1 else self.rows.weight[:, None])
-        if self.codes is not None:
-            columns = moved.reshape(len(moved), -1).T
-            moved = np.stack([np.bincount(self.codes, column, self.units) for column in columns], 1)
-            moved = moved if influence.ndim > 1 else moved[:, 0]
+        moved = by_unit(influence, self.rows.weight, self.codes, self.units)
         if math.isinf(effective):
             return moved
         return moved * (math.sqrt(effective / (effective - 1)) if effective > 1 else math.inf)

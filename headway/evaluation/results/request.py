@@ -80,8 +80,13 @@ class MeasureRequest(Stage[Measured]):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the predictions that are read."""
-        single = (name for name in (self.group, self.item) if name)
+        named = (*slice_columns(self.slices), *slice_columns(self.searched), *self.clusters.stored, *self.shown)
+        return tuple(dict.fromkeys((*self.columns_of_others, *named)))
+
+    @property
+    def columns_of_others(self) -> tuple[str, ...]:
+        """Those that are read of other models' predictions: what metrics look at."""
+        single = [name for name in (self.group, self.item) if name]
         ranks = RETRIEVAL_COLUMNS if self.retrieval else ()
-        named = (*slice_columns(self.slices), *slice_columns(self.searched), *self.clusters.stored, *single, *ranks)
-        named = (*named, *columns_of(self.labels), *self.shown)
-        return tuple(dict.fromkeys(named))
+        sliced = slice_columns(self.slices) if self.metrics or single or ranks else ()
+        return tuple(dict.fromkeys((*single, *ranks, *columns_of(self.labels), *sliced)))

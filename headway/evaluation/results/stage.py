@@ -184,9 +184,9 @@ def _by_slice(
             found[value]["worst_rows"] = by_loss.numbers(at)
         for model, rows in models.items():
             some = rows.at(at)
-            facts: dict[str, Any] = measured(metrics, some)
-            if len(at) >= least:
-                facts["intervals"] = _intervals(request, some, metrics)
+            # first: what a metric's value is made of is kept until the next metric
+            between = _intervals(request, some, metrics) if len(at) >= least else None
+            facts: dict[str, Any] = measured(metrics, some) | ({} if between is None else {"intervals": between})
             found[value] |= {model: facts} if model else facts
     return found
 
@@ -209,7 +209,7 @@ def _baselines(
     others = request.baselines | {name: ref for name, ref in request.beside.items() if ref.path is not None}
     for name, ref in others.items():
         monitor.check()
-        theirs = read_predictions(ref.file, request.columns)
+        theirs = read_predictions(ref.file, request.columns_of_others)
         if of is not None and (theirs := part_of(theirs, of)) is None:
             continue
         check_same_rows(table, theirs, f"the baseline {name}'s", str(ref.path))

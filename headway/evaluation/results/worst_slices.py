@@ -29,6 +29,7 @@ from headway.evaluation.results.worst_rows import RowsByLoss
 from headway.evaluation.sample_size import LEAST_GROUPS
 from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
+from headway.tabular.list_arrays import run_starts
 
 MOST_COLUMNS, MOST_PAIRED, BINS = 20, 6, 5
 """So many columns are looked at, so many of them in pairs, and numbers in so many bins."""
@@ -194,14 +195,17 @@ class _Measure:
         """The same where rows of one unit count together: sums over the units of a slice, and of all units without them."""
         assert self._units is not None
         units = self._units
-        codes = cut.codes[units.order]
+        codes = cut.codes.astype(np.min_scalar_type(len(cut.values)))[units.order]
         # of few values: sorted by radix, and units stay in order within a slice
-        order = np.argsort(codes.astype(np.min_scalar_type(len(cut.values))), kind="stable")
+        order = np.argsort(codes, kind="stable")
         unit, code = units.unit[order], codes[order]
-        begins = np.flatnonzero(np.concatenate([[True], (np.diff(unit) != 0) | (np.diff(code) != 0)]))
-        weigh, mass, some = (
-            np.add.reduceat(each[order], begins) for each in (units.weight, units.mass, units.positive)
-        )
+        begins = np.flatnonzero(run_starts(unit) | run_starts(code))
+        mass = np.add.reduceat(units.mass[order], begins)
+        if units.alike is None:
+            weigh, some = (np.add.reduceat(each[order], begins) for each in (units.weight, units.positive))
+        else:
+            some = np.diff(begins, append=len(order))
+            weigh = units.alike * some
         unit, code = unit[begins], code[begins]
 
         def total(values: NDArray[Any]) -> Floats:
@@ -228,8 +232,10 @@ class _Units:
         unit, count = drawn_units(rows)
         assert unit is not None
         self.order = np.argsort(unit, kind="stable")
-        self.unit, self.weight = unit[self.order], rows.weight[self.order]
+        self.unit, self.weight = unit[self.order].astype(np.min_scalar_type(count)), rows.weight[self.order]
         """[rows]"""
+        self.alike = 1.0 if (rows.weight == 1.0).all() else None
+        """The weight of each row, where that is 1 of all: their sums are counts."""
         self.mass, self.positive = self.weight * losses[self.order], (self.weight > 0).astype(np.int64)
         self.weights, self.masses, self.all = (
             np.asarray(np.bincount(self.unit, each, count), np.float64)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.evaluation.metrics import measure, measured, metrics_of, rows_of
 from headway.evaluation.slices import slice_rows
+from headway.metrics.base import OfOnePart, by_unit
 from headway.metrics.classification import auc
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
@@ -199,7 +200,7 @@ def test_slices_are_the_metrics_of_their_rows(table):
     mask = np.array([value == "AA" for value in table["carrier"].to_pylist()])
     part = [table[name].to_numpy()[mask] for name in ("label", "prediction", "weight")]
     one = found["carrier"]["AA"]
-    assert {name: one[name] for name in one if name != "intervals"} == {
+    assert {name: one[name] for name in one if name not in ("intervals", "worst_rows")} == {
         "rows": int(mask.sum()),
         **measure("binary", *part),
     }
@@ -232,3 +233,13 @@ def test_what_a_row_of_weight_0_holds_changes_no_metric(task):
     expected = measure(task, label[counted], prediction[counted], weight[counted])
     label[~counted], prediction[~counted] = r.choice([-1.0, 1e30], 12), np.inf
     assert measure(task, label, prediction, weight) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("codes", [None, np.array([2, 0, 2, 2, 1])])
+def test_a_derivative_by_one_part_is_added_up_by_unit_as_the_whole_matrix_is(codes):
+    part, own, common = np.array([1, 0, 2, 2, 1]), np.array([0.5, -1.0, 0.25, 2.0, 0.0]), np.array([0.1, -0.2, 0.3])
+    weight = np.array([1.0, 2.0, 0.0, 0.5, 1.0])
+    dense = np.tile(common, (5, 1))
+    dense[np.arange(5), part] += own
+    found = by_unit(OfOnePart(part, own, common), weight, codes, 5 if codes is None else 3)
+    assert np.allclose(found, by_unit(dense, weight, codes, 5 if codes is None else 3), rtol=0, atol=1e-15)

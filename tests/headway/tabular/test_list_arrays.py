@@ -9,6 +9,7 @@ import pytest
 from headway.errors import DataError
 from headway.schema.columns import Column, ColumnConfig
 from headway.tabular.coerce import coerce
+from headway.tabular.list_arrays import order_of, value_numbers
 from headway.tabular.splits import column_hash
 
 LIST = Column(name="c", type="float32", nullable=True, shape=(None,))
@@ -82,3 +83,27 @@ def test_different_lists_have_different_hashes():
 def test_a_separator_needs_a_list():
     with pytest.raises(ValueError, match="set shape: list"):
         ColumnConfig(type="string", separator="|")
+
+
+def test_an_order_is_the_stable_one_whatever_is_equal():
+    random = np.random.default_rng(3)
+    for values in (
+        random.random(1000),
+        np.round(random.random(1000), 2),
+        np.zeros(5),
+        np.zeros(0),
+        np.array([1.0, -0.0, 0.0]),
+    ):
+        assert np.array_equal(order_of(values), np.argsort(values, kind="stable"))
+
+
+def test_values_are_numbered_in_their_order_whether_they_are_small_or_not():
+    for values in (
+        np.array([5, 2, 5, 0]),
+        np.array([1 << 62, -7, 1 << 62]),
+        np.zeros(0, np.int64),
+        np.array([b"b", b"a"]),
+    ):
+        expected, codes = np.unique(values, return_inverse=True)
+        found, count = value_numbers(values)
+        assert count == len(expected) and np.array_equal(found, codes)
