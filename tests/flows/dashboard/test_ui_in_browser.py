@@ -2,16 +2,20 @@
 rollback by clicking."""
 
 import http.client
+import io
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from PIL import Image
 
 from flows.cli.runs.ui import leading_to
 from flows.progress.step_progress import Progress, RunningStep, as_json, progress_path
@@ -22,6 +26,7 @@ from tests.flows.dashboard.conftest import add_run, fill, name_of, verdict
 pytestmark = pytest.mark.browser
 MODEL = "/stores/flights/models/flights"
 SECOND, THIRD = "/stores/flights-2", "/stores/flights-3"
+PICTURE = Path(__file__).parents[3] / "docs" / "images" / "dashboard.png"
 PAGES = {
     "stores": "/",
     "overview": "/stores/flights",
@@ -150,6 +155,33 @@ def test_a_page_follows_a_run_without_being_loaded_again(visit, served, projects
     page.get_by_role("heading", name="Version 3 is promoted").wait_for(timeout=30_000)
     assert page.evaluate("window.loadedOnce"), "the page was not loaded again"
     assert not page.problems
+
+
+def test_the_picture_in_the_docs_is_the_page_of_a_run_in_progress(visit, served, projects):
+    """HEADWAY_RENEW_GOLDEN=1 draws it anew."""
+    store = Store(projects[2] / "store")
+    log = [("00:14:01", "ingest 2013-03           1.2 s  27,902 rows, 931 filtered, 23,251 rows/s")]
+    log += [("00:14:01", "statistics               0.1 s  train 50,361 rows, eval 27,902 rows")]
+    log += [("00:14:02", "validate                 1.3 s  0 errors, 0 warnings")]
+    log += [("00:14:02", "transform                0.0 s  12 columns, binary")]
+    step = RunningStep(step="train", began=time.time() - 41)
+    for done in range(32, 5_900, 32):
+        loss, held = 0.21 + 0.4 / (1 + done / 300), 0.24 + 0.38 / (1 + (done - done % 640) / 300)
+        facts = {"loss": round(loss + (done * 37 % 11 - 5) / 900, 6), "holdout_loss": round(held, 6)}
+        amount = {"done": done, "total": 9_000, "unit": "steps", "per_second": 148.0, "seconds_left": 21.0}
+        step = step.after(Progress(step="train", facts=facts, **amount))
+    run = add_run(store, 14, state="running", seen="2026-11-20T00:14:20.000Z", steps=[])
+    (store.runs_folder / f"{run}.log").write_text("".join(f"2026-11-20T{at}.000Z   {said}\n" for at, said in log))
+    progress_path(store, run).write_text(as_json([step]))
+    with store.lock("run-flights", {"run": run}).held():
+        page = entered(visit, served, f"{THIRD}/runs/{run}", width=960)
+        page.get_by_role("img", name="Loss by step").wait_for()
+        drawn = page.locator("#now").screenshot()
+    if os.environ.get("HEADWAY_RENEW_GOLDEN"):
+        PICTURE.write_bytes(drawn)
+    kept, now = Image.open(PICTURE).size, Image.open(io.BytesIO(drawn)).size
+    assert kept[0] == now[0] and abs(kept[1] - now[1]) < 40, "the page looks otherwise by now: draw the picture anew"
+    add_run(store, 14, state="done", last="train")
 
 
 def test_ticked_runs_stay_ticked_while_the_list_changes_and_are_compared(visit, served, projects):
