@@ -15,11 +15,8 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
-import os
 import re
 import sys
-import tempfile
-import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,13 +26,10 @@ from typing import Any
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
 from headway.process import owned
+from headway.quiet_stderr import without_tensorflows_lines
 from headway.user_code import files as user_files
 
 PREFIX = "_headway_user_"
-_TENSORFLOWS = re.compile(rb"[IWE]\d{4} [\d:. ]+\w+\.cc:\d+\]|WARNING: All log messages before absl")
-"""Lines of its C++ code."""
-_REDIRECTED = threading.RLock()
-"""File descriptor 2 is the process's: two threads that load files would give it back in the wrong order."""
 
 
 def load_function(file: Path, name: str) -> Callable[..., Any]:
@@ -72,7 +66,7 @@ def _load(file: Path) -> types.ModuleType:
     _begin(package, folder)
     try:
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
-        with _REDIRECTED, _without_tensorflows_lines(file):
+        with _quiet(file):
             return importlib.import_module(f"{package}.{file.stem}")
     except Exception as error:
         _forget(package)
@@ -80,8 +74,8 @@ def _load(file: Path) -> types.ModuleType:
 
 
 @contextlib.contextmanager
-def _without_tensorflows_lines(file: Path) -> Iterator[None]:
-    """Leave out what TensorFlow's C++ code prints to file descriptor 2 when it is imported; all else follows after the block.
+def _quiet(file: Path) -> Iterator[None]:
+    """Leave out what TensorFlow's C++ code prints to file descriptor 2 when it is imported.
 
     With TensorFlow imported already, in a process that is not Headway's own, or of a file that does not speak of it, nothing is
     changed.
@@ -89,20 +83,8 @@ def _without_tensorflows_lines(file: Path) -> Iterator[None]:
     if "tensorflow" in sys.modules or not owned() or not re.search(rb"tensorflow|keras", file.read_bytes()):
         yield
         return
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            said.seek(0)
-            for line in said:
-                if not _TENSORFLOWS.match(line):
-                    os.write(2, line)
+    with without_tensorflows_lines():
+        yield
 
 
 def _missing(kind: str, name: str, module: types.ModuleType, file: Path, is_kind: Callable[[Any], bool]) -> ConfigError:

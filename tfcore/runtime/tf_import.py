@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from headway.process import owned
 from headway.process_tuning import hidden, uncollected
+from headway.quiet_stderr import without_tensorflows_lines
 
 _OPTIONAL = ("IPython", "matplotlib", "pandas", "scipy", "sklearn")
 
@@ -29,7 +30,7 @@ def lean_keras() -> Iterator[None]:
 
 @contextlib.contextmanager
 def startup() -> Iterator[None]:
-    """Send file descriptor 2 nowhere while TensorFlow is imported and looks for devices; failures are raised anyway.
+    """Leave out TensorFlow's own lines of file descriptor 2 while it is imported and looks for devices.
 
     With TF_CPP_MIN_LOG_LEVEL at 0 or 1, with TensorFlow imported already, or in a process that is not Headway's own,
     nothing is changed.
@@ -40,15 +41,7 @@ def startup() -> Iterator[None]:
     if "tensorflow" in sys.modules or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
         yield
         return
-    sys.stderr.flush()
-    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        with uncollected(), lean_keras():
-            yield
+    with without_tensorflows_lines(), uncollected(), lean_keras():
+        yield
         if "tensorflow" in sys.modules:  # a user's module may do without
             sys.modules["tensorflow"].config.list_physical_devices()
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(nowhere)

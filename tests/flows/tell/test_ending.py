@@ -302,3 +302,21 @@ def test_checks_are_one_table_in_a_terminal_of_any_width(records, monkeypatch, c
     assert len(heads) == 2 and all(line.endswith("outcome") for line in heads)
     assert f"  {ending_of(record.model_copy(update={'verdict': verdict})).tables()[1].title}:" in lines
     assert max(len(line) for line in lines[lines.index(heads[0]) :][:5]) <= int(columns)
+
+
+@pytest.mark.parametrize(("state", "shown"), [("promoted", 3), ("reject", 1)])
+def test_a_brief_summary_shows_few_warnings_and_how_many_more_there_are(state, shown):
+    said = [f"column {name} is odd" for name in "abcde"]
+    record = RunRecord(**KNOWN, state=state, version=2, warnings=said, verdict=Verdict(verdict="promote", promote=True))
+    lines = summary(record, verbose=False).splitlines()
+    assert [line for line in lines if line.startswith("warning")] == [f"warning: {each}" for each in said[:shown]]
+    assert f"{5 - shown} more warnings: headway show" in lines
+    assert summary(record).count("warning: ") == 5
+
+
+def test_a_first_model_s_headline_is_its_level_beside_the_baselines():
+    verdict = Verdict(verdict="first model", promote=True, primary="auc")
+    levels = {"metrics": {"auc": 0.91}, "baselines": {"constant": {"auc": 0.5}, "linear": {"auc": 0.9}}}
+    record = RunRecord(**KNOWN, state="promoted", version=1, verdict=verdict, **levels)
+    said = "Version 1 is promoted, the first of this model: auc is 0.91, constant 0.5, linear 0.9."
+    assert ending_of(record).headline == said

@@ -93,3 +93,19 @@ def test_what_tensorflow_prints_at_its_import_is_left_out_and_what_the_module_pr
         [sys.executable, "-c", code, str(tmp_path / "mine.py")], capture_output=True, text=True, check=True
     )
     assert done.stderr.splitlines() == ["said by mine", "after"]
+
+
+def test_a_module_that_dies_while_it_is_imported_has_its_last_words(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import os, sys  # before tensorflow\n"
+        "print('I0000 00:00:1795703759.948397    9431 port.cc:153] not this', file=sys.stderr)\n"
+        "print('the disk is full', file=sys.stderr)\nsys.stderr.flush()\nos._exit(7)\n"
+    )
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom headway.process import own\nown()\n"
+        "from headway.user_code.loading import load_function\nload_function(Path(sys.argv[1]), 'f')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "mine.py")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 7 and done.stderr.splitlines() == ["the disk is full"]

@@ -1,0 +1,45 @@
+"""Leaves out what TensorFlow's C++ code prints while it is imported, and nothing else.
+
+with without_tensorflows_lines():
+    import tensorflow as tf
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+_LINES = r"^(([0-9-]+ [0-9:. ]+: )?[IWEF][0-9]{4} [0-9:. ]+|[0-9-]+ [0-9:. ]+: [IWEF] ).*\.cc:[0-9]+\]"
+_OTHERS = "^(WARNING: All log messages before absl|To enable the following instructions: )"
+_SECONDS = 2.0
+"""A process that a module left behind may hold the pipe: it is not waited for."""
+_REDIRECTED = threading.RLock()
+"""File descriptor 2 is the process's: two threads that redirect it would give it back in the wrong order."""
+
+
+@contextlib.contextmanager
+def without_tensorflows_lines() -> Iterator[None]:
+    """Pass file descriptor 2 through a filter for the block. The filter is a process of its own, so that the last words of a
+    process that dies in the block are passed on; without `sed` nothing is left out."""
+    if (sed := shutil.which("sed")) is None:
+        yield
+        return
+    with _REDIRECTED:
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        command, plain = [sed, "-E", f"/{_LINES}/d;/{_OTHERS}/d"], {"LC_ALL": "C"}
+        relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stderr, env=plain, start_new_session=True)
+        assert relay.stdin is not None
+        os.dup2(relay.stdin.fileno(), 2)
+        relay.stdin.close()
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                relay.wait(_SECONDS)
