@@ -6,6 +6,7 @@ x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
 Importing this module registers them with Keras: a model with them is saved, and `keras.models.load_model` loads it.
 """
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ import tensorflow as tf
 
 from tfcore.graph.xla import compiling_for_gpu
 
-MOST_ONE_HOT = 2**28
-"""Numbers in the matrix that stands in for an embedding's scatter on a GPU: a GiB of float32."""
+MOST_ONE_HOT = 2**22
+"""Numbers in the matrix that stands in for an embedding's scatter on a GPU; beyond it sums over sorted ids take less time."""
 
 _ROUNDED = 1e-4
 """Lengths of a column's weights below it count as 0."""
@@ -56,9 +57,23 @@ class ColumnLasso(keras.regularizers.Regularizer):
 
     def __call__(self, x: Any) -> Any:
         squares = tf.reduce_sum(tf.square(x), axis=1)
-        of_columns = tf.math.unsorted_segment_sum(squares, self._column, len(self.sizes))
+        if compiling_for_gpu():
+            of_columns = self._split_sums(squares)
+        else:
+            of_columns = tf.math.unsorted_segment_sum(squares, self._column, len(self.sizes))
         # a length has no slope at 0
         return self.l1 * tf.reduce_sum(tf.sqrt(of_columns + _ROUNDED**2)) + self.l2 * tf.reduce_sum(squares)
+
+    @tf.custom_gradient
+    def _split_sums(self, squares: tf.Tensor) -> Any:
+        """The same sums without a scatter: neighbours of one size are the rows of one matrix. float32 [columns]"""
+        runs = [(size, len(list(run))) for size, run in itertools.groupby(self.sizes)]
+        parts = tf.split(squares, [size * columns for size, columns in runs])
+        sums = [
+            tf.reduce_sum(tf.reshape(part, [columns, size]), axis=1)
+            for part, (size, columns) in zip(parts, runs, strict=True)
+        ]
+        return tf.concat(sums, 0), lambda upstream: tf.gather(upstream, self._column)
 
     def get_config(self) -> dict[str, Any]:
         return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2}
@@ -251,21 +266,53 @@ def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """The rows of `table` ([rows, width]) that `ids` name: [*ids' shape, width].
 
     Deterministic XLA adds the gradients of a GPU's rows up one after the other, which takes sixty times as long as the
-    whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT`.
+    whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT`, and beyond that
+    the sums over sorted ids.
     """
     rows, width = table.shape
-    if not compiling_for_gpu() or rows * (ids.shape.num_elements() or MOST_ONE_HOT + 1) > MOST_ONE_HOT:
+    count = ids.shape.num_elements()
+    if not compiling_for_gpu() or not count:
         return tf.gather(table, ids)
 
     @tf.custom_gradient
     def gathered(table: tf.Tensor) -> Any:
         def backward(upstream: tf.Tensor) -> tf.Tensor:
-            which = tf.one_hot(tf.reshape(ids, [-1]), rows, dtype=upstream.dtype)
-            return tf.matmul(which, tf.reshape(upstream, [-1, width]), transpose_a=True)
+            terms, flat = tf.reshape(upstream, [-1, width]), tf.reshape(ids, [-1])
+            if rows * count > MOST_ONE_HOT:
+                return summed_by_id(terms, flat, rows)
+            return tf.matmul(tf.one_hot(flat, rows, dtype=upstream.dtype), terms, transpose_a=True)
 
         return tf.gather(table, ids), backward
 
     return gathered(table)
+
+
+def summed_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
+    """The sums of the terms of each id in [0, rows), without a scatter and always in the same order: [rows, width].
+
+    Args:
+        terms: [count, width]; the count is known when this is traced.
+        ids: int32 [count].
+    """
+    count, width = terms.shape
+    order = tf.argsort(ids, stable=True)
+    ids, terms = tf.gather(ids, order), tf.gather(terms, order)
+    distance = 1
+    while distance < count:  # a term then holds the sum of twice as many before it, as far as they have its id
+        same = tf.concat([tf.zeros([distance], tf.bool), ids[distance:] == ids[:-distance]], 0)
+        before = tf.concat([tf.zeros([distance, width], terms.dtype), terms[:-distance]], 0)
+        terms += tf.where(same[:, None], before, tf.zeros_like(before))
+        distance *= 2
+    # the last term of an id has its sum: each row looks for its own by halving
+    row, passed = tf.range(rows), tf.zeros([rows], tf.int32)
+    while distance:
+        further = passed + distance
+        fits = (further <= count) & (tf.gather(ids, tf.minimum(further, count) - 1) <= row)
+        passed = tf.where(fits, further, passed)
+        distance //= 2
+    last = tf.maximum(passed - 1, 0)
+    sums = tf.gather(terms, last)
+    return tf.where((tf.gather(ids, last) == row)[:, None], sums, tf.zeros_like(sums))
 
 
 @keras.saving.register_keras_serializable("headway")

@@ -1,5 +1,6 @@
 """tfcore.models.build: shapes, seeds, user modules, weights."""
 
+import functools
 from types import SimpleNamespace
 
 import keras
@@ -13,7 +14,16 @@ from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, load_weights, save_weights
 from tfcore.models.config import BUILT_IN, ModelConfig
-from tfcore.models.layers import ColumnLasso, Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
+from tfcore.models.layers import (
+    ColumnLasso,
+    Cross,
+    HashDropout,
+    ListEmbedding,
+    OffsetEmbedding,
+    SoftClip,
+    hash_uniform,
+    summed_by_id,
+)
 from tfcore.testing import assert_same_bytes
 from tfcore.train.steps.xla_choice import SCATTERS
 
@@ -171,8 +181,47 @@ def test_for_a_gpu_an_embedding_has_the_same_gradient_without_a_scatter(layer, s
     assert scatters == set()
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-6, atol=1e-7)
-    monkeypatch.setattr("tfcore.models.layers.MOST_ONE_HOT", 7 * 6)
-    assert run(True)[0] == plain, "a matrix that large would take too much memory"
+    monkeypatch.setattr("tfcore.models.layers.MOST_ONE_HOT", 7 * 6)  # a larger matrix takes too much memory
+    scatters, found = run(True)
+    assert scatters == set()
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64, 1000])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_terms_are_summed_by_id_as_a_scatter_sums_them(count, compiled):
+    random = np.random.default_rng(count)
+    ids = random.integers(0, 50, count) ** 2 // 7  # many of the low ids, none of most
+    terms = random.standard_normal((count, 3)).astype(np.float32)
+    summed = tf.function(functools.partial(summed_by_id, rows=400), jit_compile=compiled)
+    expected = np.zeros((400, 3))
+    np.add.at(expected, ids, terms)
+    np.testing.assert_allclose(summed(tf.constant(terms), tf.constant(ids, tf.int32)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 9, (2, 2, 3, 1, 1, 4), (5,)])
+def test_for_a_gpu_the_penalty_of_columns_is_the_same_without_a_scatter(sizes, monkeypatch):
+    penalty = ColumnLasso(sizes, 0.3, 0.1)
+    x = tf.constant(np.random.default_rng(0).standard_normal((sum(sizes), 2)), tf.float32)
+
+    def run():
+        @tf.function(input_signature=[tf.TensorSpec(x.shape, tf.float32)], jit_compile=True, autograph=False)
+        def differentiated(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = penalty(x)
+            return loss, tape.gradient(loss, x)
+
+        nodes = {node.op for node in all_nodes(differentiated.get_concrete_function().graph.as_graph_def())}
+        return nodes & SCATTERS, differentiated(x)
+
+    scatters, expected = run()
+    assert scatters == {"UnsortedSegmentSum"}
+    monkeypatch.setattr("tfcore.graph.xla._device", lambda: "GPU")
+    scatters, found = run()
+    assert scatters == set()
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_crosses_are_exact_when_they_fit_and_in_range_when_not():

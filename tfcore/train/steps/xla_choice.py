@@ -69,14 +69,14 @@ def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> st
 
 
 def scatters_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:
-    """The first scatter, by name, in the gradients of `model` as they are compiled for a GPU; None when there is none, or
-    they cannot be traced."""
+    """The first scatter, by name, in `model`, its own losses and their gradients as they are compiled for a GPU; None when
+    there is none, or they cannot be traced."""
     inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in specs.items()}
 
     def gradients(batch: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
-            output = model(batch, training=True)
-        found = tape.gradient(output, model.trainable_variables)
+            targets = [model(batch, training=True), *model.losses]
+        found = tape.gradient(targets, model.trainable_variables)
         return [tf.convert_to_tensor(gradient) for gradient in found if gradient is not None]
 
     try:

@@ -14,7 +14,7 @@ from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.losses.class_weights import class_weights
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
-from tfcore.models.layers import OffsetEmbedding
+from tfcore.models.layers import ColumnLasso, OffsetEmbedding
 from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.callbacks.history import Recorder
 from tfcore.train.checkpoints import Checkpoints
@@ -395,12 +395,18 @@ def test_what_xla_makes_slow_on_a_cpu_is_known_without_a_compilation(layers, op)
     assert slow_under_xla(model, {"photo": tf.TensorSpec([4, None, 8, 12, 1], tf.float32)}) == op
 
 
+def scattered(table):
+    return tf.reduce_sum(tf.sqrt(tf.math.unsorted_segment_sum(tf.square(table[:, 0]), [0] * 9 + [1] * 9, 2)))
+
+
 @pytest.mark.parametrize(
     ("layers", "op"),
     [
         ([keras.layers.Flatten(), keras.layers.Dense(4)], None),
         ([keras.layers.Embedding(9, 3)], "UnsortedSegmentSum"),
         ([OffsetEmbedding((9, 9), 3, seed=0)], None),
+        ([OffsetEmbedding((9, 9), 3, seed=0, regularizer=ColumnLasso((9, 9), 0.1))], None),
+        ([OffsetEmbedding((9, 9), 3, seed=0, regularizer=scattered)], "UnsortedSegmentSum"),
     ],
 )
 def test_what_xla_makes_slow_on_a_gpu_is_known_without_a_compilation(layers, op, monkeypatch):
