@@ -9,6 +9,7 @@ from typing import Any
 
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import record as _record
+from tensorflow.python.framework import config as _config
 from tensorflow.python.framework import kernels as _kernels
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import control_flow_util as _control_flow
@@ -32,6 +33,16 @@ def registered_kernels(op: str) -> list[Any]:
 def traced_for_xla() -> bool:
     """Whether a `tf.function(jit_compile=True)` is being traced."""
     return bool(_control_flow.GraphOrParentsInXlaContext(_ops.get_default_graph()))
+
+
+def op_determinism() -> bool:
+    """Whether ops give the same bits each time, as `tf.config.experimental.enable_op_determinism` has it."""
+    return bool(_config.is_op_determinism_enabled())
+
+
+def set_op_determinism(on: bool) -> None:
+    """TensorFlow itself only offers to switch it on."""
+    (_config.enable_op_determinism if on else _config.disable_op_determinism)()
 
 
 def python_function_of(token: str) -> Any:

@@ -23,8 +23,9 @@ GOOD_STEPS = 2000
 
 @contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Layers that are made inside compute in "float32", "bfloat16" or "float16"; their variables are float32."""
-    if precision == "float32":
+    """Layers that are made inside compute in "float32", "bfloat16" or "float16"; their variables are float32. "tf32" are
+    float32 whose products a GPU rounds: see `tfcore.runtime.devices.relaxed`."""
+    if precision in ("float32", "tf32"):
         yield
         return
     before = keras.config.dtype_policy()

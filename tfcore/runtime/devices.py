@@ -4,13 +4,15 @@ own()                         # headway.process: in the process's entry point
 threads = prepare(2)          # 2, or what this process was already running with
 """
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.process import owned
+from tfcore.private_api import op_determinism, set_op_determinism
 
 
 def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: None) -> int:
@@ -46,7 +48,7 @@ def deterministic_process(threads: int | None = None) -> int:
     # a GPU would round what it multiplies to 10 bits, and what a CPU serves would be other predictions by a thousandth
     tf.config.experimental.enable_tensor_float_32_execution(False)
     tf.random.set_seed(0)  # deterministic ops refuse to draw unseeded; Headway itself draws from hashes
-    count = threads or _cores()
+    count = threads or cores()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(count)
         tf.config.threading.set_inter_op_parallelism_threads(count)
@@ -61,12 +63,28 @@ def deterministic_process(threads: int | None = None) -> int:
 
 
 def _threads_there_are(threads: int | None, log: Callable[[str], None]) -> int:
-    actual = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
+    actual = tf.config.threading.get_intra_op_parallelism_threads() or cores()
     if threads and actual != threads:
         log(f"this process already computes with {actual} threads, so {threads} cannot be set")
     return actual
 
 
-def _cores() -> int:
+@contextlib.contextmanager
+def relaxed(*, tf32: bool, deterministic: bool) -> Iterator[None]:
+    """Within it a GPU may round the factors of float32 products to 10 bits, with `tf32`; and ops need not give the same bits
+    each time, unless `deterministic`. Else everything is as it was."""
+    products, same_bits = tf.config.experimental.tensor_float_32_execution_enabled(), op_determinism()
+    try:
+        if tf32:
+            tf.config.experimental.enable_tensor_float_32_execution(True)
+        if not deterministic:
+            set_op_determinism(False)
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(products)
+        set_op_determinism(same_bits)
+
+
+def cores() -> int:
     """The number of cores that this process may run on, TensorFlow's own default."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -27,6 +27,9 @@ LATER = ("keras", "tf_keras")
 """TensorFlow finds them, for the names that it has of theirs, and takes them along only if they can be imported."""
 OPTIONAL = ("h5py", "pandas", "scipy")
 """What TensorFlow's own old Keras imports where it is installed."""
+CUBLAS, DRIVER = "--xla_gpu_enable_triton_gemm=false", Path("/dev/nvidiactl")
+"""With XLA's own kernels for products a step in TF32 took 6 to 20 times as long as with cuBLAS's, on one H100. The flag is read
+when TensorFlow is imported."""
 UNUSED = "tensorflow._api.v2.compat"
 """The names of TensorFlow 1, 240 modules: imported by the first use of `tf.compat`."""
 
@@ -130,6 +133,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # a terminal, a supervisor: they signal every process, and the parent decides; it ends this one by the pipe
         signal.signal(number, signal.SIG_IGN)
+    if DRIVER.exists():
+        os.environ["XLA_FLAGS"] = f"{CUBLAS} {os.environ.get('XLA_FLAGS', '')}"
     forked, asked = None, "--replay" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--replay"]
     if asked and "tensorflow" in sys.argv and "tensorflow" not in sys.modules and import_tensorflow():

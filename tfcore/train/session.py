@@ -38,7 +38,7 @@ from tfcore.losses.class_weights import class_weights
 from tfcore.models import build
 from tfcore.models.precision import LossScale
 from tfcore.models.user_model import Builder
-from tfcore.runtime.devices import prepare
+from tfcore.runtime.devices import prepare, relaxed
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.knob_values import Knobs, check_knobs
@@ -274,6 +274,8 @@ class TrainingSession:
     def _slow_op(self, gpu: bool) -> str | None:
         """An op of the model or its gradients that XLA makes slow where it is trained; None when there is none."""
         inputs, specs = self.request.transform.inputs(), self.data.specs(self.stack)
+        if gpu and not self.request.training.deterministic:
+            return None  # only in one order are they slow
         if gpu:
             return scatters_under_xla(self.model, {name: specs[name] for name in inputs})
         if not self.request.model.user_defined and all(len(row) < 3 for row, _ in inputs.values()):
@@ -366,8 +368,12 @@ class TrainingSession:
             DataError: steps that are not finite, one after the other.
         """
         self._began = time.monotonic()
+        config = self.request.training
         try:
-            with self.placement.device_scope():
+            with (
+                self.placement.device_scope(),
+                relaxed(tf32=config.precision == "tf32", deterministic=config.deterministic),
+            ):
                 self._train()
         finally:
             self._seconds, self._began = self.seconds, None

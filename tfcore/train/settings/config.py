@@ -120,7 +120,7 @@ class TrainingConfig(Grown):
 
     newer = (
         *("augment", "ranking", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"),
-        *("strategy", "replicas", "workers", "worker_timeout", "loss", "warm_start", "retrieval"),
+        *("strategy", "replicas", "workers", "worker_timeout", "loss", "warm_start", "retrieval", "deterministic"),
     )
 
     epochs: float | None = Field(
@@ -191,10 +191,15 @@ class TrainingConfig(Grown):
         description="compute a batch in this many parts, one after another, to save memory; the step is that of the whole "
         "batch",
     )
-    precision: Literal["float32", "bfloat16", "float16"] = Field(
+    precision: Literal["float32", "tf32", "bfloat16", "float16"] = Field(
         default="float32",
-        description="what layers compute in while training; float16 with a loss scale. Variables, evaluation and the "
-        "exported model are float32",
+        description="what layers compute in while training; tf32: a GPU rounds the factors of products to 10 bits; float16 "
+        "with a loss scale. Variables, evaluation and the exported model are float32",
+    )
+    deterministic: bool = Field(
+        default=True,
+        description="the same training gives the same bits each time; false lets a GPU add in any order, which is faster "
+        "for some models",
     )
     stop_at_loss: float | None = Field(
         default=None,
@@ -208,7 +213,9 @@ class TrainingConfig(Grown):
         default=100, ge=0, description="images that TensorFlow cannot decode are skipped, up to this many"
     )
     strategy: Literal["auto", "cpu", "gpu", "mirrored", "multi_worker"] = Field(
-        default="auto", description="auto: a GPU if there is one, mirrored over several, else the CPU"
+        default="auto",
+        description="auto: where the training ends first by its number of steps and what each computes: the CPU, a GPU, or "
+        "mirrored over several",
     )
     replicas: int | None = Field(
         default=None, ge=2, le=64, description="devices that mirrored splits a batch over; default: every GPU"

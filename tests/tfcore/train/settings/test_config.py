@@ -135,7 +135,7 @@ def test_settings_that_came_later_are_not_written_out_while_they_have_their_defa
         ({"batch_size": 100, "micro_batches": 8}, "8 does not divide batch_size 100; 5 does"),
         ({"micro_batches": 0}, "greater than or equal to 1"),
         ({"keep_best": 2}, "set training.early_stopping"),
-        ({"precision": "half"}, "'float32', 'bfloat16' or 'float16'"),
+        ({"precision": "half"}, "'float32', 'tf32', 'bfloat16' or 'float16'"),
         ({"stop_at_loss": float("nan")}, "finite number"),
     ],
 )
