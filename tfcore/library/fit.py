@@ -104,7 +104,7 @@ def fit(
         images=any(fitted.pixels is not None for fitted in parameters.fitted),
     )
     settings, config = resolve(settings, config, size)
-    if isinstance(model, keras.Model) and settings.precision != "float32":
+    if isinstance(model, keras.Model) and settings.precision not in ("float32", "tf32"):
         problem = f"a model that is made already cannot be trained in {settings.precision}"
         raise ConfigError(problem, where="training.precision", fix="give a function that makes it")
     latest = None if given is None else Latest.of(given)
@@ -143,7 +143,7 @@ def _transform(
 
 
 def _session(request: TrainRequest, feed: Feed, builder: Builder | None, monitor: Monitor) -> TrainingSession:
-    choice, gpus = chosen(request, feeds=True), len(tf.config.list_physical_devices("GPU"))
+    choice, gpus = chosen(request, feed=feed, log=monitor.log), len(tf.config.list_physical_devices("GPU"))
     callbacks = default_callbacks(request)
     return TrainingSession(
         request, monitor, callbacks, feed=feed, builder=builder, placed=lambda: place(choice, gpus=gpus)
@@ -153,7 +153,7 @@ def _session(request: TrainRequest, feed: Feed, builder: Builder | None, monitor
 def _in_float32(session: TrainingSession, builder: Builder | None) -> keras.Model:
     """The trained model; of one that was trained in another precision, its weights in a model of float32."""
     request = session.request
-    if request.training.precision == "float32":
+    if request.training.precision in ("float32", "tf32"):
         return session.model
     model = build(request.model, request.transform, seed=request.seed, builder=builder)
     for variable, trained in zip(model.variables, session.model.variables, strict=True):

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,17 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles
+from tfcore.data.source import Feed
 from tfcore.distribute.placement import Choice, workers_of
 from tfcore.distribute.process_group import run_together
+from tfcore.runtime.devices import cores
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.steps.device_choice import Work, choose_device, work_of
 
 TF_CONFIG = "TF_CONFIG"
 NO_GPU = "-1"
+_DEVICES = {"cpu": "the CPU", "gpu": "one GPU", "mirrored": "all GPUs"}
 _REHEARSE = (
     "set training.strategy to auto, which takes the GPU; or hide it with CUDA_VISIBLE_DEVICES=-1, and training.replicas "
     "splits each batch over so many logical CPU devices"
@@ -54,11 +59,20 @@ def given_cluster() -> tuple[list[str], int] | None:
     return workers_of(value if isinstance(value, dict) else {})
 
 
-def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> Choice:
+def choose(
+    config: TrainingConfig,
+    *,
+    gpus: int,
+    cluster: int | None = None,
+    work: Work | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Choice:
     """Resolve the config's strategy for a machine with `gpus` GPUs.
 
     Args:
         cluster: workers that TF_CONFIG names, where it is set.
+        work: what the training computes, if that is known: `auto` takes the device where it ends first.
+        log: told what `auto` chose where there is a GPU, and why.
 
     Raises:
         ConfigError: it cannot be had, or a batch cannot be split so.
@@ -68,7 +82,10 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
         # one device where several cannot do it: nobody asked for them
         whole = config.ranking is not None or config.retrieval is not None
         splits = not whole and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
-        name = "cpu" if not gpus else "mirrored" if gpus > 1 and splits else "gpu"
+        name = "cpu"
+        if gpus:
+            name, why = choose_device(work, gpus=gpus, cores=config.threads or cores(), splits=splits)
+            log(f"training.strategy: auto trains on {_DEVICES[name]}: {why}")
     if name == "gpu" and not gpus:
         raise ConfigError(
             "gpu, but TensorFlow sees no GPU on this machine",
@@ -139,23 +156,34 @@ def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
         )
 
 
-def chosen(request: TrainRequest, *, feeds: bool = False) -> Choice:
+def chosen(
+    request: TrainRequest, *, feed: Feed | None = None, log: Callable[[str], None] = lambda line: None
+) -> Choice:
     """Resolve the request's strategy for this machine.
 
     Args:
-        feeds: whether the rows come from a feed, which lives in this process.
+        feed: where the rows come from in place of the request's examples; it lives in this process.
+        log: see `choose`.
     """
     config = request.training
     cluster = given_cluster() if config.strategy == "multi_worker" else None
     gpus = len(tf.config.list_physical_devices("GPU"))
-    choice = choose(config, gpus=gpus, cluster=len(cluster[0]) if cluster is not None else None)
-    if choice.apart and feeds:
+    work = work_of(config, request.model, request.transform, rows=_rows(request, feed)) if gpus else None
+    choice = choose(config, gpus=gpus, cluster=len(cluster[0]) if cluster is not None else None, work=work, log=log)
+    if choice.apart and feed is not None:
         raise ConfigError(
             f"{choice.name} trains in other processes, which the rows of a feed do not reach",
             where="training.strategy",
             fix="leave it out, or train on ingested examples",
         )
     return choice
+
+
+def _rows(request: TrainRequest, feed: Feed | None) -> int:
+    """The train rows; 0 of live data."""
+    if feed is not None:
+        return feed.shards.total
+    return sum(part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
 
 
 def train_apart(
@@ -196,8 +224,7 @@ def _with_threads(request: TrainRequest, processes: int) -> TrainRequest:
     """Divide the machine's cores among the processes, if the config does not set the number of threads."""
     if request.training.threads is not None or processes == 1:
         return request
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    training = request.training.model_copy(update={"threads": max(1, cores // processes)})
+    training = request.training.model_copy(update={"threads": max(1, cores() // processes)})
     return request.model_copy(update={"training": training})
 
 

@@ -61,7 +61,7 @@ def train(
         Pruned: `pruning` ended the trial.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
-    choice = chosen(request, feeds=feed is not None)
+    choice = chosen(request, feed=feed, log=monitor.log)
     if choice.apart:
         return train_apart(choice, request, out, monitor, remote=remote)
     gpus = len(tf.config.list_physical_devices("GPU"))

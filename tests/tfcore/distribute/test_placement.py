@@ -1,5 +1,6 @@
 """Which devices a config comes to, what cannot be had, and which rows a worker reads."""
 
+import functools
 import json
 
 import numpy as np
@@ -19,6 +20,7 @@ from tfcore.train.launch import choose, given_cluster
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
+from tfcore.train.steps.device_choice import Work, work_of
 from tfcore.transform.preprocess import transform_of
 
 COLUMNS = (
@@ -57,6 +59,45 @@ def test_a_training_without_a_strategy_keeps_its_fingerprint():
 def test_a_strategy_comes_to_devices(settings, gpus, name, replicas, apart):
     choice = choose(config(**settings), gpus=gpus)
     assert (choice.name, choice.replicas, choice.apart) == (name, replicas, apart)
+
+
+SMALL, MIDDLE, LARGE, HUGE = (13_500, 2_200_000, 50_600_000, 2_000_000_000)
+"""Products of a row in models of docs/training.md, and beyond."""
+
+
+@pytest.mark.parametrize(
+    ("steps", "batch", "products", "gpus", "ranking", "name"),
+    [
+        (3_000, 512, SMALL, 1, False, "cpu"),
+        (300_000, 512, SMALL, 1, False, "gpu"),  # 4,100 steps per second pay for the start
+        (3_000, 2_048, MIDDLE, 1, False, "gpu"),
+        (100, 32, MIDDLE, 1, False, "cpu"),
+        (100_000, 128, SMALL, 1, True, "cpu"),  # 630 steps per second, 275 there
+        (10_000, 1_024, SMALL, 1, True, "gpu"),  # 32, 155 there
+        (3_000, 512, SMALL, 8, False, "cpu"),
+        (300_000, 512, SMALL, 8, False, "gpu"),  # each step is as long on eight
+        (3_000, 8_192, LARGE, 8, False, "mirrored"),
+        (100, 8_192, HUGE, 2, False, "mirrored"),
+    ],
+)
+def test_auto_takes_the_devices_on_which_the_training_ends_first(steps, batch, products, gpus, ranking, name):
+    lines, work = [], Work(steps=steps, flops=6.0 * products * batch, batch=batch, ranking=ranking)
+    assert choose(config(batch_size=batch), gpus=gpus, work=work, log=lines.append).name == name
+    assert len(lines) == 1 and f": {steps:,} steps of " in lines[0] and "s on the CPU" in lines[0]
+
+
+def test_a_machine_without_a_gpu_says_nothing_of_devices():
+    lines = []
+    assert choose(config(), gpus=0, log=lines.append).name == "cpu" and lines == []
+
+
+def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
+    made = pa.table({"delay": np.arange(ROWS, dtype=np.float32), "label": np.arange(ROWS) % 2})
+    transform = write_examples(tmp_path, {"train": made}, COLUMNS).fit(task="binary")
+    work = functools.partial(work_of, config(epochs=2), transform=transform, rows=ROWS)
+    assert work(ModelConfig(hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4), batch=64)
+    assert work(ModelConfig(name="tabm", hidden=(8, 4), members=2, bins=0)).flops == 2 * 6.0 * 64 * 44
+    assert work(ModelConfig(name="mine:net")) is None
 
 
 @pytest.mark.parametrize(
