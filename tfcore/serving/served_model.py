@@ -21,6 +21,7 @@ from headway.process import owned
 from headway.process_tuning import uncollected
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.predictor import WIDE
+from tfcore.export.replay.replay_stage import BOUND
 from tfcore.export.signatures import DEFAULT, Signature, Tensor
 from tfcore.runtime.tf_import import startup
 from tfcore.serving.refusals import RequestError, RequestLimits
@@ -34,6 +35,7 @@ with startup():
     from tfcore.graph.op_errors import why
 
 SIGNATURES = Path("assets.extra") / "signatures.json"
+CHECKED_ROWS, _CPU = 64, "/CPU:0"
 WARM_ROWS = (1, 2)
 """Batches that warm a model up: the first calls of a signature cost most of a second."""
 
@@ -78,11 +80,8 @@ class ServedModel:
         Raises:
             RequestError: the graph refuses the values, such as an image that is damaged.
         """
-        tensors = {
-            name: tf.constant(array, tf.string if array.dtype == np.object_ else None) for name, array in arrays.items()
-        }
         try:
-            return {name: value.numpy() for name, value in self._functions[signature](**tensors).items()}
+            return {name: value.numpy() for name, value in self._functions[signature](**_tensors(arrays)).items()}
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
             raise RequestError(_reason(error), where=signature, fix="change the values") from None
 
@@ -100,6 +99,38 @@ class ServedModel:
                         self.call(name, arrays)
                     except tf.errors.OpError as error:
                         raise StoreError(f"{name} fails: {_reason(error)}", where=str(self.path)) from None
+
+    def check_gpu(self) -> str:
+        """Compare predictions of made-up rows with those of the CPU, where the replay checked the model; a line for a person.
+
+        Raises:
+            StoreError: they differ by more than the replay allows.
+        """
+        with tf.device(_CPU), uncollected():
+            there = tf.saved_model.load(str(self.path)).signatures
+        random, compared, largest = np.random.default_rng(0), 0, 0.0
+        for name, signature in self.signatures.items():
+            arrays = {tensor.name: _made_up(tensor, CHECKED_ROWS, random) for tensor in signature.inputs}
+            try:
+                found = self.call(name, arrays)
+            except RequestError:  # such rows would have to be images, or Examples
+                continue
+            with tf.device(_CPU):
+                expected = {key: value.numpy() for key, value in there[name](**_tensors(arrays)).items()}
+            for output, values in expected.items():
+                if values.dtype.kind == "f":
+                    apart = np.abs(found[output] - values) / np.maximum(1.0, np.abs(values))
+                    largest, compared = max(largest, float(np.max(apart, initial=0.0))), compared + 1
+        if not compared:
+            return "the GPU's predictions were not compared with the CPU's: made-up rows are no images"
+        if not largest <= BOUND:
+            raise StoreError(
+                f"gives other predictions on this GPU than on the CPU, where its replay checked it: they differ by up to "
+                f"{largest:.2g} (bound {BOUND:.0e})",
+                where=str(self.path),
+                fix="serve it without --gpu",
+            )
+        return f"the GPU predicts what the CPU does: {CHECKED_ROWS} made-up rows differ by up to {largest:.1e}"
 
     @functools.cached_property
     def times(self) -> dict[str, str]:
@@ -149,9 +180,27 @@ def _prepare_devices(columns: int) -> None:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
+def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tf.Tensor]:
+    return {
+        name: tf.constant(array, tf.string if array.dtype == np.object_ else None) for name, array in arrays.items()
+    }
+
+
+def _made_up(tensor: Tensor, rows: int, random: np.random.Generator) -> NDArray[Any]:
+    """Return random values for a tensor; texts are digits."""
+    values = random.normal(0.0, 10.0, _shape(tensor, rows))
+    if tensor.dtype == "string":
+        return np.array([b"%d" % abs(value) for value in values.ravel()], object).reshape(values.shape)
+    return np.abs(values).astype(tensor.dtype) if tensor.dtype != "float32" else values.astype(np.float32)
+
+
+def _shape(tensor: Tensor, rows: int) -> list[int]:
+    return [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
+
+
 def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
     """Return placeholder values for a tensor: zeros or empty texts, or its default."""
-    shape = [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
+    shape = _shape(tensor, rows)
     if tensor.dtype == "string":
         return np.full(shape, b"", object)
     return np.full(shape, tensor.default or 0, tensor.dtype)

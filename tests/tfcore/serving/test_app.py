@@ -125,6 +125,17 @@ def test_rows_and_columns_get_the_signatures_own_predictions_bit_for_bit(served_
         assert np.array(by_column[1]["outputs"][name], np.float32).tobytes() == expected[name].tobytes()
 
 
+def test_what_a_gpu_predicts_is_compared_with_a_cpu_and_refused_beyond_the_replay_s_bound(served):
+    model = ServedModel(served / "store/models/flights/1/saved_model", "flights", 1)
+    assert "the GPU predicts what the CPU does: 64 made-up rows differ by up to 0.0e+00" in model.check_gpu()
+    for variable in model._functions["serving_default"].variables:  # as a device would that rounds
+        if variable.dtype.is_floating:
+            variable.assign(variable * (1.0 + 2.0**-10))
+    with pytest.raises(StoreError, match=r"differ by up to 0\.0\d+ \(bound 1e-05\)") as failed:
+        model.check_gpu()
+    assert "without --gpu" in failed.value.fix
+
+
 def test_companions_say_nulls_and_lengths_and_a_missing_nullable_column_is_null(served_once, direct):
     full = {"hour": 7, "carrier": "", "carrier__present": False, DELAY: 0.0, f"{DELAY}__present": False}
     full |= {"taste": [1, 2, 3], "taste__present": True, "tags": ["x", "x"], "tags__length": 1, "tags__present": True}
