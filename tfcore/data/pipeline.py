@@ -36,6 +36,7 @@ from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
 from tfcore.heads.multi_head import LABELS
+from tfcore.runtime.devices import cores
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import SCOPE
 from tfcore.transform.raw_column import PackedColumns, RawColumn
@@ -44,6 +45,9 @@ __all__ = ["Batch", "Holdout", "Labeler", "Shards", "evaluation_dataset", "safe"
 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
+AT_ONCE = min(4, cores())
+"""Windows that are shuffled side by side, and stacks that are put together: as many as there are cores would fill the memory of
+a machine that has many."""
 _BOUNDS = tf.TensorSpec([None], tf.int64)
 _WINDOW = tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int64)
 _DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
@@ -152,7 +156,7 @@ def training_dataset(
             windows = cache.windows(epoch, begin, bounds)
         if cache is not None and not late:
             windows = windows.map(
-                lambda window: taken(cache.rows, window[ROW]), num_parallel_calls=AUTOTUNE, deterministic=True
+                lambda window: taken(cache.rows, window[ROW]), num_parallel_calls=AT_ONCE, deterministic=True
             )
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
@@ -174,7 +178,7 @@ def training_dataset(
                 return {ROW: tf.where(order < 0, -1 - row, row)}
             return placed(rows, order) | places
 
-        windows = windows.enumerate().map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
+        windows = windows.enumerate().map(shuffled, num_parallel_calls=AT_ONCE, deterministic=True)
         if augment is None:
             return windows
         return windows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
@@ -196,7 +200,7 @@ def training_dataset(
         return {name: tf.reshape(value, [stack, batch, *shapes[name]]) for name, value in rows.items()}
 
     ahead = _stacks_ahead(spec, stack * batch)
-    return rows.map(stacked, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
+    return rows.map(stacked, num_parallel_calls=AT_ONCE, deterministic=True).prefetch(ahead)
 
 
 def training_plan(
