@@ -103,6 +103,12 @@ def test_every_page_is_whole_and_can_be_read(visit, accessible, served, scheme, 
     assert page.evaluate("document.querySelectorAll('svg.figure path').length") > 10
 
 
+def test_a_reports_own_script_runs_in_its_sandbox(visit, served):
+    page = entered(visit, served)
+    page.goto(served.partition("/?")[0] + PAGES["run"] + "/report")
+    assert page.locator("button.sort").count() > 3 and not page.problems
+
+
 def test_nothing_is_asked_of_another_machine(visit, served):
     page = visit(served)
     asked = set()
