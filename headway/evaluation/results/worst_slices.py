@@ -206,7 +206,7 @@ class _Measure:
         else:
             some = np.diff(begins, append=len(order))
             weigh = units.alike * some
-        unit, code = unit[begins], code[begins]
+        unit, code = (each[begins].astype(np.intp) for each in (unit, code))
 
         def total(values: NDArray[Any]) -> Floats:
             return np.asarray(np.bincount(code, values, len(cut.values)), np.float64)
