@@ -19,7 +19,7 @@ from tfcore.train.steps.xla_choice import repays_compiling
 from tfcore.transform.parameters import TransformParameters
 
 Device = Literal["cpu", "gpu", "mirrored"]
-COMPILE_SECONDS, GPU_SECONDS = 4.0, 6.0
+COMPILE_SECONDS, GPU_SECONDS = 2.0, 3.0
 """To compile the steps, and to start a GPU with its libraries."""
 CPU_STEP, CPU_STEP_PLAIN, CPU_CORE_FLOPS = 0.5e-3, 1.5e-3, 50e9
 """Seconds of a step that computes next to nothing, compiled and not, and what a core computes in a second."""
