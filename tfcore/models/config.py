@@ -34,6 +34,7 @@ class ModelConfig(Grown):
             "cross_rank",
             "images",
             "item",
+            "scaled_penalties",
         ),
     )
 
@@ -70,6 +71,10 @@ class ModelConfig(Grown):
         default=0.0,
         description="a penalty: linear_l1 times the absolute weights of the linear part's numbers, and the length of all "
         "weights of each of its categorical columns; the least useful become 0",
+    )
+    scaled_penalties: bool = Field(
+        default=False,
+        description="regression: the penalties count times the share of the label's variance that is not explained yet",
     )
     most_ids: int | None = Field(
         default=None,

@@ -146,6 +146,7 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     hidden = ENSEMBLE_HIDDEN if model.name == "tabm" else model.hidden
     chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
+    chosen["scaled_penalties"] = facts.task == "regression"
     linear = model.linear or "linear" not in model.model_fields_set
     if linear:
         chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)
@@ -205,5 +206,6 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
             parts.append("a linear part")
         if model.l2 or model.linear_l2 or model.linear_l1:
             sparse = f", l1 {model.linear_l1:g}" if model.linear_l1 else ""
-            parts.append(f"l2 {model.l2:g} (linear part {model.linear_l2:g}{sparse})")
+            scaled = ", times the unexplained share of the variance" if model.scaled_penalties else ""
+            parts.append(f"l2 {model.l2:g} (linear part {model.linear_l2:g}{sparse}){scaled}")
     return "; ".join(parts)

@@ -74,6 +74,7 @@ class Learner:
         retrieval: has the choice among a batch's items count too. The reported loss stays the rows'.
         micro_batches: whether `run` is told into how many micro-batches a batch is cut; see `tfcore.train.steps.micro_batches`.
         scale: of the loss, for a model that computes in float16; see `tfcore.models.precision`.
+        scaled_penalties: see `TrainStep`.
         ending: when the steps end by themselves; None: never.
     """
 
@@ -92,6 +93,7 @@ class Learner:
         retrieval: RetrievalPart | None = None,
         micro_batches: bool = False,
         scale: LossScale | None = None,
+        scaled_penalties: bool = False,
         ending: StopCondition | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
@@ -112,6 +114,7 @@ class Learner:
             ranking=ranking,
             retrieval=retrieval,
             scale=scale,
+            scaled_penalties=scaled_penalties,
             log=log,
         )
         """The step whose pieces the compiled program is made of."""

@@ -80,6 +80,8 @@ class TrainStep:
         ranking: has the order within "group" of a batch count too; of whole batches only.
         retrieval: has the choice among a batch's items count too; of whole batches only.
         scale: of the loss while gradients are taken, for float16.
+        scaled_penalties: the model's own losses count times the loss in units of the label's variance: what a normal
+            label of that variance around its prediction says of them. Of whole batches and of parts alike.
         log: told once, while the step is traced, which variables no gradient reaches.
     """
 
@@ -96,6 +98,7 @@ class TrainStep:
         ranking: RankingConfig | None = None,
         retrieval: RetrievalPart | None = None,
         scale: LossScale | None = None,
+        scaled_penalties: bool = False,
         log: Callable[[str], None] | None = None,
     ):
         self.scale = scale
@@ -114,7 +117,7 @@ class TrainStep:
         further = self.head.outputs - self.head.own
         self._offsets = None if offsets is None else np.pad(np.asarray(offsets, np.float32), (0, further))
         self._std, self._unit = float(label_std), float(label_std) ** self.head.degree
-        self._ranking, self._retrieval = ranking, retrieval
+        self._ranking, self._retrieval, self._scaled = ranking, retrieval, scaled_penalties
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
@@ -157,6 +160,8 @@ class TrainStep:
             own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
             if own and (times := self.knobs.get("regularization")) is not None:
                 own = [times * extra for extra in own]
+            if self._scaled:
+                share = tf.stop_gradient(loss) / self._unit  # a part's loss is its share of the batch's already
             if share is not None:
                 own = [share * extra for extra in own]
             objective = loss / self._unit

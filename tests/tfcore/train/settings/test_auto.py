@@ -42,6 +42,7 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert model.hidden == ((16,) if rows < 500 else (32, 16) if rows < 1000 else (100, 70, 50, 25))
     assert model.most_ids == max(50, rows // 20)
     assert "a linear part" in described(training, model) and "no holdout" in described(training, model)
+    assert model.scaled_penalties == (task == "regression") == ("unexplained share" in described(training, model))
 
 
 def test_so_few_rows_that_a_thousand_steps_are_hundreds_of_passes_have_fewer_and_longer_steps():

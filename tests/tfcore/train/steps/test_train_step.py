@@ -48,9 +48,10 @@ def step(*, normal=False, knobs=(), dropout=False, **options):
 
 @pytest.mark.parametrize("cut", [(6,), (1, 5, 11)])
 @pytest.mark.parametrize("knobs", [(), ("positive_weight", "regularization")])
-def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs):
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs, scaled):
     """Weights differ from row to row, each part draws the dropout of its own rows, and L2 counts once in all."""
-    it, data = step(knobs=knobs, dropout=True), batch()
+    it, data = step(knobs=knobs, dropout=True, scaled_penalties=scaled), batch()
     whole = it.part(data)
     total = tf.reduce_sum(it.row_weights(data))
     ends = [0, *cut, B]
@@ -62,6 +63,19 @@ def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs):
     assert np.isclose(sum(part.objective for part in parts), whole.objective, rtol=1e-6)
     for i, wanted in enumerate(whole.gradients):
         np.testing.assert_allclose(sum(part.gradients[i] for part in parts), wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_scaled_penalties_count_as_much_as_the_loss_in_units_of_the_label_s_variance():
+    """The loss itself has the same gradient as without: that of the penalty's share is not taken."""
+    it, data = step(scaled_penalties=True), batch()
+    plain, without = step().part(data), step(knobs=("regularization",))
+    without.knobs.assign({"learning_rate": tf.constant(2.0), "regularization": tf.constant(0.0)})
+    bare = without.part(data)
+    done = it.part(data)
+    penalty = float(plain.objective - plain.loss)
+    assert penalty > 0 and np.isclose(done.objective - done.loss, penalty * done.loss, rtol=1e-5)
+    for found, full, own in zip(done.gradients, plain.gradients, bare.gradients, strict=True):
+        np.testing.assert_allclose(found, own + (full - own) * done.loss, rtol=1e-4, atol=1e-6)
 
 
 def test_each_member_of_an_ensemble_has_its_own_loss():
