@@ -39,7 +39,7 @@ def thresholds(material: Material) -> Iterator[Table]:
         wrong = right / precision - right
         shown.append(
             {
-                "threshold": number(threshold),
+                "threshold": number(threshold) if threshold >= 0.0001 else "<0.0001",
                 "flagged": f"{(right + wrong) / rows:.1%}",
                 "precision": number(precision),
                 "recall": number(recall),
