@@ -26,8 +26,8 @@ from typing import Any
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
 from headway.process import owned
-from headway.quiet_stderr import without_tensorflows_lines
 from headway.user_code import files as user_files
+from headway.user_code.quiet_stderr import without_tensorflows_lines
 
 PREFIX = "_headway_user_"
 

@@ -102,7 +102,7 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     assert auc == pytest.approx(judged["metrics"]["auc"], abs=1e-6) != pytest.approx(second["metrics"]["auc"], abs=1e-6)
     assert {tag for tags in held.tags.dropna() for tag in tags} == {"war", "noir", "love"}
     runs = len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout))
-    typed("export-rows", tmp_path, "--output", tmp_path / "again.csv", *third, check=0)
+    typed("export-rows", tmp_path, "--output", tmp_path / "again.parquet", *third, check=0)
     assert len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout)) == runs, "all of it was there: no run"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from headway.process import owned
 from headway.process_tuning import hidden, uncollected
-from headway.quiet_stderr import without_tensorflows_lines
+from headway.user_code.quiet_stderr import without_tensorflows_lines
 
 _OPTIONAL = ("IPython", "matplotlib", "pandas", "scipy", "sklearn")
 
