@@ -23,6 +23,7 @@ from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from flows.tell.sections.window.window_data import data
 from headway.messages import counted, duration, when, window_text
+from headway.sources.discovery.spans import ONE_SPAN
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
@@ -125,6 +126,6 @@ def _facts(material: Material) -> list[tuple[str, str]]:
     record = material.record
     spans = record.spans or list(material.ingested())
     facts = [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
-    if spans:
+    if spans not in ([], [ONE_SPAN]):
         facts.append((counted(len(spans), "span"), window_text(spans)))
     return [*facts, ("took", duration(record.seconds)), ("began", f"{when(record.started)} UTC")]

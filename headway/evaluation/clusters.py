@@ -172,8 +172,10 @@ def find(
         found = None if differences is None or groups < LEAST_GROUPS else alike(differences, codes)
         if found is not None and found.score > _BEYOND_CHANCE and (best is None or found.widening > best[0].widening):
             words = f"rows are drawn by {name} ({groups:,} of them), not one by one: the {what} of rows of one "
-            words += f"are alike (correlation {number(found.correlation)}), which makes intervals {found.widening:.1f} "
-            words += "times as wide; a column with role: group says so beforehand"
+            words += (
+                f"are more alike than chance gives (intraclass correlation {number(found.correlation)}), which makes "
+            )
+            words += f"intervals {found.widening:.1f} times as wide; a column with role: group says so beforehand"
             best = (found, Clusters(codes, words))
         if by_day and groups >= MANY_DAYS:
             fallback = Clusters(codes, f"rows are drawn by {name} ({groups:,} of them), not one by one")

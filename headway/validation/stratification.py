@@ -97,7 +97,7 @@ def _off(name: str, rows: int, total: int, target: float) -> Iterator[Anomaly]:
     if normal_tails(z) < 1e-4 and abs(rows - expected) > _SHARE * expected:
         message = f"{name} has {rows / total:.2%} of the rows, and {target:.2%} were asked for: a few keys, or a few "
         message += "rows repeated many times in the files, make up many of the rows"
-        fix = "check the keys with the most rows; another split.salt assigns them to other splits"
+        fix = "check the keys with the most rows; split: {salt: another} draws the splits again"
         yield finding("warning", "split share", name, message, fix, value=rows / total, expected=target)
 
 
@@ -218,9 +218,15 @@ def _differs(
     if difference.p >= config.p or abs(difference.effect) < config.effect:
         return
     ours, theirs = (next(iter(_described(side, train, kind).values())) for side in (train, label))
-    what = "its mean is" if kind == "regression" else "it is"
+    levels = f"{'its mean is' if kind == 'regression' else 'it is'} {theirs} in {name} and {ours} in train"
+    if kind == "binary":
+        positive = _classes(train)[-1]
+        here, there = (
+            counts.get(positive, 0) / sum(counts.values()) for counts in (_counts(label) or {}, _counts(train) or {})
+        )
+        levels = f"{value_text(positive)} is {here:.2%} of {name} and {there:.2%} of train"
     by_time = split.mode == "time" or split.eval_from is not None
-    chance = f"p {difference.p:.1g}" if difference.p > 0 else "p below 1e-300"
+    chance = f"p {difference.p:.1g}" if difference.p >= 0.001 else "p < 0.001"
     because = ": splits by time differ as the data change" if by_time else ", which is more than chance gives"
     fix = "nothing to do, unless metrics on such an eval split do not tell about future data"
     if split.mode == "column":
@@ -228,7 +234,7 @@ def _differs(
     elif split.mode == "path":
         fix = "check how the rows were divided into files"
     elif not by_time:
-        fix = "check keys with very many rows; another split.salt assigns them to other splits"
-    message = f"the label of {name} is distributed differently than in train: {what} {theirs} in {name} and {ours} in "
-    message += f"train ({abs(difference.effect):.2f} standard deviations, {chance}){because}"
+        fix = "check keys with very many rows; split: {salt: another} draws the splits again"
+    message = f"the label of {name} is distributed differently than in train: {levels} "
+    message += f"({abs(difference.effect):.2f} standard deviations, {chance}){because}"
     yield finding("info" if by_time else "warning", "stratification", name, message, fix, column=LABEL)

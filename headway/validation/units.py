@@ -93,8 +93,10 @@ class Unit:
     @property
     def why(self) -> str:
         """What shows it, as a sentence without a full stop."""
-        labels = f"the labels of {'its rows' if self.constant else f'one {self.name}'} are alike (correlation "
-        labels += f"{number(round(self.correlation, 3))})"
+        labels = (
+            f"the labels of {'its rows' if self.constant else f'one {self.name}'} are more alike than chance gives "
+        )
+        labels += f"(intraclass correlation {number(round(self.correlation, 3))})"
         if not self.constant:
             return labels
         same = f"{some(self.constant, 3, repr)} {agree(len(self.constant), 'is', 'are')} the same in all rows of one"

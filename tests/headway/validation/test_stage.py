@@ -354,7 +354,7 @@ def test_findings_of_the_split_proof_have_the_severity_of_the_config(check, tmp_
 def test_a_label_that_differs_between_splits_is_reported_when_the_split_is_known(check):
     skewed = {"label": (np.arange(ROWS) % 4 == 0).astype(np.int64)}
     found = only(check(eval=skewed, split=SplitConfig(eval=0.5)))
-    assert found[:4] == ("warning", "stratification", "label", "eval") and "1: 25.00% in eval" in found[4]
+    assert found[:4] == ("warning", "stratification", "label", "eval") and "1 is 25.00% of eval" in found[4]
     assert check(eval=skewed)["anomalies"] == []
 
 

@@ -97,7 +97,7 @@ def test_a_label_that_differs_is_named_and_by_time_it_is_a_note(mode, severity, 
     split = SplitConfig(mode=mode, **({"column": "c"} if mode == "column" else {"eval": 0.5} if mode == "hash" else {}))
     [found] = report({"train": ones(0.3, 4000), "eval": ones(0.4, 4000)}, split=split).anomalies
     assert (found.severity, found.kind, found.where, found.column) == (severity, "stratification", "eval", "label")
-    assert "1: 40.00% in eval and 1: 30.00% in train" in found.message and word in found.message and found.fix
+    assert "1 is 40.00% of eval and 30.00% of train" in found.message and word in found.message and found.fix
 
 
 def test_a_difference_must_be_beyond_chance_and_matter():

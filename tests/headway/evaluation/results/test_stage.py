@@ -122,7 +122,7 @@ def test_a_threshold_of_other_rows_is_taken_and_one_that_nothing_reaches_is_said
 def test_rows_that_are_alike_are_drawn_together_and_the_result_says_so(measured):
     plain, found = measured(), measured(clusters=ClusterSources(columns=("user",)))
     named = measured(group="user")
-    assert plain["drawn_by"] is None and "the losses of rows of one are alike" in found["drawn_by"]
+    assert plain["drawn_by"] is None and "the losses of rows of one are more alike" in found["drawn_by"]
     assert named["drawn_by"] == "rows of one user are drawn together (150 of them)"
 
     def width(result):
