@@ -31,9 +31,9 @@ _LOOKED_THROUGH = 3
 """Reports of earlier runs, of several pipelines in one store."""
 
 
-def path_of(store: Store, run: str) -> Path:
-    """The report of a run in the store, beside the run's record."""
-    return store.runs_folder / f"{run}.html"
+def path_of(store: Store, run: str, *, plain: bool = False) -> Path:
+    """The report of a run in the store, beside the run's record; `plain`: the one without the script, a file of its own."""
+    return store.runs_folder / f"{run}{'.plain' * plain}.html"
 
 
 def place_of(store: Store, path: Path) -> str:
@@ -73,7 +73,7 @@ def write(
     """
     with reused(_before(store, record)):
         html = page(Material(store, record, files), figures, plain=plain)
-    path = path_of(store, record.run)
+    path = path_of(store, record.run, plain=plain)
     store.replace(path, html)
     return place_of(store, path)
 

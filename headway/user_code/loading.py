@@ -51,7 +51,7 @@ def load_object(file: Path, name: str) -> Any:
         return found
     try:
         return found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = f"{name}() failed: {type(error).__name__}: {error}"
         raise ConfigError(problem, where=line_of(error, file)) from error
 
@@ -68,7 +68,7 @@ def _load(file: Path) -> types.ModuleType:
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
         with _quiet(file):
             return importlib.import_module(f"{package}.{file.stem}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _forget(package)
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
 

@@ -30,7 +30,7 @@ def report(
     Args:
         run: the run's name or the beginning of it.
         again: draw it again, from what the store has now.
-        plain: the same without its script, which sorts and filters tables and tries thresholds.
+        plain: a second file without the script, which sorts and filters tables and tries thresholds.
         open: open it in the browser.
     """
     from flows.tell.report_page import path_of, write
@@ -38,7 +38,7 @@ def report(
     (run,), pipeline = arranged([run], pipeline, LATEST)
     loaded, store = store_of(pipeline, options)
     record = find(store, run, pipeline=loaded.pipeline.name)
-    path = path_of(store, record.run)
+    path = path_of(store, record.run, plain=plain)
     # of a run that went on when it was drawn, another is to come
     if again or plain or record.state in (State.RUNNING, State.KILLED) or path.name not in store.children(path.parent):
         write(store, record, figures=loaded.own_figures, plain=plain)

@@ -42,7 +42,7 @@ def own_figures(material: Material, functions: Mapping[str, Path]) -> Part | Non
             charts.append(Chart(name, _drawn(load_function(file, name.partition(":")[2])(rows), name)))
         except ConfigError as error:
             findings.append(Finding("error", f"{name}: {error.problem}", f"see {error.where}" if error.where else ""))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a report must not end the run
             said = f"{name} failed: {type(error).__name__}: {error}"
             findings.append(
                 Finding("error", said, f"see {line_of(error, file)}; it has {', '.join(rows.column_names)}")

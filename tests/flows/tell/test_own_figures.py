@@ -39,5 +39,13 @@ def test_a_function_s_figure_is_in_the_report_and_a_broken_one_says_where(tmp_pa
     assert "mine:missing: has no function" in html
 
 
+def test_a_figure_or_a_module_that_ends_the_process_is_told_in_the_report_and_ends_nothing(tmp_path):
+    (calls := tmp_path / "calls.py").write_text("import sys\n\ndef figure(rows):\n    sys.exit(3)\n")
+    (loads := tmp_path / "loads.py").write_text("import sys\nsys.exit('no display')\n")
+    html = page(Material(*recorded(tmp_path, "binary")), {"calls:figure": calls, "loads:figure": loads})
+    assert "calls:figure failed: SystemExit: 3" in html and "see calls.py, line 4" in html
+    assert "loads:figure: cannot be loaded: SystemExit: no display" in html and "see loads.py, line 2" in html
+
+
 def test_a_report_without_figures_of_one_s_own_has_no_such_part(tmp_path):
     assert "Figures of your own" not in page(Material(*recorded(tmp_path, "binary")))

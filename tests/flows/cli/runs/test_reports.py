@@ -2,6 +2,7 @@
 
 import json
 import webbrowser
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,10 @@ def test_runs_of_before_get_their_report_when_it_is_asked_for(homes, typed, monk
     path.write_text("an earlier one")
     typed("report", "20261123", check=0)
     assert path.read_text() == "an earlier one"
+    plain = typed("report", "20261123", "--plain", check=0).stdout.strip()
+    text = Path(plain).read_text(encoding="utf-8")
+    assert "<script" not in text and "Version 4 is promoted" in text
+    assert path.read_text() == "an earlier one", "what all others see stays"
     shown = []
     monkeypatch.setattr(webbrowser, "open", shown.append)
     typed("report", ".", "latest", "--again", "--output", "mine.html", "--open", check=0)
