@@ -104,6 +104,11 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     runs = len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout))
     typed("export-rows", tmp_path, "--output", tmp_path / "again.parquet", *third, check=0)
     assert len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout)) == runs, "all of it was there: no run"
+    champion = tmp_path / "champion.parquet"  # measured beside the first, not alone
+    typed("export-rows", tmp_path, "--output", champion, "--set", "records.rows=1", check=0)
+    held = pq.read_table(champion).to_pandas().query("split == 'eval'")
+    assert roc_auc_score(held.label, held.prediction) == pytest.approx(second["metrics"]["auc"], abs=1e-6)
+    assert len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout)) == runs, "nor after a promotion"
 
 
 def test_a_folder_of_images_becomes_a_promoted_model_that_takes_image_files(typed, tmp_path):

@@ -8,20 +8,23 @@ from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.records import RunRecord
 from flows.tell.comparison.compared import differences
+from flows.tell.comparison.comparison_page import setting_text
+from flows.tell.comparison.sides import whole
 from flows.tell.material import Material
 from flows.tell.paired import rows_in_words
-from flows.tell.rendering.cells import Row, cell
+from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Part, Table
 from flows.tell.sections.curves import Training, trainings
 from headway.messages import counted, duration, when, window_text
 from headway.messages import some as some_of
 
-_MOST = 12
+MOST = 12
+"""Runs beside each other."""
 
 
 def compare_page(opened: OpenedStore, names: Sequence[str]) -> Page | None:
     """Some runs, the first of them on the left; None where one is not there."""
-    found = [opened.index.record(name) for name in dict.fromkeys(names)][:_MOST]
+    found = [opened.index.record(name) for name in dict.fromkeys(names)][:MOST]
     records = [record for record in found if record is not None]
     if len(records) < len(found):
         return None
@@ -32,6 +35,7 @@ def compare_page(opened: OpenedStore, names: Sequence[str]) -> Page | None:
     with DRAWING:
         parts = [_ends(opened, records), *_metrics(runs), _settings(records), *_curves(runs), _steps(records)]
     title = f"{counted(len(records), 'run')} beside each other"
+    title += f", the first of {asked} that are ticked" if (asked := len(set(names))) > MOST else ""
     return Page("Compare", title, slug, "Runs", crumbs, parts=parts, every=0)
 
 
@@ -55,7 +59,10 @@ def _ends(opened: OpenedStore, records: Sequence[RunRecord]) -> Part:
 def _metrics(runs: Sequence[Material]) -> Iterator[Part]:
     """A table for each set of eval rows."""
     together: dict[str, list[Material]] = {}
+    without = [run.record.run for run in runs if not run.record.metrics]
     for run in runs:
+        if not run.record.metrics:
+            continue
         rows = run.key("evaluate").get("inputs", {}).get("examples") or run.record.run  # alone, where it is not known
         together.setdefault(json.dumps(rows, sort_keys=True), []).append(run)
     several = (
@@ -68,29 +75,43 @@ def _metrics(runs: Sequence[Material]) -> Iterator[Part]:
         names = dict.fromkeys(name for run in some for name in run.record.metrics)
         rows = [{"metric": name} | {run.record.run: run.record.metrics.get(name) for run in some} for name in names]
         tables.append(Table(f"On {on}: {some_of([run.record.run for run in some], 2)}", rows))
-    yield Part("Metrics", [several] if len(together) > 1 else [], tables=tables)
+    said = [several] if len(together) > 1 else []
+    yield Part("Metrics", said + [f"Without metrics: {', '.join(without)}."] * bool(without), tables=tables)
 
 
 def _settings(records: Sequence[RunRecord]) -> Part:
     """What pipeline.yaml, --set and the automatic choices had that differs."""
-    first, *others = [_chosen(record) for record in records]
-    keys = dict.fromkeys(each.key for other in others for each in differences(first, other))
+    settings = [{each.key: each.b for each in differences({}, _chosen(record))} for record in records]
     rows: list[Row] = []
-    for key in keys:
-        values = (next((d.b for d in differences({}, _chosen(run)) if d.key == key), None) for run in records)
-        texts = {run.run: "–" if value is None else cell(value) for run, value in zip(records, values, strict=True)}
-        rows.append({"key": key} | texts)
+    for key in dict.fromkeys(key for each in settings for key in each):
+        unknown = [key not in each and _not_chosen(run, key) for run, each in zip(records, settings, strict=True)]
+        values = [each.get(key) for each in settings]
+        known = [value for value, not_known in zip(values, unknown, strict=True) if not not_known]
+        if any(value != known[0] for value in known):
+            texts = ["unknown" if no else setting_text(value) for value, no in zip(values, unknown, strict=True)]
+            rows.append({"key": key} | {run.run: text for run, text in zip(records, texts, strict=True)})
     if not rows:
         return Part("Settings", ["The settings are the same."])
     return Part("Settings", tables=[Table("Settings that differ", rows)])
 
 
+def _not_chosen(record: RunRecord, key: str) -> bool:
+    """Whether a run ended before it had chosen what it leaves out, as the steps of a training."""
+    return record.config is None or (
+        record.training is None and key.split(".")[0] in ("training", "model", "train rows")
+    )
+
+
 def _chosen(record: RunRecord) -> dict[str, object]:
-    """The config with the values that were chosen for what it leaves out."""
-    chosen = record.training
+    """The config with its defaults, and the values that were chosen for what it leaves out."""
+    chosen, config = record.training, record.config or {}
     return {
-        **(record.config or {}),
-        **({"training": chosen.training, "model": chosen.model, "train rows": chosen.rows} if chosen else {}),
+        **(whole(record.config) or {}),
+        **(
+            {"training": chosen.training, "model": chosen.model, "train rows": chosen.rows}
+            if chosen
+            else {key: config.get(key) for key in ("training", "model")}
+        ),
         "seed": record.seed,
         "spans": window_text(record.spans),
     }

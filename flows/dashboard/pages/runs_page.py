@@ -1,5 +1,6 @@
 """The list of a store's runs, searched and sorted, a page at a time; some of them are chosen to be compared."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,17 +9,19 @@ from markupsafe import Markup
 from flows.dashboard.layout import Page, Search, address, choices, link, looks_every, paged, state_cell
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.model_page import version_link
-from flows.records import RunRecord
+from flows.records import RunRecord, State
 from flows.tell.ending import ending_of
 from flows.tell.rendering.parts import Part, Table
 from headway.messages import counted, duration, when, window_text
+from headway.tasks.table import direction
 
 SORTS: dict[str, Callable[[RunRecord], float]] = {
     "longest": lambda run: -run.seconds,
     "most steps run": lambda run: -len(run.ran),
-    "best": lambda run: -_level(run),
 }
-"""By what runs are sorted, beside the newest first."""
+"""By what runs are sorted, beside the newest first and BEST."""
+BEST = "best"
+"""The level of the metric that decides; only where one metric decided all of the runs, in one pipeline."""
 
 
 def runs_page(
@@ -29,7 +32,7 @@ def runs_page(
     Args:
         pipeline, state: leave out the runs of others; empty: none.
         search: words that all stand somewhere in a row: part of a run's name, a span, a version, the error.
-        sort: one of SORTS; empty: the newest first.
+        sort: one of SORTS, or BEST; empty: the newest first.
     """
     everything, slug = opened.index.runs(), opened.slug
     pipelines = sorted({run.pipeline for run in everything})
@@ -38,18 +41,27 @@ def runs_page(
     runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", words[run.run])]
     words_wanted = search.casefold().split()
     runs = [run for run in runs if all(word in _searched(run, words[run.run]) for word in words_wanted)]
-    if sort in SORTS:
+    decided = {(run.pipeline, *_decided(run)) for run in runs if _decided(run)[0]}
+    sorts = ["", *SORTS] + [BEST] * (len(decided) == 1)
+    said_of_best = ""
+    if sort == BEST and len(decided) == 1:
+        ((_, metric, sign),) = decided
+        runs = sorted(runs, key=lambda run: -sign * run.metrics[metric] if _decided(run)[0] else math.inf)
+        said_of_best = f"Best first by {metric}, each run's own level: the eval rows of two runs may differ."
+    elif sort == BEST:
+        said_of_best = "These runs have no metric in common that decided: choose a pipeline to have the best first."
+    elif sort in SORTS:
         runs = sorted(runs, key=SORTS[sort])
     asked: dict[str, Any] = {"pipeline": pipeline, "state": state, "search": search, "sort": sort}
     shown, note = paged(runs, page, slug, "runs", **asked)
     listed = [(run, run_row(opened, run, several=len(pipelines) > 1)) for run in shown]
     rows = [{"run": row["run"], "compare": _tick(run)} | row for run, row in listed]
-    named = {"state": ["", *states], "pipeline": ["", *pipelines], "sort": ["", *SORTS]}
+    named = {"state": ["", *states], "pipeline": ["", *pipelines], "sort": sorts}
     chosen = [
         choices(key, names, asked[key], slug, "runs", none="newest" if key == "sort" else "all", **_but(asked, key))
         for key, names in named.items()
         if len(names) > 2 or asked[key]
-    ]
+    ] + [said_of_best] * bool(said_of_best)
     said = counted(len(runs), "run") + (f" of {len(everything):,}" if len(runs) < len(everything) else "")
     part = (
         Part("Runs", chosen, tables=[Table("Runs", rows, note=note)])
@@ -78,14 +90,13 @@ def _tick(run: RunRecord) -> Markup:
     return box.format(run.run) if run.metrics else Markup("")
 
 
-def _level(run: RunRecord) -> float:
-    """The metric that decided, higher for better; of a run without a verdict the least."""
-    metric = run.verdict.primary if run.verdict else None
-    value = run.metrics.get(metric) if metric else None
-    if value is None or run.verdict is None:
-        return float("-inf")
-    better = next((check.better for check in run.verdict.checks if check.metric == metric), "higher")
-    return -value if better == "lower" else value
+def _decided(run: RunRecord) -> tuple[str, int]:
+    """(The metric that decided, 1 if more of it is better and -1 if less); ("", 0) where a run judged no candidate."""
+    verdict = run.verdict
+    # a run that judged nothing may have the metrics of the champion
+    if verdict is None or verdict.primary not in run.metrics or run.state == State.ALREADY:
+        return "", 0
+    return verdict.primary, direction(verdict.primary, verdict.better)
 
 
 def run_row(opened: OpenedStore, run: RunRecord, *, several: bool) -> dict[str, object]:

@@ -6,6 +6,7 @@ one HTML file, drawn as the report of a run is.
     place = write(comparison)                # <store>/runs/compare-<pipeline>-<A>-<B>.html, whole or not at all
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def _differing(comparison: Compared) -> Part:
 
 def _table(title: str, head: str, differences: Sequence[Differs], a: Side, b: Side) -> Table:
     rows = [
-        {head: short(each.key, 80), a.label: _cell(each.a), b.label: _cell(each.b)}
+        {head: short(each.key, 80), a.label: setting_text(each.a), b.label: setting_text(each.b)}
         for each in differences[:_MOST_DIFFERENCES]
     ]
     return Table(title, rows, _more(len(differences) - len(rows)))
@@ -157,10 +158,11 @@ def _more(count: int) -> str:
     return f"{count:,} more: --json has all" if count else ""
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    return number(value) if isinstance(value, float) else short(value, 120)
+def setting_text(value: object) -> str:
+    """A setting, as a table of differences has it: None is one that is not set, and lists are JSON."""
+    if value is None or isinstance(value, float):
+        return "–" if value is None else number(value)
+    return short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 120)
 
 
 # --- the data

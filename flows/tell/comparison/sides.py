@@ -169,7 +169,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
             task=facts.get("task"),
             material=material,
             # of a version whose whole config was not kept, the model's and the training's settings
-            config=lineage["config"] or (None if trained is None else trained.key["config"]),
+            config=whole(lineage["config"]) or (None if trained is None else trained.key["config"]),
             code=Code.model_validate(lineage["code"]) if lineage["code"] else None,
             inputs=inputs,
             files=facts.get("data") or {},

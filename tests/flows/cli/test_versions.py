@@ -155,6 +155,17 @@ def judged(registry, tmp_path):
     return registry
 
 
+def test_a_key_that_an_earlier_headway_did_not_have_is_no_difference(judged, capsys):
+    config = {"name": "flights", "source": {"format": "csv", "path": "d.csv"}, "label": {"column": "late"}}
+    lineage = json.loads((judged.folder / "5" / "lineage.json").read_text())
+    a, b = (
+        judged.publish(judged.folder.parents[2] / "model", judged.version(5).facts, lineage | {"config": config | more})
+        for more in ({}, {"evaluation": {"row_values": []}, "split": {"eval": 0.3}})
+    )
+    value = json.loads(typed(capsys, "compare", str(a.number), str(b.number), "--json"))
+    assert [each["key"] for each in value["config"]] == ["split.eval"]
+
+
 def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_difference(judged, capsys, monkeypatch):
     judged.publish(judged.folder.parents[2] / "model", judged.version(5).facts)
     lineage = json.loads((judged.folder / "5" / "lineage.json").read_text())

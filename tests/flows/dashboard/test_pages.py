@@ -57,7 +57,21 @@ def test_runs_are_searched_and_sorted(client, store):
     assert 'value="&#34;&gt;&lt;script&gt;"' in page and 'name="sort" value="best"' in page, "a search keeps the order"
 
 
-def test_any_number_of_runs_is_compared(client, store):
+def test_the_best_run_comes_first_only_where_one_metric_decided_all_of_them(client, store):
+    def judged(at, value, **more):
+        found = {"verdict": "promote", "promote": True, "primary": "cost", "better": "lower"}
+        return add_run(store, at, pipeline="other", verdict=found, metrics={"cost": value}, **more)
+
+    dear, cheap = judged(30, 7.0), judged(31, 3.0)
+    judged(32, 1.0, state="already champion")  # the champion's metric, on other rows
+    both = client.get(RUNS, params={"sort": "best"}).text
+    assert "choose a pipeline to have the best first" in both and "sort=best" not in client.get(RUNS).text
+    page = client.get(RUNS, params={"sort": "best", "pipeline": "other"}).text
+    assert page.index(cheap) < page.index(dear), "its own metric, of which less is better"
+    assert "Best first by cost, each run&#39;s own level: the eval rows of two runs may differ." in page
+
+
+def test_several_runs_are_compared(client, store):
     others = [add_run(store, at, spans=["2019-07"], seed=at, **verdict(0.5 + at / 100)) for at in (21, 22, 23)]
     names = [name_of(1)[0], *others]
     page = text_of(client.get("/stores/flights/compare", params={"run": names}).text)
@@ -70,8 +84,28 @@ def test_any_number_of_runs_is_compared(client, store):
     assert f"headway compare {names[0]} {names[1]}" in two, "it has the intervals of the differences"
     assert "Tick two runs or more" in client.get("/stores/flights/compare").text
     assert client.get("/stores/flights/compare", params={"run": [names[0], "../secret"]}).status_code == 404
+    many = [add_run(store, at) for at in range(40, 53)]
+    assert "12 runs beside each other, the first of 13 that are ticked" in text_of(
+        client.get("/stores/flights/compare", params={"run": many}).text
+    )
     boxes = re.findall(r'name="run" value="([^"]+)" form="compare"', client.get(RUNS).text)
     assert {*names} <= {*boxes}
+
+
+def test_settings_differ_only_where_both_are_known(client, store):
+    base = {"name": "flights", "source": {"format": "csv", "path": "d.csv"}, "label": "late"}
+    chosen = {"rows": 900, "says": "", "training": {"steps": 300, "rate": 0.1}, "model": {"type": "linear"}}
+    ended = add_run(store, 21, config=base | {"gate": {"tolerance": {"auc": 0.1}}}, training=chosen, **verdict(0.9))
+    config = base | {"evaluation": {"row_values": []}, "columns": {"x": {"transform": [{"op": "hash", "buckets": 9}]}}}
+    failed = add_run(store, 22, config=config, state="failed", error="e")
+    steps = add_run(store, 23, config=base | {"training": {"steps": 200}}, state="failed", error="e")
+    page = text_of(client.get("/stores/flights/compare", params={"run": [ended, failed, steps]}).text)
+    settings = page[page.index("Settings that differ") : page.index("How long each step took")]
+    assert "gate.tolerance.auc 0.1 – –" in settings and "training.steps 300 unknown 200" in settings
+    assert '"op": "hash"' in settings and "&#39;" not in settings and "'op'" not in settings
+    for key in ("training.rate", "model.type", "train rows", "row_values"):
+        assert key not in settings, "known of one alone, or at its default"
+    assert f"Without metrics: {failed}, {steps}." in page and page.count("On the eval rows") == 1
 
 
 def test_a_run_says_how_it_ended_and_has_its_report(client):
