@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant
@@ -27,7 +26,7 @@ from headway.evaluation.results.worst_slices import row_losses, worst
 from headway.evaluation.slices import slice_columns, slice_rows
 from headway.metrics.base import Floats, Metric, Rows
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
-from headway.metrics.tables import Table
+from headway.metrics.tables import CONFUSION, Table
 from headway.monitor import Monitor
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
@@ -229,10 +228,8 @@ def _champion(
     if (rows := models.get(CHAMPION)) is None:
         return None
     found: dict[str, Any] = {"intervals": _intervals(request, rows, metrics)}
-    if decided is not None:
-        rows = rows.predicted((rows.prediction >= decided.threshold).astype(np.float64))
-    confusion = next((table for table in task.tables_for(rows) if table.name == "confusion"), None)
-    return found if confusion is None else found | {"confusion": _with_names(request, confusion, rows)}
+    confusion = next((table for table in task.tables_for(rows) if table.name == CONFUSION.name), None)
+    return found if confusion is None else found | {"confusion": _with_names(request, confusion, rows, decided)}
 
 
 def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, Any] | None:
@@ -252,14 +249,14 @@ def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, An
 def _tables(
     request: MeasureRequest, task: Task, rows: Rows, decided: Decided | None
 ) -> dict[str, dict[str, list[Any]]]:
-    found = {}
-    for table in task.tables_for(rows):
-        found[table.name] = _with_names(request, table, decided.rows if table.decides and decided is not None else rows)
-    return found
+    return {table.name: _with_names(request, table, rows, decided) for table in task.tables_for(rows)}
 
 
-def _with_names(request: MeasureRequest, table: Table, rows: Rows) -> dict[str, list[Any]]:
-    """A table of the rows, with the names of classes."""
+def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Decided | None) -> dict[str, list[Any]]:
+    """A table of the rows, with the names of classes. A confusion matrix has decisions by the one threshold that is for use, of
+    every model; what judges decisions has those of rows that had no say."""
+    if table.decides and decided is not None:
+        rows = decided.for_use(rows) if table.name == CONFUSION.name else decided.rows
     columns = table.on(rows)
     names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
     return columns | {name: [request.classes[i] for i in columns[name]] for name in names}

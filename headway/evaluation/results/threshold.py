@@ -136,6 +136,10 @@ class Decided:
     judged: tuple[Rows, tuple[Metric, ...]]
     """The same metrics, of rows that choose the threshold where rows choose it."""
 
+    def for_use(self, rows: Rows) -> Rows:
+        """Rows with 1 or 0 as predictions, by the threshold for use, whoever predicted them."""
+        return _flagged(rows, self.threshold)
+
     def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
         """The interval of each metric at the threshold for use, on other rows."""
         chosen = intervals(*self.judged, confidence=confidence, seed=seed)
@@ -162,7 +166,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
         metrics = (*metrics, _cost(rule.cost))
     chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
     if fixed is not None:
-        flagged = _flagged(rows, np.full(len(rows), threshold))
+        flagged = _flagged(rows, threshold)
         return Decided(threshold, flagged, chosen_on, metrics, (flagged, metrics))
     codes, units = drawn_units(rows)
     random = np.random.Philox(key=(seed, 1)).random_raw(units)
@@ -222,7 +226,7 @@ def _counted(rows: Rows, threshold: float) -> Rows:
     )
 
 
-def _flagged(rows: Rows, threshold: Floats) -> Rows:
+def _flagged(rows: Rows, threshold: Floats | float) -> Rows:
     return rows.predicted((rows.prediction >= threshold).astype(np.float64))
 
 

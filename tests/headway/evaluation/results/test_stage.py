@@ -95,14 +95,16 @@ def test_the_champion_is_measured_on_every_slice_as_the_candidate_is(measured):
     assert alone["champion"] is None and "champion" not in alone["by_slice"]["carrier"]["AA"]
 
 
-def test_the_champion_is_decided_by_the_candidates_threshold(measured):
+def test_both_models_are_decided_by_the_threshold_that_the_result_names(measured):
+    """Not by those of five folds, which the result does not name."""
     path = measured.folder / "linear.parquet"
     found = Measured.model_validate(measured(threshold={"recall": 0.9}, baselines={"champion": path}))
-    champion, theirs = found.champion.confusion, pq.read_table(path)
-    flagged = theirs["prediction"].to_numpy() >= found.threshold.value
-    label = theirs["label"].to_numpy() == 1
-    expected = [(label == positive) & (flagged == decided) for positive in (False, True) for decided in (False, True)]
-    assert champion["rows"] == [int(each.sum()) for each in expected]
+    for confusion, file in ((found.tables["confusion"], "predictions.parquet"), (found.champion.confusion, path)):
+        rows = pq.read_table(measured.folder / file)
+        flagged = rows["prediction"].to_numpy() >= found.threshold.value
+        label = rows["label"].to_numpy() == 1
+        pairs = [(label == positive) & (flagged == decided) for positive in (False, True) for decided in (False, True)]
+        assert confusion["rows"] == [int(each.sum()) for each in pairs]
     old = {"task": "binary", "rows": 3, "champion": {"intervals": {"auc": [0.1, 0.2]}}}
     assert Measured.model_validate(old).champion.confusion == {}
 
