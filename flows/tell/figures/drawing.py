@@ -17,8 +17,10 @@ import io
 import json
 import logging
 import re
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import metadata
@@ -173,6 +175,23 @@ def short(text: object, most: int = 28) -> str:
     """A value's text for a label: of one line, cut, without characters that cannot be seen."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def apart(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
+    """The `short` text of each; those that would be the same keep their ends too, or have a number."""
+    texts = list(dict.fromkeys(texts))
+    cut = {text: short(text, most) for text in texts}
+    alike = Counter(cut.values())
+    found: dict[Any, str] = {}
+    for text, name in cut.items():
+        if alike[name] > 1:
+            whole = short(text, sys.maxsize)
+            name = name if len(whole) <= most else f"{whole[: most // 2 - 1]}…{whole[-(most // 2) :]}"
+        told, number = name, 2
+        while told in found.values():
+            told, number = f"{name} ({number})", number + 1
+        found[text] = told
+    return found
 
 
 @contextmanager

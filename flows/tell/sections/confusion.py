@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flows.tell.figures.drawing import short
+from flows.tell.figures.drawing import apart
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Measured
@@ -11,7 +11,7 @@ from headway.messages import number
 
 _MOST_CLASSES, _MOST_BESIDE, _MOST_PAIRS = 12, 3, 20
 Columns = Mapping[str, list[Any]]
-"""label, predicted, rows: a row for each pair of classes that occurs"""
+"""label, predicted, rows, weight: a row for each pair of classes that occurs"""
 
 
 def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
@@ -29,7 +29,8 @@ def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
     if len(labels) > _MOST_CLASSES:
         yield Table("The classes that are confused most", _pairs(ours, theirs, whose), f"Decided by {how}.")
         return
-    note = f"Rows by label and predicted class, decided by {how}; shaded by the share of the label's rows."
+    what = "Weights of rows" if weighted(ours) else "Rows"
+    note = f"{what} by label and predicted class, decided by {how}; shaded by the share of the label's."
     if not theirs:
         yield _table("Confusion matrix", [("", ours)], labels, note)
     elif len(labels) <= _MOST_BESIDE:
@@ -50,13 +51,13 @@ def _decided(measured: Measured) -> str:
 
 
 def _table(title: str, sides: list[tuple[str, Columns]], labels: list[Any], note: str) -> Table:
-    rows, shades = list[Row](), list[dict[str, float]]()
-    weights = [(name, _weights(columns)) for name, columns in sides]
+    rows, shades, names = list[Row](), list[dict[str, float]](), apart(labels)
+    weights = [(side, _weights(columns)) for side, columns in sides]
     for label in labels:
-        row, shade = {"label": short(label)}, dict[str, float]()
-        for name, weight in weights:
-            counts = {f"{name}predicted {short(other)}": weight.get((label, other), 0) for other in labels}
-            total = max(sum(counts.values()), 1)
+        row, shade = {"label": names[label]}, dict[str, float]()
+        for side, weight in weights:
+            counts = {f"{side}predicted {names[other]}": weight.get((label, other), 0) for other in labels}
+            total = sum(counts.values()) or 1
             row |= counts
             shade |= {column: count / total for column, count in counts.items()}
         rows.append(row)
@@ -67,12 +68,20 @@ def _table(title: str, sides: list[tuple[str, Columns]], labels: list[Any], note
 def _pairs(ours: Columns, theirs: Columns, whose: str) -> list[Row]:
     weight, other = _weights(ours), _weights(theirs) if theirs else {}
     wrong = sorted(((n, pair) for pair, n in weight.items() if pair[0] != pair[1]), key=lambda each: -each[0])
+    wrong = wrong[:_MOST_PAIRS]
+    names = apart((label for _, pair in wrong for label in pair), 40)
     return [
-        {"label": short(a, 40), "predicted": short(b, 40), "rows": n}
+        {"label": names[a], "predicted": names[b], "weight" if weighted(ours) else "rows": n}
         | ({whose: other.get((a, b), 0)} if theirs else {})
-        for n, (a, b) in wrong[:_MOST_PAIRS]
+        for n, (a, b) in wrong
     ]
 
 
+def weighted(columns: Columns) -> bool:
+    """Whether rows have weights, so that tables count these."""
+    return any(weight != rows for weight, rows in zip(columns.get("weight", ()), columns["rows"], strict=False))
+
+
 def _weights(columns: Columns) -> dict[tuple[Any, Any], Any]:
-    return dict(zip(zip(columns["label"], columns["predicted"], strict=True), columns["rows"], strict=True))
+    pairs = zip(columns["label"], columns["predicted"], strict=True)
+    return dict(zip(pairs, columns["weight" if weighted(columns) else "rows"], strict=True))

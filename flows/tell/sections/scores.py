@@ -170,7 +170,7 @@ def _scored(material: Material, fingerprint: str | None, task: str) -> Rows | No
 
 def _others(measured: Measured, whose: str) -> Iterator[Table]:
     """The tables that are not drawn."""
-    if "confusion" in measured.tables:
+    if measured.tables.get("confusion"):
         yield from confusion_tables(measured, whose)
     for name, columns in measured.tables.items():
         if columns and split_name(name)[1] not in CURVES and name != "confusion":

@@ -7,9 +7,12 @@
     made.append(...inside);
     return made;
   };
+  // a text that is a number as a whole, with its unit, error, interval or judgement; a date or a name that begins with one is none
+  const units = { "%": 0.01, s: 1, min: 60, h: 3600, days: 86400, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+  const form = /^[<>±]?([-+]?\d*\.?\d+(?:e[-+]?\d+)?) ?(%|s|min|h|days|bytes?|[kMGT]B)?(?: ?±.*| to [-+\d].*| \(.* to .*\)|, [a-z ]+)?$/;
   const number = (text) => {
-    const found = text.replaceAll(",", "").match(/^[<>]?([-+]?\d*\.?\d+(e[-+]?\d+)?)/i);
-    return found ? Number(found[1]) : NaN;
+    const found = text.replace(/,(?=\d{3})/g, "").match(form);
+    return found ? Number(found[1]) * (units[found[2]] ?? 1) : NaN;
   };
   const text = (row, column) => row.cells[column].textContent.trim();
 
@@ -64,19 +67,20 @@
   const explorable = (box, table) => {
     const points = [...table.tBodies[0].rows].map((row) => ({ row, told: [...row.cells].map((cell) => cell.textContent.trim()) }));
     const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim()).filter((name) => name !== "cost");
-    const wrong = ["false positives", "false negatives"].map((name) => names.indexOf(name));
+    const wrong = box.dataset.wrong.split(" ").map(Number);
+    points.forEach((point, place) => { point.wrong = wrong.slice(2 * place, 2 * place + 2); });
     const given = box.dataset.thresholds.split(" ").map(Number), start = given.pop();
     const costs = given.map((value, place) =>
       make("input", { type: "number", min: 0, step: "any", value, "aria-label": `cost of ${["a false positive", "a false negative"][place]}` }));
     const slider = make("input", { type: "range", min: 0, max: points.length - 1, value: start, "aria-label": "threshold" });
     const said = make("output", {}), best = make("button", { type: "button" }, "least cost");
-    const costOf = (point) => wrong.reduce((sum, column, place) => sum + number(point.told[column]) * (Number(costs[place].value) || 0), 0);
+    const costOf = (point) => point.wrong.reduce((sum, count, place) => sum + count * (Number(costs[place].value) || 0), 0);
     const least = () => points.reduce((at, point, place) => (costOf(point) < costOf(points[at]) ? place : at), 0);
     const show = () => {
       const point = points[slider.value];
       const facts = names.map((name, place) => `${name} ${point.told[place]}`);
       const cost = costOf(point), low = points[least()];
-      said.textContent = `${facts.join(", ")}; cost ${Number(cost.toPrecision(6))}, at least ${Number(costOf(low).toPrecision(6))} at ${low.told[0]}`;
+      said.textContent = `${facts.join(", ")}; cost ${Number(cost.toPrecision(6))}, of the points shown at least ${Number(costOf(low).toPrecision(6))} at ${low.told[0]}`;
       slider.setAttribute("aria-valuetext", `${names[0]} ${point.told[0]}`);
       points.forEach((each) => each.row.classList.toggle("chosen", each === point));
     };

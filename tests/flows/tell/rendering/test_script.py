@@ -7,7 +7,8 @@ import re
 import pytest
 
 from flows.tell.material import Material
-from flows.tell.rendering.templating import script
+from flows.tell.rendering.tables import Table
+from flows.tell.rendering.templating import environment, script
 from flows.tell.report_page import page, write
 from tests.flows.tell.recorded import HOSTILE, recorded
 
@@ -68,6 +69,34 @@ def test_a_table_is_sorted_by_a_column_and_filtered_by_words(visit, report, acce
     assert rows(page, title) == [], "its name has no slash"
     accessible(page)
     assert not page.problems
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "ascending",
+    [
+        ["65 s", "2 min", "1 h", "3 days"],
+        ["2024-04-02", "2024-04-11", "2024-11-01"],
+        ["-0.2 (-0.3 to -0.1)", "+0.05, within the limit", "<1", "1,200 ±3%"],
+        ["999 bytes", "1.2 kB", "3 MB"],
+        ["2nd street", "10th street", "elsewhere"],
+    ],
+)
+def test_cells_are_sorted_by_what_they_mean(visit, tmp_path, ascending):
+    """A date is no number that its year begins, and of durations and sizes the unit counts."""
+    shuffled = [{"name": str(at), "value": ascending[at]} for at in (2, 0, *range(3, len(ascending)), 1)]
+    parts = environment().get_template("parts.html").module
+    table = parts.cells(Table("Table", shuffled))
+    path = tmp_path / "page.html"
+    path.write_text(f"<section>{table}</section><script>{script()[0]}</script>", encoding="utf-8")
+    page = visit(path)
+    button = page.get_by_role("button", name="value")
+    button.click()
+    if page.locator("[aria-sort]").get_attribute("aria-sort") == "descending":
+        button.click()
+    assert (
+        page.eval_on_selector_all("tbody tr", "rows => rows.map(row => row.cells[1].textContent.trim())") == ascending
+    )
 
 
 @pytest.mark.browser
