@@ -3,7 +3,9 @@
 files = module_files("model", draft)              # {"model.py": ..., "test_model.py": ...}
 """
 
+import itertools
 import json
+import re
 from typing import Any, Literal
 
 from headway.errors import ConfigError
@@ -252,7 +254,7 @@ def preprocess(columns):
             of a column that may be null have a value.
     """
     @READ@
-    return {"@NEW@": @VALUE@}
+    return {@NEW@: @VALUE@}
 '''
 _TEST_PREPROCESS = '''\
 """Tests of features.py: pytest test_features.py"""
@@ -263,7 +265,7 @@ from features import preprocess
 
 from tfcore.testing import assert_no_retrace, assert_same_bytes
 
-ROWS = {"@COLUMN@": tf.constant(@ROWS@)}
+ROWS = {@COLUMN@: tf.constant(@ROWS@)}
 
 
 def test_every_row_has_a_finite_value():
@@ -298,29 +300,42 @@ def module_files(module: Module, draft: Draft) -> dict[str, str]:
     task = draft.facts.task or draft.facts.kind
     if module == "metric":
         shape, meaning, body = _COSTS[task]
-        text = _METRIC.replace("@SHAPE@", shape).replace("@MEANING@", meaning).replace("@BODY@", body)
-        cut, exact = (" % 2", "LABEL.astype(np.float64)") if task == "binary" else ("", "LABEL.astype(np.float64)")
-        exact = "np.eye(4)[LABEL]" if task == "multiclass" else exact
-        return {"metric.py": text, "test_metric.py": _TEST_METRIC.replace("@CUT@", cut).replace("@EXACT@", exact)}
+        exact = "np.eye(4)[LABEL]" if task == "multiclass" else "LABEL.astype(np.float64)"
+        filled = {"SHAPE": shape, "MEANING": meaning, "BODY": body, "CUT": " % 2" * (task == "binary"), "EXACT": exact}
+        return _filled({"metric.py": _METRIC, "test_metric.py": _TEST_METRIC}, filled)
     if module == "preprocess":
         column, kind = _column(draft)
-        read, value, new = _READS[kind]
-        text = _PREPROCESS.replace("@READ@", read.format(_literal(column))).replace("@VALUE@", value)
-        test = _TEST_PREPROCESS.replace("@ROWS@", "[0, 20, -3]" if kind == "number" else '["", "one", "three"]')
-        new, column = _literal(new.format(column))[1:-1], _literal(column)[1:-1]
-        return {"features.py": text.replace("@NEW@", new), "test_features.py": test.replace("@COLUMN@", column)}
+        read, value, _ = _READS[kind]
+        rows = "[0, 20, -3]" if kind == "number" else '["", "one", "three"]'
+        filled = {"READ": read.format(_literal(column)), "VALUE": value, "ROWS": rows, "COLUMN": _literal(column)}
+        filled["NEW"] = _literal(_computed_name(draft))
+        return _filled({"features.py": _PREPROCESS, "test_features.py": _TEST_PREPROCESS}, filled)
     if module == "model":
         kind = {"count": "binary"}.get(task, task)  # of one output as well
-        return {"model.py": _MODEL, "test_model.py": _TEST_MODEL.replace("@TASK@", kind)}
+        return _filled({"model.py": _MODEL, "test_model.py": _TEST_MODEL}, {"TASK": kind})
     width, meaning, body = _BODIES[task]
-    text = _LOSS.replace("@WIDTH@", width).replace("@MEANING@", meaning).replace("@BODY@", body)
-    return {"model.py": text, "test_model.py": _TEST_LOSS.replace("@WIDTH@", {"classes": "3"}.get(width, width))}
+    return {
+        **_filled({"model.py": _LOSS}, {"WIDTH": width, "MEANING": meaning, "BODY": body}),
+        **_filled({"test_model.py": _TEST_LOSS}, {"WIDTH": {"classes": "3"}.get(width, width)}),
+    }
+
+
+def _filled(texts: dict[str, str], values: dict[str, str]) -> dict[str, str]:
+    """Texts with each @NAME@ replaced, in one pass: a value may contain such a name itself."""
+    return {file: re.sub("@([A-Z]+)@", lambda found: values[found[1]], text) for file, text in texts.items()}
 
 
 def computed(draft: Draft) -> dict[str, Any]:
     """What `preprocess:` says of the columns that the template computes."""
+    return {"function": "features:preprocess", "columns": {_computed_name(draft): "standardize"}}
+
+
+def _computed_name(draft: Draft) -> str:
+    """The name of the column that the template computes: one that the data have not."""
     column, kind = _column(draft)
-    return {"function": "features:preprocess", "columns": {_READS[kind][2].format(column): "standardize"}}
+    name = _READS[kind][2].format(column)
+    taken = {choice.column for choice in draft.choices} | draft.label.columns()
+    return next(free for n in itertools.count(1) if (free := name if n == 1 else f"{name}_{n}") not in taken)
 
 
 def _column(draft: Draft) -> tuple[str, str]:

@@ -46,7 +46,7 @@ def runs_page(
     said_of_best = ""
     if sort == BEST and len(decided) == 1:
         ((_, metric, sign),) = decided
-        runs = sorted(runs, key=lambda run: -sign * run.metrics[metric] if _decided(run)[0] else math.inf)
+        runs = sorted(runs, key=lambda run: -sign * (run.metrics[metric] or 0) if _decided(run)[0] else math.inf)
         said_of_best = f"Best first by {metric}, each run's own level: the eval rows of two runs may differ."
     elif sort == BEST:
         said_of_best = "These runs have no metric in common that decided: choose a pipeline to have the best first."
@@ -94,9 +94,10 @@ def _decided(run: RunRecord) -> tuple[str, int]:
     """(The metric that decided, 1 if more of it is better and -1 if less); ("", 0) where a run judged no candidate."""
     verdict = run.verdict
     # a run that judged nothing may have the metrics of the champion
-    if verdict is None or verdict.primary not in run.metrics or run.state == State.ALREADY:
+    metric = None if verdict is None or run.state == State.ALREADY else verdict.primary
+    if verdict is None or metric is None or run.metrics.get(metric) is None:
         return "", 0
-    return verdict.primary, direction(verdict.primary, verdict.better)
+    return metric, direction(metric, verdict.better)
 
 
 def run_row(opened: OpenedStore, run: RunRecord, *, several: bool) -> dict[str, object]:

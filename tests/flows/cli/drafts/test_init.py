@@ -21,7 +21,7 @@ from headway.errors import ConfigError
 from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.draft import WORDS_MODEL, Draft
 from headway.first_pipeline.label_choice import LabelFacts
-from headway.first_pipeline.module_files import module_files
+from headway.first_pipeline.module_files import computed, module_files
 from headway.first_pipeline.split_choice import SplitChoice
 from headway.first_pipeline.yaml_text import flow, pipeline_text
 from headway.tabular.label import LabelConfig
@@ -128,7 +128,8 @@ def test_a_terminal_is_asked_until_the_answer_is_a_label(monkeypatch, capsys, da
 )
 def test_a_module_of_one_s_own_passes_the_test_that_comes_with_it(monkeypatch, tmp_path, module, task):
     column = SimpleNamespace(column='of "x"', type="text" if task == "text" else "number", use="feature")
-    draft = SimpleNamespace(facts=SimpleNamespace(task=task, kind=None), choices=[column])
+    label = LabelConfig(column="y")
+    draft = SimpleNamespace(facts=SimpleNamespace(task=task, kind=None), choices=[column], label=label)
     files = module_files(module, draft)
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -143,6 +144,17 @@ def test_a_module_of_one_s_own_passes_the_test_that_comes_with_it(monkeypatch, t
                 test() if given_task is None else test(given_task)
     for name in names:
         del sys.modules[name]
+
+
+def test_a_computed_column_has_a_name_that_is_free_and_reads_the_column_by_its_own_name():
+    taken = ["a@VALUE@", "log_a@VALUE@"]
+    choices = [SimpleNamespace(column=name, type="number", use="feature") for name in taken]
+    facts, label = SimpleNamespace(task="binary", kind=None), LabelConfig(column="log_a@VALUE@_2")
+    draft = SimpleNamespace(facts=facts, choices=choices, label=label)
+    files = module_files("preprocess", draft)
+    assert [*computed(draft)["columns"]] == ["log_a@VALUE@_3"]
+    assert 'columns["a@VALUE@"]' in files["features.py"] and '{"log_a@VALUE@_3": tf.sign(' in files["features.py"]
+    assert 'ROWS = {"a@VALUE@": tf.constant(' in files["test_features.py"]
 
 
 @pytest.mark.slow
