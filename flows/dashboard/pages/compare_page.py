@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from flows.dashboard.layout import Page, address, link, state_cell
+from flows.dashboard.layout import Page, address
 from flows.dashboard.opened_stores import OpenedStore
+from flows.dashboard.pages.runs_page import run_row
 from flows.dashboard.pages.time_charts import DRAWING
 from flows.records import RunRecord
 from flows.tell.comparison.compared import differences
@@ -15,11 +16,13 @@ from flows.tell.paired import rows_in_words
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Part, Table
 from flows.tell.sections.curves import Training, trainings
-from headway.messages import counted, duration, when, window_text
+from headway.messages import counted, duration, window_text
 from headway.messages import some as some_of
 
 MOST = 12
 """Runs beside each other."""
+_TOLD = ("run", "state", "on the same rows", "window", "began", "took")
+"""What is told of each run, as lists of runs have it."""
 
 
 def compare_page(opened: OpenedStore, names: Sequence[str]) -> Page | None:
@@ -40,17 +43,8 @@ def compare_page(opened: OpenedStore, names: Sequence[str]) -> Page | None:
 
 
 def _ends(opened: OpenedStore, records: Sequence[RunRecord]) -> Part:
-    rows = [
-        {
-            "run": link(run.run, address(opened.slug, "runs", run.run)),
-            "state": state_cell(run),
-            "on the same rows": opened.run_texts(run)[0],
-            "window": window_text(run.spans),
-            "began": when(run.started),
-            "took": duration(run.seconds),
-        }
-        for run in records
-    ]
+    listed = [run_row(opened, run, several=False) for run in records]
+    rows = [{name: row[name] for name in _TOLD} for row in listed]
     two = [f"headway compare {' '.join(run.run for run in records)}"] if len(records) == 2 else []
     said = "Of two runs, this prints the differences with their intervals:" if two else ""
     return Part("Runs", [said] if said else [], tables=[Table("Runs", rows)], commands=two)

@@ -28,12 +28,8 @@ def histograms(pairs: Sequence[Pair]) -> list[Markup]:
     for row, pair in enumerate(pairs):
         if (found := shares(pair)) is None:
             continue
-        mine, other = found.sides
-        assert mine is not None
-        highest = max(mine.max(initial=0.0), 0.0 if other is None else other.max(initial=0.0)) or 1.0
-        strips.steps(row, (mine / highest).tolist(), FIRST, fill=True)
-        if other is not None:
-            strips.steps(row, (other / highest).tolist(), SECOND, fill=False)
+        for heights, colour in zip(found.heights, (FIRST, SECOND), strict=True):
+            strips.steps(row, heights, colour, fill=colour == FIRST)
     return strips.svgs()
 
 
@@ -50,6 +46,16 @@ class Shares(NamedTuple):
     sides: list[NDArray[np.float64] | None]
     bars: list[Any]
     """The value of each bar, or the edges between them, one more."""
+
+    @property
+    def highest(self) -> float:
+        """The greatest share."""
+        return max(float(side.max(initial=0.0)) for side in self.sides if side is not None) or 1.0
+
+    @property
+    def heights(self) -> list[list[float]]:
+        """The bars of each side as shares of the highest; none of an unknown side."""
+        return [[] if side is None else (side / self.highest).tolist() for side in self.sides]
 
 
 def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:

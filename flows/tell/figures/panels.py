@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from flows.tell.figures.drawing import VARIABLES, short
 from headway.messages import number
+from headway.schema.calendar_days import Temporal, moment
 
 _WIDTH, _HEIGHT = 240.0, 120.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, 8.0, 8.0, 20.0
@@ -81,6 +82,11 @@ class Panel:
 def tick(value: float, digits: int = 3) -> str:
     """A number of an axis."""
     return number(float(f"{value:.{digits}g}"))
+
+
+def axis_value(value: float | str, kind: Temporal | None) -> str:
+    """A value of a column at an axis; of dates and times a date or a time."""
+    return value if isinstance(value, str) else tick(value, 4) if kind is None else moment(value, kind)
 
 
 def _stroke(colour: str, dashed: bool) -> str:

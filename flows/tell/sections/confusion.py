@@ -31,12 +31,9 @@ def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
         return
     what = "Weights of rows" if weighted(ours) else "Rows"
     note = f"{what} by label and predicted class, decided by {how}; shaded by the share of the label's."
-    if not theirs:
-        yield _table("Confusion matrix", [("", ours)], labels, note)
-    elif len(labels) <= _MOST_BESIDE:
-        yield _table("Confusion matrix", [("", ours), (f"{whose}: ", theirs)], labels, note)
-    else:
-        yield _table("Confusion matrix", [("", ours)], labels, note)
+    beside = [(f"{whose}: ", theirs)] if theirs and len(labels) <= _MOST_BESIDE else []
+    yield _table("Confusion matrix", [("", ours), *beside], labels, note)
+    if theirs and not beside:
         yield _table(f"Confusion matrix of {whose}", [("", theirs)], labels, "")
 
 

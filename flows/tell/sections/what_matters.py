@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from flows.tell.figures.drawing import FIRST, short
-from flows.tell.figures.panels import Panel, tick
+from flows.tell.figures.panels import Panel, axis_value, tick
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table
 from flows.tell.rendering.parts import Chart, Panels
 from flows.tell.rendering.tables import Table
 from headway.messages import number
-from headway.schema.calendar_days import Temporal, moment
+from headway.schema.calendar_days import Temporal
 from tfcore.evaluation.results import Dependence
 
 
@@ -40,14 +40,10 @@ def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> 
     heights = [(value - low) / span for value in each.predictions]
     numbers = [value for value in each.values if not isinstance(value, str)]
     least, most = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
-
-    def said(value: float | str) -> str:
-        return value if isinstance(value, str) else tick(value, 4) if kind is None else moment(value, kind)
-
     values: Sequence[float | str] = each.values
     shown = (least, (least + most) / 2, most) if numbers else values
-    labels = [said(value) for value in shown]
-    told = [f"{number(p)} at {said(v)}" for v, p in zip(values, each.predictions, strict=True)]
+    labels = [axis_value(value, kind) for value in shown]
+    told = [f"{number(p)} at {axis_value(v, kind)}" for v, p in zip(values, each.predictions, strict=True)]
     panel = Panel(
         f"Mean prediction by {each.column}: {', '.join(told)}",
         x=labels if len(labels) <= 4 else (labels[0], f"{len(labels)} values", labels[-1]),

@@ -6,15 +6,12 @@ from flows.dag.step import Output
 from flows.tell.figures.column_charts import distance
 from flows.tell.material import Material
 from flows.tell.rendering.tables import Table
+from flows.tell.sections.window.column_figures import Statistics, loaded
 from flows.tell.sections.window.column_words import column_name
-from headway.errors import HeadwayError
 from headway.messages import some
-from headway.statistics.column_statistics import ColumnStatistics
-from headway.statistics.split_statistics import SplitStatistics
 
 MOST_SPANS, MOST_COLUMNS = 12, 12
 """The last spans, and the columns that matter most."""
-Statistics = Mapping[str, ColumnStatistics]
 
 
 class BySpan:
@@ -84,8 +81,4 @@ def _statistics(material: Material, output: Output, names: Sequence[str]) -> Sta
     split = splits.get("train") or max(splits.values(), key=lambda of: of.rows, default=None)
     if split is None or not split.rows:
         return {}
-    folder = material.file(output.title, split.statistics)
-    try:
-        return {} if folder is None else SplitStatistics.load(folder, only=set(names)).columns
-    except HeadwayError:
-        return {}
+    return loaded(material.file(output.title, split.statistics), names)

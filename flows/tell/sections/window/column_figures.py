@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flows.tell.figures.column_charts import distance, shares
 from flows.tell.figures.drawing import FIRST, MUTED, SECOND
-from flows.tell.figures.panels import Panel, tick
+from flows.tell.figures.panels import Panel, axis_value, tick
 from flows.tell.material import Material
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Panels
@@ -15,7 +15,7 @@ from flows.tell.sections.window.column_words import column_name, column_rows, us
 from flows.tell.sections.window.correlations import correlations
 from headway.errors import HeadwayError
 from headway.messages import counted
-from headway.schema.calendar_days import Temporal, moment
+from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
@@ -93,27 +93,21 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
     found = shares([of for of, _ in known])
     if found is None:
         return None
-    highest = max(float(side.max(initial=0.0)) for side in found.sides if side is not None) or 1.0
     panel = Panel(
         f"{column_name(name)}: {usual_values(summary)}",
         x=_labels(found.bars, summary.temporal),
-        y=("0", f"{tick(100 * highest, 2)}%"),
+        y=("0", f"{tick(100 * found.highest, 2)}%"),
     )
-    for place, (side, (_, colour)) in enumerate(zip(found.sides, known, strict=True)):
-        if side is not None:
-            panel.steps((side / highest).tolist(), colour, fill=place == 0, dashed=place == 2)
+    for place, (heights, (_, colour)) in enumerate(zip(found.heights, known, strict=True)):
+        panel.steps(heights, colour, fill=place == 0, dashed=place == 2)
     return panel
 
 
 def _labels(bars: Sequence[str | int | float], temporal: Temporal | None) -> list[str]:
-    def said(bar: str | int | float) -> str:
-        if isinstance(bar, str):
-            return bar
-        return tick(bar, 4) if temporal is None else moment(bar, temporal)
-
+    said = [axis_value(bar, temporal) for bar in bars]
     if isinstance(bars[0], str):
-        return [said(bar) for bar in bars] if len(bars) <= _LABELLED else [said(bars[0]), f"{len(bars)} values"]
-    return list(dict.fromkeys([said(bars[0]), said(bars[len(bars) // 2]), said(bars[-1])]))
+        return said if len(bars) <= _LABELLED else [said[0], f"{len(bars)} values"]
+    return list(dict.fromkeys([said[0], said[len(bars) // 2], said[-1]]))
 
 
 def by_weight(material: Material, names: list[str]) -> tuple[list[str], str]:
@@ -129,13 +123,13 @@ def by_weight(material: Material, names: list[str]) -> tuple[list[str], str]:
 
 def split_statistics(material: Material, title: str, names: Sequence[str], split: str = "train") -> Statistics:
     """The statistics of columns of a split, as far as the store has them."""
-    folder = material.file(title, split)
-    return {} if folder is None else _loaded(folder, names)
+    return loaded(material.file(title, split), names)
 
 
-def _loaded(folder: Path, names: Sequence[str]) -> Statistics:
+def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
+    """The statistics of columns in a folder; {} where it is gone or damaged."""
     try:
-        return SplitStatistics.load(folder, only=set(names)).columns
+        return {} if folder is None else SplitStatistics.load(folder, only=set(names)).columns
     except HeadwayError:
         return {}
 
@@ -148,5 +142,4 @@ def _champion(material: Material, names: Sequence[str]) -> tuple[str, Statistics
     folder = material.store.output("statistics", champion["statistics"])
     if material.store.find("statistics", champion["statistics"]) is None:
         return "", {}
-    place = material.localized(folder / "train")
-    return str(champion["name"]), {} if place is None else _loaded(place, names)
+    return str(champion["name"]), loaded(material.localized(folder / "train"), names)
