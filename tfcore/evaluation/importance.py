@@ -9,7 +9,6 @@ again. The model is not trained anew: a column whose content another one repeats
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.evaluation.metrics import drawn_by
-from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.base import Floats, Rows
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, Column
 from headway.storage.prefetch import RemoteFiles
@@ -74,7 +73,6 @@ class _Study:
     def __init__(self, request: ImportanceRequest, shards: Shards, monitor: Monitor):
         self._request, self._monitor = request, monitor
         self._task: Task = label_task(request.transform.label)
-        self._metric: Metric = self._task.metric(self._task.primary)
         self._columns: tuple[Column, ...] = request.transform.raw
         sample = _sample(request, shards, [c.name for c in self._columns], monitor)
         self._raw, self._label, self._weight, self._drawn = sample
@@ -88,7 +86,7 @@ class _Study:
 
     def result(self) -> dict[str, Any]:
         plain = self._rows(self._raw)
-        value, worsening = self._metric.on(plain), Worsening(self._metric, plain)
+        worsening = Worsening(self._task.metric(self._task.primary), plain)
         random = np.random.default_rng(self._request.seed)
         found: list[dict[str, Any]] = []
         for done, column in enumerate(self._columns):
@@ -97,8 +95,7 @@ class _Study:
             missing = worsening.by(self._without(column, _missing(values))) if column.nullable else None
             found.append({"column": column.name, **worsening.of(permuted), "missing": missing})
             self._monitor.progress(done + 1, len(self._columns), "columns")
-        found.sort(key=lambda each: -math.inf if each["permuted"] is None else each["permuted"], reverse=True)
-        return {"rows": len(plain), "metric": self._metric.name, "value": value, "columns": found}
+        return worsening.result(found)
 
     def _without(self, column: Column, values: Values) -> Rows:
         return self._rows({**self._raw, column.name: values})

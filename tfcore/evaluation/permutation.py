@@ -3,7 +3,7 @@
 Worsening(metric, plain).of([permuted, permuted_again])       # {"permuted": 0.21, "interval": [0.19, 0.23]}
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,13 @@ class Worsening:
         known = [each for rows in permuted if (each := self.by(rows)) is not None]
         mean = float(np.mean(known)) if len(known) == len(permuted) else None
         return {"permuted": mean, "interval": None if mean is None else self._interval(permuted, mean)}
+
+    def result(self, columns: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """What an importance stage tells: columns have what `of` gives them, and come the most important first."""
+        order = sorted(
+            columns, key=lambda each: -np.inf if each["permuted"] is None else each["permuted"], reverse=True
+        )
+        return {"rows": len(self._plain), "metric": self._metric.name, "value": self._before, "columns": order}
 
     def by(self, rows: Rows) -> float | None:
         """How much worse these predictions are."""

@@ -11,7 +11,7 @@ permute the column, and neither the transform nor the model has to be built agai
 Partial dependence (Friedman, "Greedy function approximation", 2001): the mean prediction with a column's value in every row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -77,35 +77,39 @@ class QuickStudy:
         """
         inputs = {name: np.concatenate([each[name] for each in self._batches]) for name in self._batches[0]}
         plain = rows_of(pa.concat_tables(self._tables), self._task)
-        metric, places, rows = self._task.metric(self._task.primary), self._places(), len(plain)
+        places, rows = self._places(), len(plain)
         random = np.random.default_rng(0)
         orders = [[random.permutation(rows) for _ in range(REPEATS)] for _ in places]
         changed = [
             _mixed(inputs, at, inputs, order) for at, of in zip(places.values(), orders, strict=True) for order in of
         ]
         predictions = _predicted(scorer, changed, size).reshape(-1, rows, *plain.prediction.shape[1:])
-        worsening = Worsening(metric, plain)
+        worsening = Worsening(self._task.metric(self._task.primary), plain)
         found = []
         for number, column in enumerate(places):
             permuted = predictions[REPEATS * number : REPEATS * (number + 1)]
             worse = worsening.of([plain.predicted(each) for each in permuted])
             found.append({"column": column, **worse, "missing": None})
-        found.sort(key=lambda each: -np.inf if each["permuted"] is None else each["permuted"], reverse=True)
-        importance = {"rows": rows, "metric": metric.name, "value": metric.on(plain), "columns": found}
-        return {"importance": importance, "dependence": self._dependence(scorer, inputs, places, found, size)}
+        importance = worsening.result(found)
+        dependence = self._dependence(scorer, inputs, places, importance["columns"], size)
+        return {"importance": importance, "dependence": dependence}
 
     def _places(self) -> dict[str, Places]:
         """By raw column, which inputs are made of it."""
         sources = {part.name: part.source.name for part in self._parameters.parts}
         found: dict[str, Places] = {column.name: {} for column in self._parameters.raw}
+        for fitted, name, at in self._placed():
+            found[sources.get(fitted.column.name, fitted.column.name)].setdefault(name, []).extend(at)
+        return found
+
+    def _placed(self) -> Iterator[tuple[Fitted, str, range]]:
+        """Each fitted column, the input that it is in, and which of its columns it has."""
         ends = dict.fromkeys(self._parameters.inputs(), 0)
         for fitted in self._parameters.fitted:
             name = "numeric" if fitted.size is None else "categorical" if fitted.width is None else "lists"
             width = len(fitted.numeric_names()) if fitted.size is None else fitted.width or 1
-            of = found[sources.get(fitted.column.name, fitted.column.name)]
-            of.setdefault(name, []).extend(range(ends[name], ends[name] + width))
+            yield fitted, name, range(ends[name], ends[name] + width)
             ends[name] += width
-        return found
 
     def _dependence(
         self,
@@ -130,14 +134,10 @@ class QuickStudy:
 
     def _grid(self, column: str, inputs: Inputs) -> tuple[list[float] | list[str], NDArray[np.int64]] | None:
         """Values of a raw column, and for each a row of the sample that has it; None where they cannot be told."""
-        numeric = categorical = 0
-        for fitted in self._parameters.fitted:
+        for fitted, name, at in self._placed():
             if fitted.column.name == column and not fitted.column.shape:
-                if fitted.size is None:
-                    return _numbers(fitted, inputs["numeric"][:, numeric])
-                return _words(fitted, inputs["categorical"][:, categorical])
-            numeric += len(fitted.numeric_names())
-            categorical += fitted.size is not None and fitted.width is None
+                told = _numbers if fitted.size is None else _words
+                return told(fitted, inputs[name][:, at.start])
         return None
 
 
