@@ -313,10 +313,7 @@ def _widening(units: float) -> float:
 
 def drawn_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
     """(which unit each row is drawn with, None where each is one by itself; how many there are), found once for these rows."""
-    if "drawn" not in rows.memo:
-        rows.memo["drawn"] = (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn)
-    found: tuple[NDArray[np.int64] | None, int] = rows.memo["drawn"]
-    return found
+    return rows.once("drawn", lambda: (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn))
 
 
 def resampling_units(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:

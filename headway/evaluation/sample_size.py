@@ -90,11 +90,12 @@ def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.i
     codes, units = drawn_units(rows)
     if codes is None:
         return None, int(weighty.sum())
-    if "weighty_units" not in rows.memo:
+
+    def found() -> tuple[NDArray[np.int64], int]:
         some = codes if weighty.all() else codes[weighty]
-        rows.memo["weighty_units"] = some, int(np.count_nonzero(np.bincount(some, minlength=units)))
-    found: tuple[NDArray[np.int64], int] = rows.memo["weighty_units"]
-    return found
+        return some, int(np.count_nonzero(np.bincount(some, minlength=units)))
+
+    return rows.once("weighty_units", found)
 
 
 def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:

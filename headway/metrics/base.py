@@ -18,12 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Made = TypeVar("Made")
 OF_THE_MODEL = ("retrieval_rank", "retrieval_best", "retrieval_items")
 """Columns of a predictions table that say something of the model: `headway.metrics.retrieval`."""
 _STEP = 1e-5
@@ -66,6 +67,13 @@ class Rows:
     def known(self) -> bool:
         """Whether every prediction is a number."""
         return not np.isnan(self.prediction).any()
+
+    def once(self, key: object, make: Callable[[], Made]) -> Made:
+        """What `make` returns, computed once for these rows."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        found: Made = self.memo[key]
+        return found
 
     def at(self, rows: Any) -> Rows:
         """Return some of the rows: indices, a slice or a mask."""
@@ -172,10 +180,7 @@ class Metric(ABC):
 
     def on(self, rows: Rows) -> float | None:
         """Return `value`, computed once for these rows; None for rows without any weight."""
-        if self not in rows.memo:
-            rows.memo[self] = self.value(rows) if rows.total > 0 else None
-        found: float | None = rows.memo[self]
-        return found
+        return rows.once(self, lambda: self.value(rows) if rows.total > 0 else None)
 
     def replicated(self, rows: Rows) -> Replicate:
         """The metric under many weightings of these rows; not a number where it is undefined."""

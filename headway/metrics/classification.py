@@ -13,6 +13,7 @@ from headway.tabular.list_arrays import order_of, run_starts
 
 EPSILON = 1e-7
 BINS = 10
+ByScore = tuple[NDArray[np.int64], Floats, Floats]
 
 
 def log_loss(label: Floats, prediction: Floats) -> Floats:
@@ -75,27 +76,25 @@ class Auc(Metric):
         return np.where(rows.label > 0.5, (below[run] - value) / positive.sum(), (above[run] - value) / negative.sum())
 
 
-def by_score(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats]:
+def by_score(rows: Rows) -> ByScore:
     """Return (which distinct score each row has, the lowest first; the weight of the positive rows at each distinct score;
     that of the negative ones). There is at least one row, and every prediction is a number."""
-    if "by_score" not in rows.memo:
+
+    def made() -> ByScore:
         order = _order(rows)
         starts = run_starts(rows.prediction[order])
         first = np.flatnonzero(starts)  # where each run of ties begins
         run = np.empty(len(rows), np.int64)
         run[order] = np.cumsum(starts) - 1
         positive = np.add.reduceat((rows.weight * rows.label)[order], first)
-        rows.memo["by_score"] = run, positive, np.add.reduceat((rows.weight * (1.0 - rows.label))[order], first)
-    found: tuple[NDArray[np.int64], Floats, Floats] = rows.memo["by_score"]
-    return found
+        return run, positive, np.add.reduceat((rows.weight * (1.0 - rows.label))[order], first)
+
+    return rows.once("by_score", made)
 
 
 def _order(rows: Rows) -> NDArray[np.int64]:
     """The rows by prediction; every prediction is a number."""
-    if "order" not in rows.memo:
-        rows.memo["order"] = order_of(rows.prediction)
-    found: NDArray[np.int64] = rows.memo["order"]
-    return found
+    return rows.once("order", lambda: order_of(rows.prediction))
 
 
 class PositivesAmongNegatives:
@@ -222,10 +221,7 @@ class CalibrationError(Metric):
 
 def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
     """Return (rows of positive weight by prediction, their predictions, their weights, the bin of each)."""
-    if "bins" not in rows.memo:
-        rows.memo["bins"] = _cut(rows)
-    found: tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]] = rows.memo["bins"]
-    return found
+    return rows.once("bins", lambda: _cut(rows))
 
 
 def _cut(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:

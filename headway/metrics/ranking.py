@@ -63,9 +63,8 @@ class GroupMetric(Metric):
     def _ranked(self, rows: Rows) -> Ranked:
         if rows.groups is None:
             raise ValueError(f"{self.name} needs groups, and the rows have none")
-        if self.k not in rows.memo:
-            rows.memo[self.k] = ranked(rows.label, rows.prediction, rows.weight, rows.groups, k=self.k)
-        return rows.memo[self.k]
+        groups = rows.groups
+        return rows.once(self.k, lambda: ranked(rows.label, rows.prediction, rows.weight, groups, k=self.k))
 
     def value(self, rows: Rows) -> float | None:
         return self._ranked(rows).mean()[self.name]

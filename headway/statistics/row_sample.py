@@ -202,6 +202,12 @@ def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
     return hashes
 
 
+def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ranks of values from 0 to 1, of equal ones their mean."""
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return ((np.cumsum(counts) - counts / 2) / len(values))[codes.reshape(-1)]
+
+
 def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """(values as float64 with 0 where none is finite, a mask of the finite values)."""
     values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()

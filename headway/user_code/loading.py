@@ -19,7 +19,7 @@ import re
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +73,15 @@ def _load(file: Path) -> types.ModuleType:
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
 
 
-@contextlib.contextmanager
-def _quiet(file: Path) -> Iterator[None]:
+def _quiet(file: Path) -> contextlib.AbstractContextManager[None]:
     """Leave out what TensorFlow's C++ code prints to file descriptor 2 when it is imported.
 
     With TensorFlow imported already, in a process that is not Headway's own, or of a file that does not speak of it, nothing is
     changed.
     """
     if "tensorflow" in sys.modules or not owned() or not re.search(rb"tensorflow|keras", file.read_bytes()):
-        yield
-        return
-    with without_tensorflows_lines():
-        yield
+        return contextlib.nullcontext()
+    return without_tensorflows_lines()
 
 
 def _missing(kind: str, name: str, module: types.ModuleType, file: Path, is_kind: Callable[[Any], bool]) -> ConfigError:

@@ -20,7 +20,7 @@ from headway.metrics.ranking import ITEM_BASELINES
 from tfcore.data.decode import Labeler
 from tfcore.data.pipeline import look_through
 from tfcore.data.shards import Shards
-from tfcore.evaluation.kept_column import kept_column
+from tfcore.evaluation.kept_column import kept_column, numbered
 
 SMOOTHING = 10.0
 
@@ -46,11 +46,8 @@ class ItemCounts(NamedTuple):
         items: dict[str | int | float | None, int] = {}
         places, labels = [], []
         for values, present, label in look_through(shards, list(dict.fromkeys([item, *labeler.needs])), look):
-            encoded = kept_column(values.numpy(), present.numpy()).dictionary_encode(null_encoding="encode")
-            known = np.asarray(
-                [items.setdefault(name, len(items)) for name in encoded.dictionary.to_pylist()], np.int64
-            )
-            places.append(known[encoded.indices.to_numpy()])
+            kept = kept_column(values.numpy(), present.numpy())
+            places.append(numbered(kept, lambda name: items.setdefault(name, len(items))))
             labels.append(label.numpy().astype(np.float64))
         at = np.concatenate(places) if places else np.zeros(0, np.int64)
         weights = np.concatenate(labels) if labels else np.zeros(0)

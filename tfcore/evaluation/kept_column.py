@@ -3,6 +3,7 @@
 kept_column(values, present)        # Arrow [rows]
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,3 +18,10 @@ def kept_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
     if values.dtype != object:
         return pa.array(values, mask=~present)
     return escaped(pa.array(values, pa.binary(), mask=~present))
+
+
+def numbered(values: pa.Array, known: Callable[[Any], int]) -> NDArray[np.int64]:
+    """The number of each value, asked for once for each distinct one."""
+    encoded = values.dictionary_encode(null_encoding="encode")
+    numbers = np.asarray([known(value) for value in encoded.dictionary.to_pylist()], np.int64)
+    return numbers[encoded.indices.to_numpy()]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from headway.metrics.retrieval import BEST, ITEMS, RANK
 from tfcore.data.pipeline import look_through
 from tfcore.data.shards import Shards
-from tfcore.evaluation.kept_column import kept_column
+from tfcore.evaluation.kept_column import kept_column, numbered
 
 BLOCK = 1 << 21
 """Products at once: 16 MiB."""
@@ -52,11 +52,8 @@ class KnownItems:
 
         for parts in look_through(shards, list(dict.fromkeys([item, group])), look):
             items, there, owners, owned = (part.numpy() for part in parts)
-            encoded = kept_column(owners, owned).dictionary_encode(null_encoding="encode")
-            known = np.asarray(
-                [names.setdefault(name, len(names)) for name in encoded.dictionary.to_pylist()], np.int64
-            )
-            at, owner = places(kept_column(items, there)), known[encoded.indices.to_numpy()]
+            owner = numbered(kept_column(owners, owned), lambda name: names.setdefault(name, len(names)))
+            at = places(kept_column(items, there))
             kept = (at >= 0) & owned
             found.append((owner[kept], at[kept]))
         owned_by, of_place = (np.concatenate([part[side] for part in found]) for side in (0, 1))
@@ -64,11 +61,7 @@ class KnownItems:
 
     def __call__(self, groups: pa.Array) -> tuple[Ints, Ints]:
         """(row, place) of what each row's group knows."""
-        encoded = groups.dictionary_encode(null_encoding="encode")
-        number = np.asarray(
-            [-1 if n is None else self._names.get(n, -1) for n in encoded.dictionary.to_pylist()], np.int64
-        )
-        number = number[encoded.indices.to_numpy()]
+        number = numbered(groups, lambda name: -1 if name is None else self._names.get(name, -1))
         begin = self._starts[np.maximum(number, 0)]
         count = np.where(number >= 0, self._starts[number + 1] - begin, 0)
         rows = np.repeat(np.arange(len(number)), count)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headway.metrics.classification import auc
 from headway.schema.columns import LABEL
-from headway.statistics.row_sample import numbers
+from headway.statistics.row_sample import numbers, ranks
 from headway.statistics.split_statistics import SplitStatistics
 
 _BUCKETS = 64
@@ -67,8 +67,7 @@ def target_of(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:
         values, good = numbers(label)
         if not good.all() or values.min() == values.max():
             return None
-        _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
-        return ((np.cumsum(counts) - counts / 2) / len(values))[codes]
+        return ranks(values)
     _, codes, counts = np.unique(label.to_numpy(), return_inverse=True, return_counts=True)
     common = np.sort(counts)[::-1]
     if len(counts) < 2 or common[1:].sum() < LEAST_OF_A_CLASS or (task == "binary" and len(counts) != 2):

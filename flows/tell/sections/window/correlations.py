@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.window.column_words import column_name
 from headway.messages import counted
-from headway.statistics.row_sample import FILE, RowSample, numbers
+from headway.statistics.row_sample import FILE, RowSample, numbers, ranks
 
 MOST, LEAST_ROWS = 12, 30
 
@@ -57,12 +57,6 @@ def _ranks(sample: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, NDArra
 def _correlation(mine: NDArray[np.float64], theirs: NDArray[np.float64], both: NDArray[np.bool_]) -> float | None:
     if both.sum() < LEAST_ROWS:
         return None
-    a, b = (_ranked(values[both]) for values in (mine, theirs))
+    a, b = (ranks(values[both]) for values in (mine, theirs))
     apart = float(a.std() * b.std())
     return float(((a - a.mean()) * (b - b.mean())).mean() / apart) if apart > 0 else None
-
-
-def _ranked(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks, of equal values their mean."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[place.reshape(-1)]
