@@ -1,9 +1,4 @@
-"""The command line: `headway COMMAND`.
-
-Exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store; 6 locked by
-another process; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept). Nothing heavy is imported
-before a command needs it.
-"""
+"""The command line: `headway COMMAND`; `EPILOG` has its exit codes. Nothing heavy is imported before a command needs it."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 
 from flows.tell.figures.drawing import VARIABLES, short
+from flows.tell.figures.strips import outline
 from headway.messages import number
 from headway.schema.calendar_days import Temporal, moment
 
@@ -43,12 +44,8 @@ class Panel:
         """Add a histogram of bins of equal width; heights are 0 to 1; none: nothing."""
         if not len(heights):
             return
-        edges = [place / len(heights) for place in range(len(heights) + 1)]
-        corners = [(edges[0], 0.0)]
-        for place, height in enumerate(heights):
-            corners += [(edges[place], height), (edges[place + 1], height)]
         style = f"fill: var(--{VARIABLES[colour]}); opacity: 0.4" if fill else f"fill: none; {_stroke(colour, dashed)}"
-        self._shapes.append(self._path([*corners, (edges[-1], 0.0)], style))
+        self._shapes.append(self._path(outline(heights), style))
 
     def svg(self) -> Markup:
         """The figure as an <svg> element."""

@@ -58,11 +58,7 @@ class Strips:
         if not heights:
             return
         least, most = self._limits
-        edges = [least + (most - least) * i / len(heights) for i in range(len(heights) + 1)]
-        corners = [(edges[0], _FOOT)]
-        for i, height in enumerate(heights):
-            corners += [(edges[i], _FOOT + _ROOM * height), (edges[i + 1], _FOOT + _ROOM * height)]
-        corners.append((edges[-1], _FOOT))
+        corners = [(least + (most - least) * x, _FOOT + _ROOM * y) for x, y in outline(heights)]
         path = "M" + "L".join(f"{x:.4g} {y:.4g}" for x, y in (self._point(*corner) for corner in corners))
         style = _fill(colour, 0.55) if fill else f"fill: none; stroke: var(--{VARIABLES[colour]})"
         self._shapes[row].append(f'<path d="{path}{"Z" if fill else ""}" style="{style}"/>')
@@ -78,6 +74,13 @@ class Strips:
         least, most = self._limits
         width, height = self._size
         return (x - least) / ((most - least) or 1.0) * width, (1.0 - y) * height
+
+
+def outline(heights: Sequence[float]) -> list[tuple[float, float]]:
+    """The corners of a histogram of bins of equal width, from its foot to its foot; x is 0 to 1."""
+    edges = [at / len(heights) for at in range(len(heights) + 1)]
+    tops = [(edges[at + side], height) for at, height in enumerate(heights) for side in (0, 1)]
+    return [(0.0, 0.0), *tops, (1.0, 0.0)]
 
 
 def interval_strips(
