@@ -5,7 +5,7 @@
     history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
     read_log(store, record.run)               # what it reported, runs/<run>.log
 
-A record is never changed: a run that goes on writes a later one of the same name.
+A record is never changed: a run that goes on writes a later one of the same name, and the next run does for one that was killed.
 """
 
 import contextlib
@@ -153,6 +153,8 @@ class RunRecord(_Recorded):
     config: dict[str, Any] | None = None
     """The keys of pipeline.yaml, with what --set changed."""
     stages: tuple[Ran, ...] = ()
+    broken_off: tuple[str, ...] = ()
+    """The steps that ran when its process died, each with how far it was."""
     spans: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -188,6 +190,11 @@ class RunRecord(_Recorded):
         return [step for step in self.stages if not step.cached]
 
     @property
+    def begun(self) -> int:
+        """How many steps ran, with those that did not come to their end."""
+        return len(self.ran) + len(self.broken_off)
+
+    @property
     def ingested(self) -> dict[str, str]:
         """{span: fingerprint} of what it ingested, or found ingested."""
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
@@ -211,7 +218,7 @@ class RunRecord(_Recorded):
 
 
 _LEFT_OUT = {"code", "config", "columns", "training", "verdict", "test", "champion", "metrics", "baselines", "version"}
-_LEFT_OUT |= {"alias", "serving", "seen", "ended", "error", "report"}
+_LEFT_OUT |= {"alias", "serving", "seen", "ended", "error", "report", "broken_off"}
 """Fields that stand in the file where they have a value."""
 
 
@@ -253,7 +260,9 @@ def runs_of(store: Store) -> list[RunRecord]:
 def all_settled(store: Store, runs: Iterable[RunRecord]) -> list[RunRecord]:
     """Records, those marked as running with their true state."""
     owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
-    return [settled(run, owner(run.pipeline), clock()) if run.going_on else run for run in runs]
+    return [
+        with_its_last_steps(store, settled(run, owner(run.pipeline), clock())) if run.going_on else run for run in runs
+    ]
 
 
 def judging(runs: Iterable[RunRecord], pipeline: str, champion: int | None) -> RunRecord | None:
@@ -280,6 +289,25 @@ def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> Run
     began = _time(run.started)
     seconds = max(0.0, (last - began).total_seconds()) if last and began else 0.0
     return run.model_copy(update={"state": state, "seconds": max(round(seconds, 3), run.seconds)})
+
+
+def with_its_last_steps(store: Store, run: RunRecord) -> RunRecord:
+    """A killed run with the steps that its process kept as running, and until when it did; others, and where nothing is known
+    of that on this machine, as they are."""
+    path = progress_path(store, run.run)
+    if run.state != State.KILLED or not path.is_file():
+        return run
+    try:
+        steps, began = json.loads(path.read_bytes()), datetime.datetime.fromisoformat(run.started).timestamp()
+        seconds = round(max(path.stat().st_mtime - began, run.seconds), 3)
+        return run.model_copy(update={"broken_off": tuple(map(_step_and_amount, steps)), "seconds": seconds})
+    except (OSError, ValueError, KeyError, TypeError):  # the process died while it wrote it
+        return run
+
+
+def _step_and_amount(step: Mapping[str, Any]) -> str:
+    of = f" of {step['total']:,.0f}" if step["total"] else ""
+    return f"{step['step']}" + (f" ({step['done']:,.0f}{of} {step['unit']})" if step["unit"] else "")
 
 
 def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:
@@ -330,6 +358,11 @@ def _time(text: Any) -> datetime.datetime | None:
 def log_path(store: Store, run: str) -> Path:
     """The log of a run, beside its record."""
     return store.runs_folder / f"{run}.log"
+
+
+def progress_path(store: Store, run: str) -> Path:
+    """The running steps of a run that goes on, beside its record."""
+    return store.runs_folder / f"{run}.progress"
 
 
 def read_log(store: Store, run: str) -> str | None:

@@ -29,7 +29,7 @@ def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options
             "pipeline": r.pipeline,
             "state": ending_of(r).word + (f", v{r.version}" if r.version is not None else ""),
             "took": duration(r.seconds),
-            "ran": len(r.ran),
+            "ran": r.begun,
             "window": window_text(r.spans),
         }
         for r in records

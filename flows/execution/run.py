@@ -22,7 +22,7 @@ from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
-from flows.records import Judged, Ran, RunRecord, State, read_record
+from flows.records import Judged, Ran, RunRecord, State, read_record, record_of, settled, with_its_last_steps
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
@@ -31,6 +31,7 @@ from headway.registry.leases import WAIT_SECONDS
 from headway.registry.registry import Event, Version
 from headway.schema.notes import Note
 from headway.storage.atomic_io import storage_error
+from headway.storage.store import Store
 from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.request import TrainRequest
 
@@ -78,7 +79,19 @@ def execute(
         running(run_spec.store, name, run, wait_seconds=patience, on_wait=on_wait),
         logged(run_spec.store, run, report) as both,
     ):
+        if lock is not None:
+            note_killed(run_spec.store, name)
         return _Run(run_spec, run, both).go(wrap)
+
+
+def note_killed(store: Store, pipeline: str) -> None:
+    """Write down how runs of the pipeline ended whose processes died; its lock is held, so none of them goes on."""
+    for file in store.runs_folder.glob("*.progress"):
+        record = record_of(store, file.stem)
+        if record is not None and record.pipeline == pipeline:
+            if record.going_on:
+                with_its_last_steps(store, settled(record, None, store.clock())).save(store)
+            file.unlink(missing_ok=True)
 
 
 class _Run:

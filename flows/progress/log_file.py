@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 
 from flows.dag.step import Output, Step, title_of
 from flows.progress.reporter import Reporter
-from flows.progress.step_progress import Progress, RunningStep, as_json, progress_path
+from flows.progress.step_progress import Progress, RunningStep, as_json
 from flows.progress.terminal import Lines
-from flows.records import RunRecord, State, log_path
+from flows.records import RunRecord, State, log_path, progress_path
 from flows.tell.ending import ending_of
 from headway.messages import now
 from headway.redaction import redact

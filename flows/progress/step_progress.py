@@ -5,16 +5,17 @@
     read_progress(store, record.run)         # the running steps of a run that goes on, as its process keeps them
 
 A run keeps its running steps in runs/<run>.progress while it goes on, written when a step begins or ends, in between once a
-second at most, and removed at the run's end. The file is on the run's machine only, as is the log of a run that goes on.
+second at most, and removed at the run's end; of a run that was killed, by the next one. The file is on the run's machine only,
+as is the log of a run that goes on.
 """
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from flows.records import progress_path
 from headway.messages import duration, number
 from headway.storage.store import Store
 
@@ -106,11 +107,6 @@ class Pace:
 
 
 _LIST = TypeAdapter(list[RunningStep])
-
-
-def progress_path(store: Store, run: str) -> Path:
-    """The progress of a run that goes on, beside its record."""
-    return store.runs_folder / f"{run}.progress"
 
 
 def read_progress(store: Store, run: str) -> list[RunningStep]:

@@ -27,7 +27,7 @@ from headway.evaluation.verdict import (
     Check,
     allowed,
 )
-from headway.messages import counted, metric_text, sentence, some
+from headway.messages import counted, listed, metric_text, sentence, some
 
 _MOST_CHECKS, _MOST_CHANGES = 3, 4
 Tone = Literal["green", "amber", "red", "plain"]
@@ -52,7 +52,7 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
     State.FAILED: ("failed", "red", "The run failed"),
     State.OVERTAKEN: ("overtaken", "amber", "The run was overtaken"),
     State.CANCELLED: ("cancelled", "amber", f"The run was stopped; {_RESUMED}"),
-    State.KILLED: ("killed", "amber", f"The process of this run died; {_RESUMED}"),
+    State.KILLED: ("killed", "amber", "The process of this run died{at}; " + _RESUMED),
 }
 """Word, tone and the beginning of the headline, by state."""
 _STAGES = {
@@ -147,7 +147,8 @@ def ending_of(record: RunRecord) -> Ending:
     state, verdict = record.state, record.verdict
     word, tone, begins = _ENDS.get(state, (str(state), "amber", "The candidate is not promoted"))
     last = _STAGES.get(str(record.last), str(record.last))
-    headline = begins.format(version=record.version, alias=record.alias, last=last)
+    at = f" in {listed(record.broken_off)}" if record.broken_off else ""
+    headline = begins.format(version=record.version, alias=record.alias, last=last, at=at)
     reasons = verdict.reasons if verdict and state != State.ALREADY else ()
     decided = [reason.fix for reason in reasons if reason.verdict == reasons[0].verdict]
     forced = bool(reasons and reasons[0].overruled)

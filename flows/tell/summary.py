@@ -5,11 +5,11 @@ summary(record, [("model", path)])
 
 from collections.abc import Sequence
 
-from flows.records import RunRecord
+from flows.records import RunRecord, State
 from flows.tell.ending import ending_of
 from flows.tell.rendering.cells import text_table
 from flows.tell.rendering.text import fitted
-from headway.messages import counted, duration, metrics_line, window_text
+from headway.messages import counted, duration, listed, metrics_line, window_text
 
 _INDENT = 12
 
@@ -41,9 +41,11 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
         facts += [("training", f"{counted(of.rows, 'row')}: {of.says}") for of in [record.training] if of is not None]
         facts += [("note", note) for note in record.notes]
     facts += places
-    work = (
-        f"{len(ran)} of {counted(len(stages), 'step')} ran" if ran else "nothing to do: every output was there already"
-    )
+    work = f"{len(ran)} of {counted(len(stages), 'step')} ran"
+    if record.broken_off:
+        work += f"; broken off: {listed(record.broken_off)}"
+    elif not ran and record.state != State.KILLED:
+        work = "nothing to do: every output was there already"
     facts.append(("time", f"{duration(record.seconds)}; {work}"))
     more = "" if verbose else "; more: headway show, headway report --open"
     facts.append(("run", record.run + more))

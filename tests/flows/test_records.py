@@ -1,5 +1,7 @@
 """Runs as they are looked back on: their true state, which one is meant, and why a step would run."""
 
+import datetime
+import json
 import os
 import re
 import time
@@ -7,9 +9,12 @@ import time
 import pytest
 
 from flows.cli.app import main
-from flows.progress.step_progress import Pace, Progress
-from flows.records import find, read_record, runs_of, settled
+from flows.execution.run import note_killed
+from flows.progress.step_progress import Pace, Progress, RunningStep, as_json
+from flows.records import find, progress_path, read_record, runs_of, settled
+from flows.tell.ending import ending_of
 from flows.tell.rerun_reasons import in_words
+from flows.tell.summary import summary
 from headway.errors import StoreError
 from headway.messages import duration
 from headway.storage.fingerprint import NEVER_RUN, Difference
@@ -81,6 +86,31 @@ def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
             "killed",
             20.0,
         )
+
+
+def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_down(store):
+    killed, others = "20240503-100000-dd", "20240503-110000-ee"
+    store.save_run(_run(killed, state="running", seconds=0.0, seen="2024-05-01T10:00:00.200Z"))
+    store.save_run(_run(others, state="running", pipeline="other"))
+    began = datetime.datetime.fromisoformat(runs_of(store)[-1].started).timestamp()
+    step = RunningStep(step="train", began=began + 1).after(
+        Progress(step="train", done=2816, total=30000, unit="steps", facts={"loss": 0.5})
+    )
+    for run in (killed, others):
+        progress_path(store, run).write_text(as_json([step]))
+        os.utime(progress_path(store, run), (began + 8, began + 8))
+
+    def told():
+        record = find(store, killed, pipeline="p")
+        assert (record.state, record.seconds, record.begun) == ("killed", 8.0, len(record.ran) + 1)
+        assert "died in train (2,816 of 30,000 steps); what was done is kept" in ending_of(record).headline
+        assert "broken off: train (2,816 of 30,000 steps)" in summary(record)
+
+    told()
+    note_killed(store, "p")
+    assert not progress_path(store, killed).exists() and progress_path(store, others).exists()
+    assert json.loads((store.runs_folder / f"{killed}.json").read_text())["state"] == "killed"
+    told()
 
 
 def test_runs_lists_a_killed_run_as_killed(store, tmp_path):

@@ -17,7 +17,7 @@ from headway.tasks.table import direction
 
 SORTS: dict[str, Callable[[RunRecord], float]] = {
     "longest": lambda run: -run.seconds,
-    "most steps run": lambda run: -len(run.ran),
+    "most steps run": lambda run: -run.begun,
 }
 """By what runs are sorted, beside the newest first and BEST."""
 BEST = "best"
@@ -118,5 +118,5 @@ def run_row(opened: OpenedStore, run: RunRecord, *, several: bool) -> dict[str, 
         "window": window_text(run.spans),
         "began": when(run.started),
         "took": duration(run.seconds),
-        "steps run": f"{len(run.ran)} of {len(run.stages)}",
+        "steps run": f"{run.begun} of {len(run.stages) + len(run.broken_off)}",
     }

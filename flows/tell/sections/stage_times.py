@@ -9,7 +9,7 @@ from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
 from flows.tell.rerun_reasons import why_it_ran
-from headway.messages import agree, counted, duration
+from headway.messages import agree, counted, duration, listed
 
 _MOST_SPANS = 3
 
@@ -19,7 +19,8 @@ def what_ran(record: RunRecord) -> Part:
     ran, steps = len(record.ran), len(record.stages)
     rows = list(_rows(record.stages))
     reused = f"{steps - ran} {agree(steps - ran, 'was', 'were')} reused"
-    sentence = f"{ran} of {counted(steps, 'step')} ran, {reused}; {duration(record.seconds)} in all."
+    cut = f", broken off: {listed(record.broken_off)}" if record.broken_off else ""
+    sentence = f"{ran} of {counted(steps, 'step')} ran, {reused}{cut}; {duration(record.seconds)} in all."
     return Part("What ran", [sentence], tables=[Table("Steps of this run", rows)] if rows else [])
 
 

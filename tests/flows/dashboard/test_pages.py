@@ -10,7 +10,8 @@ import pytest
 
 from flows.dashboard.opened_stores import checked_spans, opened
 from flows.dashboard.run_index import RunIndex
-from flows.progress.step_progress import Progress, RunningStep, as_json, progress_path
+from flows.progress.step_progress import Progress, RunningStep, as_json
+from flows.records import progress_path
 from headway import redaction
 from headway.errors import ConfigError, StoreError
 from headway.redaction import remember

@@ -18,7 +18,8 @@ import pytest
 from PIL import Image
 
 from flows.cli.runs.ui import leading_to
-from flows.progress.step_progress import Progress, RunningStep, as_json, progress_path
+from flows.progress.step_progress import Progress, RunningStep, as_json
+from flows.records import progress_path
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.flows.dashboard.conftest import add_run, fill, name_of, verdict

@@ -7,9 +7,9 @@ import pytest
 
 from flows.dag.step import Output, Step
 from flows.progress.log_file import _LogFile, logged
-from flows.progress.step_progress import progress_path, read_progress
+from flows.progress.step_progress import read_progress
 from flows.progress.terminal import Lines, Reporter
-from flows.records import log_path, read_log
+from flows.records import log_path, progress_path, read_log
 from headway.redaction import remember
 from headway.statistics.stage import StatisticsRequest
 from headway.storage.store import Store
