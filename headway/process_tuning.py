@@ -3,7 +3,6 @@ installed; freed memory returned to the system.
 
     with uncollected(), hidden("boto3", "pymongo", importer="apache_beam"):
         import apache_beam
-    arrow_without_pandas()
     one_blas_thread()
     collect_rarely()       # a command: most of the objects that it makes stay until it ends
     give_back()
@@ -18,8 +17,6 @@ Parquet footer, or a range of a wide table, that is a hundred megabytes which no
 import atexit
 import contextlib
 import gc
-import importlib
-import importlib.util
 import inspect
 import os
 import sys
@@ -161,67 +158,53 @@ def hidden(*packages: str, importer: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-class _After(MetaPathFinder):
-    def __init__(self, package: str, then: Callable[[], None]):
-        self.package, self.then = package, then
+class _Around(MetaPathFinder):
+    def __init__(self, package: str, block: Callable[[], contextlib.AbstractContextManager[object]]):
+        self.package, self.block = package, block
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self.package:
+        finders = [*sys.meta_path]
+        if name != self.package or self not in finders:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        further = finders[finders.index(self) + 1 :]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in further)), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                execute(module)
-                self.then()
+                # whoever only asks for the spec does not import; and a loader may load other modules, too
+                first = module.__name__ == self.package and self in sys.meta_path
+                with self.block() if first else contextlib.nullcontext():
+                    execute(module)
+                    if first:
+                        sys.meta_path.remove(self)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def after_import(package: str, then: Callable[[], None]) -> None:
-    """Call a function once after the next import of a package; the same function for the same package only once."""
-    if not any(isinstance(each, _After) and (each.package, each.then) == (package, then) for each in sys.meta_path):
-        sys.meta_path.insert(0, _After(package, then))
-
-
-def arrow_without_pandas() -> None:
-    """Let Arrow look for pandas when somebody imports pandas, and not with the first array that it makes. For a process of
-    Headway's own, which hardly ever needs pandas: a quarter of a processor second."""
-    if "pandas" in sys.modules:
-        return
-    if "pyarrow" in sys.modules:
-        _look_in_vain()
-    else:
-        after_import("pyarrow", _look_in_vain)
+def around_import(package: str, block: Callable[[], contextlib.AbstractContextManager[object]]) -> None:
+    """Execute the next import of a package, until one succeeds, within a block; the same block for the same package only once."""
+    if not any(isinstance(each, _Around) and (each.package, each.block) == (package, block) for each in sys.meta_path):
+        sys.meta_path.insert(0, _Around(package, block))
 
 
 def one_blas_thread() -> None:
     """Let NumPy, if not imported yet, multiply in the thread that asks. For a process that sums millions of rows by products
     of a vector: threads of OpenBLAS wait for each other in a loop, half of the time that measuring takes, and the last digits
     depend on their number. Processes that this one starts are left as they are."""
-    if "numpy" not in sys.modules and _BLAS_THREADS not in os.environ:
-        os.environ[_BLAS_THREADS] = "1"
-        after_import("numpy", _for_numpy_alone)
+    if "numpy" not in sys.modules:
+        around_import("numpy", _one_thread)
 
 
-def _for_numpy_alone() -> None:
-    os.environ.pop(_BLAS_THREADS, None)
-
-
-def _look_in_vain() -> None:
-    if "pandas" in sys.modules:  # which imports Arrow itself
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Set OpenBLAS's variable, which it reads when NumPy is imported, unless the user has."""
+    if _BLAS_THREADS in os.environ:
+        yield
         return
-    import pyarrow as pa
-
-    with hidden("pandas", importer="process_tuning"):
-        pa.array([])
-    after_import("pandas", _look_again)
-
-
-def _look_again() -> None:
-    import pyarrow as pa
-
-    pa.array([]).to_pandas()
+    os.environ[_BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_BLAS_THREADS, None)

@@ -3,10 +3,12 @@
 Keras finds a layer of a saved model by its registered name, and a layer is registered when its module is imported.
 """
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Iterator
 
-from headway.process_tuning import after_import
+from headway.process_tuning import around_import
 
 MODULES = ("layers", "members", "cross_network", "numeric")
 """Of `tfcore.models`: those with registered layers."""
@@ -17,7 +19,13 @@ def register_with_keras() -> None:
     if hasattr(sys.modules.get("keras"), "saving"):
         _register()
     else:
-        after_import("keras", _register)
+        around_import("keras", _then_registered)
+
+
+@contextlib.contextmanager
+def _then_registered() -> Iterator[None]:
+    yield
+    _register()
 
 
 def _register() -> None:

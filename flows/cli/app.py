@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from headway.errors import Cancelled, ConfigError, HeadwayError
     from headway.process import own, quiet_libraries
-    from headway.process_tuning import arrow_without_pandas, collect_rarely, one_blas_thread
+    from headway.process_tuning import collect_rarely, one_blas_thread
     from headway.redaction import protect
 
     protect()
@@ -125,7 +125,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # this process is ours
         own()
         quiet_libraries()
-        arrow_without_pandas()
         one_blas_thread()
         if not {*SERVERS} & {*own_tokens}:
             collect_rarely()

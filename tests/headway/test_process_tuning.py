@@ -1,4 +1,4 @@
-"""The collector's state after an import without it; imports of Arrow and Beam without what they take along."""
+"""The collector's state after an import without it; imports of Beam without what it takes along; blocks around imports."""
 
 import gc
 import subprocess
@@ -56,41 +56,26 @@ def _printed(program: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("before", ["", "import pyarrow"])
-def test_arrow_reads_data_frames_once_somebody_has_imported_pandas(before):
-    program = f"""
-{before}
-import sys
-from headway.process_tuning import arrow_without_pandas
-arrow_without_pandas()
-import numpy as np, pyarrow as pa
-table = pa.table({{"a": np.arange(3), "b": ["x", None, "z"]}})
-print(pa.array([1]).type, "pandas" in sys.modules)
-import pandas as pd
-print(pa.array(pd.Series([1.5, float("nan")])).null_count, pa.Table.from_pandas(pd.DataFrame({{"a": [1]}})).num_rows)
+_DATA_FRAMES = """
+import numpy as np, pandas as pd, pyarrow as pa
+frame = pd.DataFrame({"x": [1.5, np.nan], "c": pd.Categorical(["a", "b"])})
+print(pa.array(frame.x).null_count, pa.types.is_dictionary(pa.array(frame.c).type), pa.Table.from_pandas(frame).num_rows)
+print(pa.array([pd.DateOffset(days=1)]).to_pylist()[0].days, pa.array([pd.NaT, 1.5], from_pandas=True).null_count)
 """
-    assert _printed(program) == "int64 False\n1 1\n"
 
 
-def test_arrow_makes_data_frames_for_code_that_never_names_pandas():
-    program = """
-from headway.process_tuning import arrow_without_pandas
-arrow_without_pandas()
-import pyarrow as pa
-print(type(pa.table({"a": [1]}).to_pandas()).__name__)
-"""
-    assert _printed(program) == "DataFrame\n"
-
-
-def test_pandas_that_was_imported_before_is_known_to_arrow():
-    program = """
-import pandas as pd
-from headway.process_tuning import arrow_without_pandas
-arrow_without_pandas()
-import pyarrow as pa
-print(pa.array(pd.Series([1.5, float("nan")])).null_count)
-"""
-    assert _printed(program) == "1\n"
+@pytest.mark.parametrize(
+    "before",
+    [
+        "from flows.cli.app import main; import sys; sys.argv[1:] = ['runs', 'nowhere']; main()",
+        "from headway.process import own; own(); from beam_jobs.runners.beam_import import load_beam; load_beam()",
+        "from tfcore.runtime.start import import_tensorflow; import_tensorflow()",
+        "import importlib.util; importlib.util.find_spec('pandas')",
+    ],
+)
+def test_arrow_knows_data_frames_in_a_process_of_headways_own_as_in_any(before):
+    first_array = "import pyarrow as pa; pa.array([1.5]); pa.table({'a': ['x']})"
+    assert _printed(f"{before}\n{first_array}\n{_DATA_FRAMES}") == "1 True 2\n1 1\n"
 
 
 def test_only_a_process_of_headways_own_imports_beam_without_pandas():
@@ -108,13 +93,52 @@ print("pandas" in sys.modules, "pymongo" in sys.modules)
 def test_numpy_multiplies_in_one_thread_and_further_processes_as_they_like(monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     program = """
-import os
+import importlib.util, os, subprocess, sys
 from headway.process_tuning import one_blas_thread
 one_blas_thread()
+importlib.util.find_spec("numpy")
+child = "import os; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout.strip())
 import numpy as np
 a = np.ones((500, 500)) @ np.ones((500, 500))
 print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
 """
-    assert _printed(program) == "1 None\n"
+    assert _printed(program) == "None\n1 None\n"
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert _printed(program).endswith(" 2\n"), "what the user has set stays"
+
+
+@pytest.mark.parametrize("again", ["", "importlib.reload(mine)"])
+def test_a_block_is_around_the_first_import_that_succeeds_and_around_no_look_for_the_package(tmp_path, again):
+    (tmp_path / "mine.py").write_text(
+        "import os, importlib.util; importlib.util.find_spec('mine')\nos.environ['READY']\n"
+    )
+    program = f"""
+import contextlib, importlib, importlib.util, os, sys
+sys.path.insert(0, {str(tmp_path)!r})
+from headway.process_tuning import around_import
+@contextlib.contextmanager
+def block():
+    print("before")
+    yield
+    print("after", "mine" in sys.modules)
+around_import("mine", block); around_import("mine", block)
+for _ in range(2):
+    print(importlib.util.find_spec("mine").name)
+with contextlib.suppress(KeyError):
+    import mine
+os.environ["READY"] = "1"
+import mine
+{again}
+"""
+    assert _printed(program).split("\n") == ["mine", "mine", "before", "before", "after True", ""]
+
+
+def test_headways_layers_are_registered_though_somebody_has_looked_for_keras():
+    program = """
+import importlib.util, tfcore
+importlib.util.find_spec("keras")
+import keras
+print(any(name.startswith("headway") for name in keras.saving.get_custom_objects()))
+"""
+    assert _printed(program) == "True\n"

@@ -38,7 +38,7 @@ from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import leave, own, quiet_libraries
-from headway.process_tuning import arrow_without_pandas, uncollected
+from headway.process_tuning import uncollected
 from headway.storage.atomic_io import storage_error
 from tfcore.runtime.tf_import import lean_keras
 
@@ -232,7 +232,6 @@ def main() -> None:
     os.dup2(2, 1)
     own(requests_fd)
     quiet_libraries()
-    arrow_without_pandas()
     faulthandler.enable()  # a crash in native code then prints where Python was
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
