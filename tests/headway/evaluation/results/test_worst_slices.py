@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headway.evaluation.bootstrap import tail
 from headway.evaluation.results.worst_slices import searched, worst
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
@@ -101,6 +102,26 @@ def test_grouped_and_plain_errors_agree_where_each_row_is_a_group():
     for a, b in zip(plain["slices"], grouped["slices"], strict=True):
         assert {k: v for k, v in a.items() if k != "p_adjusted"} == {k: v for k, v in b.items() if k != "p_adjusted"}
         assert a["p_adjusted"] == pytest.approx(b["p_adjusted"], rel=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_chance_of_a_slice_follows_from_how_far_each_unit_moves_the_difference(weighted):
+    r = np.random.default_rng(0)
+    table, rows = scored(n=2000, bad=lambda table: table["carrier"].to_numpy() == "BB")
+    weight = r.integers(0, 3, 2000).astype(float) if weighted else None
+    rows = task_of("binary").rows(rows.label, rows.prediction, weight, groups=r.integers(0, 500, 2000))
+    found = worst(table, rows, LOSS, ["carrier"], min_rows=100)
+    inside = table["carrier"].to_numpy() == "BB"
+    losses, moved, units = LOSS.moments(rows)[:, 0], 0.0, []
+    for side, sign in ((inside, 1), (~inside, -1)):
+        weight = rows.weight * side
+        moved = moved + sign * weight * (losses - np.average(losses, weights=weight)) / weight.sum()
+        units.append(weight.sum() ** 2 / (np.bincount(rows.groups, weight) ** 2).sum())
+    error = np.sqrt((np.bincount(rows.groups, moved) ** 2).sum() * min(units) / (min(units) - 1))
+    difference = np.average(losses, weights=rows.weight * inside) - np.average(losses, weights=rows.weight * ~inside)
+    chance = tail(-difference, error, min(units) - 1)
+    first = found["slices"][0]
+    assert first["value"] == "BB" and first["p_adjusted"] == pytest.approx(found["tried"] * chance, rel=1e-9)
 
 
 def test_without_a_loss_per_row_without_columns_and_of_few_rows_there_is_nothing_to_look_at():
