@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import Draws, Floats, Metric, Rows, by_unit
+from headway.metrics.base import Draws, Floats, Metric, Rows
 from headway.metrics.ranking import NO_GROUP
 from headway.tabular.list_arrays import value_numbers
 
@@ -195,15 +195,15 @@ def _linear_error(
     moved: list[Floats] = []
     distances = None
     for rows in models:
-        distances, influence = metric.distances(rows), None
-        if distances is None and (influence := metric.influence(rows)) is None:
+        distances, alone = metric.distances(rows, codes, units), None
+        if distances is None and (alone := metric.moved(rows, codes, units)) is None:
             return None
         if distances is not None and len(distances[0]) > MOST_PARTS:
             return None
         parts.append(np.zeros(1) if distances is None else distances[0])
-        each = distances[1] if distances is not None else influence
+        each = distances[1] if distances is not None else alone
         assert each is not None
-        moved += [*np.atleast_2d(by_unit(each, rows.weight, codes, units).T)]
+        moved += [*np.atleast_2d(each.T)]
     stacked = np.stack(moved)
     covariance = stacked @ stacked.T
     weights = np.repeat(shares, [len(each) for each in parts])

@@ -26,8 +26,8 @@ RANKED_GROUPS = 20
 
 def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str | None:
     """Why two models cannot be compared by this metric on these rows; rows of weight 0 do not count."""
-    weighty = rows.weight > 0
-    if (count := int(weighty.sum())) < LEAST_ROWS:
+    weighty, count = _weighty(rows)
+    if count < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
     codes, groups = _weighty_units(rows, weighty)
     if codes is not None:
@@ -44,7 +44,7 @@ def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str 
 
 def units(metric: Metric, rows: Rows) -> int:
     """How many rows, or groups, the metric's spread rests on; of auc twice the rows of the rarer class."""
-    weighty = rows.weight > 0
+    weighty, _ = _weighty(rows)
     _, count = _weighty_units(rows, weighty)
     if metric.unit == "classes":
         count = min(count, 2 * _rarer(rows, weighty))
@@ -85,6 +85,15 @@ def upward(metric: Metric, interval: tuple[float, float] | None) -> tuple[float,
     return -interval[1], -interval[0]
 
 
+def _weighty(rows: Rows) -> tuple[NDArray[np.bool_], int]:
+    """(whether each row has weight, how many have)"""
+    if "weighty" not in rows.memo:
+        weighty = rows.weight > 0
+        rows.memo["weighty"] = weighty, int(weighty.sum())
+    found: tuple[NDArray[np.bool_], int] = rows.memo["weighty"]
+    return found
+
+
 def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.int64] | None, int]:
     """(the unit of each row of weight above 0, None where each is one by itself; how many units have such rows)"""
     codes, units = drawn_units(rows)
@@ -99,8 +108,11 @@ def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.i
 
 
 def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:
-    positives = int((weighty & (rows.label > 0.5)).sum())
-    return min(positives, int(weighty.sum()) - positives)
+    if "rarer" not in rows.memo:
+        positives = int((weighty & (rows.label > 0.5)).sum())
+        rows.memo["rarer"] = min(positives, int(weighty.sum()) - positives)
+    found: int = rows.memo["rarer"]
+    return found
 
 
 def _different(rows: Rows, weighty: NDArray[np.bool_], codes: NDArray[np.int64]) -> int:

@@ -148,6 +148,16 @@ def by_unit(derivative: Floats | OfOnePart, weight: Floats, codes: NDArray[np.in
     return np.stack(columns, 1) if moved.ndim > 1 else columns[0]
 
 
+def unit_weights(rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
+    """The summed weight of each unit, [units]; `codes` as in `by_unit`."""
+    kept = rows.memo.get("unit weights")
+    if kept is None or kept[0] is not codes:
+        weights = rows.weight if codes is None else np.asarray(np.bincount(codes, rows.weight, units), np.float64)
+        kept = rows.memo["unit weights"] = codes, weights
+    found: Floats = kept[1]
+    return found
+
+
 class Metric(ABC):
     """One number that judges predictions."""
 
@@ -199,9 +209,18 @@ class Metric(ABC):
         """
         return None
 
-    def distances(self, rows: Rows) -> tuple[Floats, Floats | OfOnePart] | None:
-        """(parts, the derivative of each by the weight of each row, [rows, parts]) of a metric that is the sum of |parts|; None
-        of others, and where it has no value."""
+    def moved(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        """How much each unit moves the metric, [units]: `influence` times weight, summed over the unit's rows.
+
+        Args:
+            codes: the unit of each row, [rows]; None: each row is one.
+        """
+        influence = self.influence(rows)
+        return None if influence is None else by_unit(influence, rows.weight, codes, units)
+
+    def distances(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, Floats] | None:
+        """(parts, how much each unit moves each of them, [units, parts]) of a metric that is the sum of |parts|; None of others,
+        and where it has no value."""
         return None
 
     def __repr__(self) -> str:
@@ -238,11 +257,15 @@ class MomentMetric(Metric):
             combine = (lambda means: means[..., 0]) if parts is None else (lambda means: np.abs(parts(means)).sum(-1))
         self.moments, self._combine, self._parts = moments, combine, parts
 
+    def _kept(self, rows: Rows, name: str, compute: Callable[[], Any], of: Any = None) -> Any:
+        """What is computed of these rows' moments, and of `of`, kept until those of other moments are asked for."""
+        kept = rows.memo.get(name)
+        if kept is None or kept[0] is not self.moments or kept[1] is not of:
+            kept = rows.memo[name] = self.moments, of, compute()
+        return kept[2]
+
     def _moments_of(self, rows: Rows) -> Floats:
-        """The moments of these rows, kept until another metric's are asked for."""
-        if rows.memo.get("moments", (None,))[0] is not self:
-            rows.memo["moments"] = self, self.moments(rows)
-        found: Floats = rows.memo["moments"][1]
+        found: Floats = self._kept(rows, "moments", lambda: self.moments(rows))
         return found
 
     def value(self, rows: Rows) -> float | None:
@@ -261,28 +284,58 @@ class MomentMetric(Metric):
 
     def influence(self, rows: Rows) -> Floats | None:
         """Return the influence by the chain rule."""
-        found = self._influence(rows, lambda means: self._combine(means)[..., None])
+        means, slope = self._slope(rows, self._of_means)
+        found: Floats = self._moments_of(rows) @ slope
+        found -= means @ slope
+        found /= rows.total
         return found[:, 0] if np.isfinite(found[:1]).all() else None
 
-    def _influence(self, rows: Rows, of: Callable[[Floats], Floats]) -> Floats:
-        """The derivative of each `of` the means by the weight of each row, that of the function being a numeric one.
-        [rows, width]"""
-        moments = self._moments_of(rows)
-        share = rows.weight / rows.total
-        means = share @ moments
-        spread = np.sqrt(np.maximum(share @ moments**2 - means**2, 0.0))
-        step = _STEP * np.where(spread > 0, spread, 1.0)
+    def moved(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        """Return the same by unit: its moments are summed first."""
+        found = self._moved(rows, codes, units, *self._slope(rows, self._of_means))
+        return None if found is None else found[:, 0]
+
+    def _of_means(self, means: Floats) -> Floats:
+        return self._combine(means)[..., None]
+
+    def _slope(self, rows: Rows, of: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+        """(the means of the moments, the numeric derivative of each `of` them by each, [moments, width])"""
+
+        def spread() -> tuple[Floats, Floats]:
+            moments, share = self._moments_of(rows), rows.weight / rows.total
+            means = share @ moments
+            return means, np.sqrt(np.maximum(share @ moments**2 - means**2, 0.0))
+
+        means, spreads = self._kept(rows, "moments' spread", spread)
+        step = _STEP * np.where(spreads > 0, spreads, 1.0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            slope = (of(means + np.diag(step)) - of(means - np.diag(step))) / (2 * step[:, None])
-            found: Floats = moments @ slope
-            found -= means @ slope
+            return means, (of(means + np.diag(step)) - of(means - np.diag(step))) / (2 * step[:, None])
+
+    def _moved(
+        self, rows: Rows, codes: NDArray[np.int64] | None, units: int, means: Floats, slope: Floats
+    ) -> Floats | None:
+        """How much each unit moves what has this slope, [units, width]; None where that is not finite."""
+        if not (np.isfinite(means).all() and np.isfinite(slope).all()):
+            return None
+        sums, weights = self._kept(
+            rows,
+            "moments by unit",
+            lambda: (by_unit(self._moments_of(rows), rows.weight, codes, units), unit_weights(rows, codes, units)),
+            codes,
+        )
+        found: Floats = sums @ slope
+        found -= np.multiply.outer(weights, means @ slope)
         found /= rows.total
         return found
 
-    def mean_of(self, rows: Rows) -> tuple[Floats, float] | None:
-        """(what is averaged, [rows]; its mean) where that is one number per row."""
+    def moved_mean(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, float] | None:
+        """(how much each unit moves what is averaged, [units]; its mean) where that is one number per row."""
         moments = self._moments_of(rows)
-        return (moments[:, 0], float(rows.weight @ moments[:, 0] / rows.total)) if moments.shape[1] == 1 else None
+        if moments.shape[1] != 1:
+            return None
+        mean = float(rows.weight @ moments[:, 0] / rows.total)
+        moved = self._moved(rows, codes, units, np.array([mean]), np.ones((1, 1)))
+        return None if moved is None else (moved[:, 0], mean)
 
     def ends(self, interval: tuple[float, float]) -> tuple[float, float]:
         """The metric at the ends of an interval of that mean, with which it rises."""
@@ -290,12 +343,12 @@ class MomentMetric(Metric):
             low, high = (float(self._combine(np.array([end]))) for end in interval)
         return (low if np.isfinite(low) else self.within[0]), high
 
-    def distances(self, rows: Rows) -> tuple[Floats, Floats] | None:
+    def distances(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, Floats] | None:
         if self._parts is None or self.on(rows) is None:
             return None
         parts = self._parts(rows.weight @ self._moments_of(rows) / rows.total)
-        moved = self._influence(rows, self._parts)
-        return (parts, moved) if np.isfinite(moved[:1]).all() else None
+        moved = self._moved(rows, codes, units, *self._slope(rows, self._parts))
+        return None if moved is None else (parts, moved)
 
 
 def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import Draws, Floats, Metric, MomentMetric, OfOnePart, Replicate, Rows, finite, per_row
+from headway.metrics.base import (
+    Draws,
+    Floats,
+    Metric,
+    MomentMetric,
+    OfOnePart,
+    Replicate,
+    Rows,
+    by_unit,
+    finite,
+    per_row,
+)
 from headway.tabular.list_arrays import order_of, run_starts
 
 EPSILON = 1e-7
@@ -206,7 +217,7 @@ class CalibrationError(Metric):
         found[order] = (np.sign(np.bincount(which, mass * off, BINS))[which] * off - value) / mass.sum()
         return found
 
-    def distances(self, rows: Rows) -> tuple[Floats, OfOnePart] | None:
+    def distances(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, Floats] | None:
         """Return by how much the predictions of each bin are too high, times the share of its rows."""
         if self.on(rows) is None:
             return None
@@ -216,7 +227,7 @@ class CalibrationError(Metric):
         # rows without weight move nothing, whatever their bin
         of_row, own = np.zeros(len(rows), np.int64), np.zeros(len(rows))
         of_row[order], own[order] = which, off / mass.sum()
-        return parts, OfOnePart(of_row, own, -parts / mass.sum())
+        return parts, by_unit(OfOnePart(of_row, own, -parts / mass.sum()), rows.weight, codes, units)
 
 
 def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:

@@ -42,7 +42,7 @@ from headway.evaluation.results.interval_forms import (
 )
 from headway.evaluation.sample_size import uncompared
 from headway.messages import agree, listed
-from headway.metrics.base import Floats, Metric, MomentMetric, OfOnePart, Rows, by_unit
+from headway.metrics.base import Floats, Metric, MomentMetric, Rows, by_unit
 
 BLOCKS = 20
 """Parts of the rows, each of which is left out once."""
@@ -73,12 +73,13 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
     sample = _Sample(rows, 0)
     found: dict[str, int] = {}
     for metric in metrics:
-        influence = None if uncompared(metric, rows) else metric.influence(rows)
-        if influence is None:
+        moved = None if uncompared(metric, rows) else metric.moved(rows, sample.codes, sample.units)
+        if moved is None:
             continue
-        squares = np.sort(sample.moved(influence) ** 2)[::-1]
-        count = int(np.searchsorted(np.cumsum(squares), squares.sum() / 2)) + 1
-        if squares.sum() > 0 and count <= FEW and 20 * count <= sample.units:
+        squares = moved**2
+        half, largest = squares.sum() / 2, np.sort(np.partition(squares, -FEW)[-FEW:])[::-1]
+        count = int(np.searchsorted(np.cumsum(largest), half)) + 1
+        if half > 0 and count <= FEW and 20 * count <= sample.units:
             found[metric.name] = count
     if not found:
         return None
@@ -91,7 +92,8 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
 def spread_of(rows: Rows, influence: Floats) -> Spread | None:
     """The spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
     sample = _Sample(rows, 0)
-    return spread_of_sum(sample.moved(influence), sample.effective)
+    moved = by_unit(influence, rows.weight, sample.codes, sample.units)
+    return spread_of_sum(widened(moved, sample.effective), sample.effective)
 
 
 @dataclass(eq=False)
@@ -155,13 +157,12 @@ class _Sample:
         weight = weight if self.codes is None else np.bincount(self.codes, weight, self.units)
         return float(weight.sum() ** 2 / max((weight**2).sum(), 1e-300))
 
-    def moved(self, influence: Floats | OfOnePart, effective: float | None = None) -> Floats:
-        """How much each unit moves something, widened for few units: [units] or [units, width]."""
-        effective = self.effective if effective is None else effective
-        moved = by_unit(influence, self.rows.weight, self.codes, self.units)
-        if math.isinf(effective):
-            return moved
-        return moved * (math.sqrt(effective / (effective - 1)) if effective > 1 else math.inf)
+
+def widened(moved: Floats, effective: float) -> Floats:
+    """How much each unit moves something, more where they count as few of equal weight."""
+    if math.isinf(effective):
+        return moved
+    return moved * (math.sqrt(effective / (effective - 1)) if effective > 1 else math.inf)
 
 
 def _interval(metric: Metric, sample: _Sample, probability: float) -> Interval | None:
@@ -169,16 +170,17 @@ def _interval(metric: Metric, sample: _Sample, probability: float) -> Interval |
     if (value := metric.on(rows)) is None:
         return None
     effective = sample.effective_of(metric)
-    if (parts := metric.distances(rows)) is not None:
-        moved = sample.moved(parts[1], effective)
+    if (parts := metric.distances(rows, sample.codes, sample.units)) is not None:
+        moved = widened(parts[1], effective)
         return _clipped(metric, between_distances(moved, parts[0], effective, probability, sample.seed))
-    mean = metric.mean_of(rows) if isinstance(metric, MomentMetric) and metric.within != (0.0, 1.0) else None
-    influence = metric.influence(rows) if mean is None else (mean[0] - mean[1]) / rows.total
-    if influence is None:
+    units = sample.codes, sample.units
+    mean = metric.moved_mean(rows, *units) if isinstance(metric, MomentMetric) and metric.within != (0.0, 1.0) else None
+    of_units = metric.moved(rows, *units) if mean is None else mean[0]
+    if of_units is None:
         error, freedom = _jackknifed(metric, sample), min(BLOCKS, effective) - 1.0
         spread = None if error is None else Spread(error, freedom, 0.0)
     else:
-        moved = sample.moved(influence, effective)
+        moved = widened(of_units, effective)
         spread = spread_of_sum(reaching(moved) if metric.heavy else moved, effective)
     scale = abs(value) if mean is None else abs(mean[1])
     if spread is None or not (spread.error > 1e-12 * scale and math.isfinite(spread.error)):

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from headway.evaluation.bootstrap import resampled
+from headway.evaluation.bootstrap import drawn_units, resampled
 from headway.evaluation.metrics import metrics_of
 from headway.evaluation.results.interval_forms import reaching
 from headway.evaluation.results.intervals import few_rows, intervals
@@ -33,6 +33,20 @@ def scored(task, weighted, grouped, rows=2000):
     label = x + r.normal(size=rows) + 3
     prediction = x + 3.2 if task == "regression" else x[:, None] + np.array([2, 3, 4.5])
     return task_of(task).rows(label, prediction, weight, groups=groups)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_unit_moves_a_metric_as_its_rows_together_do(task, weighted, grouped):
+    rows = scored(task, weighted, grouped)
+    codes, units = drawn_units(rows)
+    for metric in metrics_of(task):
+        influence, moved = metric.influence(rows), metric.moved(rows, codes, units)
+        assert (influence is None) == (moved is None)
+        if influence is not None:
+            expected = rows.weight * influence if codes is None else np.bincount(codes, rows.weight * influence, units)
+            assert moved == pytest.approx(expected, rel=1e-9, abs=1e-14), metric.name
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles"])
