@@ -17,8 +17,10 @@ from dataclasses import dataclass
 
 from flows.config.pipeline import LoadedPipeline
 from headway.errors import ConfigError
+from headway.evaluation.metrics import OWN
+from headway.evaluation.slices import slice_columns
 from headway.messages import agree, counted, some
-from headway.schema.columns import FURTHER, Column, Role, Schema, column_yaml, named_for, suggest
+from headway.schema.columns import FURTHER, LABEL, Column, Role, Schema, column_yaml, named_for, suggest
 from headway.schema.notes import Note
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
@@ -225,7 +227,8 @@ def _role(name: str, loaded: LoadedPipeline) -> Role:
     sliced = name in pipeline.judged_columns
     if config is not None and (config.role != "ignore" or not sliced):
         return config.role
-    if sliced and (pipeline.only_named or config is not None or name in pipeline.label_columns()):
+    kept_out = pipeline.label_columns() | pipeline.split.columns()
+    if sliced and (pipeline.only_named or config is not None or name in kept_out):
         return "passthrough"
     if name in pipeline.label_columns():
         return "ignore"
@@ -246,9 +249,8 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[Note]
         name = column_yaml("NAME", "group", auto=not pipeline.only_named)
         raise ConfigError("ndcg_at needs a column with role: group", where=at, fix=f"{name}, as a query's id")
     for column in read:
-        if column.shape and column.name in pipeline.judged_columns:
-            key = "item" if column.name == pipeline.evaluation.item else "slices"
-            raise ConfigError(f"{key}: column {column.name!r} holds several values per row", where=where)
+        if column.name in pipeline.judged_columns or column.role == "group":
+            _check_judged(column, loaded)
     labels = [FURTHER + name for name in pipeline.labels]
     check_columns(read, where=where, notes=notes, only_named=pipeline.only_named, labels=labels)
     features = [column.name for column in read if column.is_feature]
@@ -257,3 +259,25 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[Note]
             raise ConfigError(
                 f"{name!r} is not a feature", where=f"{loaded.file}: model.item", fix=suggest(name, features)
             )
+
+
+def _check_judged(column: Column, loaded: LoadedPipeline) -> None:
+    """Check that predictions can have a column beside them."""
+    evaluation, name = loaded.pipeline.evaluation, column.name
+    judged = {
+        "evaluation.item": (evaluation.item,),
+        "evaluation.row_values": evaluation.row_values,
+        "evaluation.slices": slice_columns(evaluation.slices),
+        "gate.thresholds": loaded.pipeline.gate.columns,
+    }
+    where = f"{loaded.file}: " + next((key for key, names in judged.items() if name in names), "columns")
+    if column.shape:
+        raise ConfigError(f"column {name!r} holds several values per row", where=where)
+    if name in OWN and name != LABEL:
+        problem, fix = f"predictions have a column {name!r} of their own", "rename the column, by source.rename"
+        raise ConfigError(problem, where=where, fix=fix)
+    if not is_stored(column):
+        fix = (
+            f"leave it out there, or store it: {column_yaml(name, 'passthrough', auto=not loaded.pipeline.only_named)}"
+        )
+        raise ConfigError(f"column {name!r} has the role {column.role}, and is not stored", where=where, fix=fix)

@@ -142,17 +142,18 @@ class Data:
 
     @property
     def shown(self) -> dict[str, Temporal | None]:
-        """The columns whose values are told of single rows, keys first; and the kind of those that are dates or times."""
-        known = {c.name: c for c in self.window.columns.read if c.name in self.window.columns.stored}
-        keys = [name for name, c in known.items() if c.role in ("key", "group", "passthrough") and not c.shape]
-        return {name: known[name].temporal for name in (*keys, *self.pipeline.evaluation.row_values)}
+        """The columns whose values are told of single rows, the group's first; and the kind of those that are dates or times."""
+        known = {column.name: column for column in self.window.columns.read}
+        groups = [name for name, column in known.items() if column.role == "group"]
+        return {name: known[name].temporal for name in (*groups, *self.pipeline.evaluation.row_values)}
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The columns that predictions keep: those of slices and clusters, the group, the item, and what is told of rows."""
-        sliced = (*slice_columns((*self.slices, *self.searched)), *self.pipeline.gate.columns)
-        item = [name for name in (self.pipeline.evaluation.item,) if name]
-        return tuple(sorted({*sliced, *self.clusters.stored, *self.shown, *item}))
+        """The columns that predictions keep: those of slices and clusters, the item, keys, and what is told of rows."""
+        columns, sliced = self.window.columns, slice_columns((*self.slices, *self.searched))
+        keys = [c.name for c in columns.read if c.role in ("key", "passthrough") and not c.shape and c.name not in OWN]
+        stored = [name for name in keys if name in columns.stored]
+        return tuple(sorted({*sliced, *self.pipeline.judged_columns, *self.clusters.stored, *self.shown, *stored}))
 
     @cached_property
     def clusters(self) -> ClusterSources:

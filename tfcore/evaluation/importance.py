@@ -27,7 +27,7 @@ from headway.storage.prefetch import RemoteFiles
 from headway.tasks.base import Task
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.evaluation.kept_column import kept_column
-from tfcore.evaluation.permutation import REPEATS, Worsening
+from tfcore.evaluation.permutation import REPEATS, Worsening, spread, within
 from tfcore.evaluation.request import ImportanceRequest
 from tfcore.evaluation.scorers import TrainedScorer
 from tfcore.heads.table import label_task
@@ -118,8 +118,8 @@ class _Study:
 def _sample(
     request: ImportanceRequest, shards: Shards, names: list[str], monitor: Monitor
 ) -> tuple[dict[str, Values], Floats, Floats, NDArray[np.int64] | None]:
-    """(raw values by column, labels, weights, what is drawn together) of every so many-th row."""
-    step = -(-shards.total // request.rows)
+    """(raw values by column, labels, weights, what is drawn together) of rows that are evenly spread."""
+    sample = spread(shards.total, request.rows)
     together = [*([UNIT] if shards.unit else []), *([request.group] if request.group else [])]
     packed = PackedColumns(shards.record_columns, tuple(dict.fromkeys([*names, *together])))
     dataset = evaluation_dataset(
@@ -131,7 +131,7 @@ def _sample(
     for batch in map(packed.unpack, safe(dataset, shards)):
         monitor.check()
         valid = int(np.count_nonzero(batch["valid"]))
-        at = np.arange(-first % step, valid, step)
+        at = within(sample, first, valid)
         first += valid
         labels.append(batch["label"].numpy()[at])
         weights.append(batch["weight"].numpy()[at])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.evaluation.bootstrap import quantile
 from headway.evaluation.results.intervals import spread_of
@@ -15,6 +16,18 @@ from headway.metrics.base import Metric, Rows
 REPEATS = 3
 """Permutations of each column; their mean counts."""
 CONFIDENCE = 0.95
+
+
+def spread(rows: int, most: int) -> NDArray[np.int64]:
+    """The numbers of at most `most` of the rows, evenly spread, in their order."""
+    count = min(rows, most)
+    return np.arange(count) * rows // max(count, 1)
+
+
+def within(sample: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
+    """Where the sample's rows are among the `count` rows that begin at `first`."""
+    start, end = np.searchsorted(sample, [first, first + count])
+    return sample[start:end] - first
 
 
 class Worsening:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from headway.evaluation.metrics import rows_of
 from headway.metrics.base import Floats
 from headway.tasks.base import Task
-from tfcore.evaluation.permutation import REPEATS, Worsening
+from tfcore.evaluation.permutation import REPEATS, Worsening, spread, within
 from tfcore.evaluation.scorers import TrainedScorer
 from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.parameters import TransformParameters
@@ -41,20 +41,20 @@ Places = dict[str, list[int]]
 class QuickStudy:
     """A sample of rows, evenly spread, as the model sees them."""
 
-    def __init__(self, parameters: TransformParameters, task: Task, step: int):
-        self._parameters, self._task, self._step = parameters, task, step
+    def __init__(self, parameters: TransformParameters, task: Task, sample: NDArray[np.int64]):
+        self._parameters, self._task, self._sample = parameters, task, sample
         self._batches: list[Inputs] = []
         self._tables: list[pa.Table] = []
 
     @classmethod
     def of(cls, parameters: TransformParameters, task: Task, *, rows: int) -> Self | None:
-        """A study of every so many-th of the rows; None where it would not be quick."""
+        """A study of a thousand of the rows; None where it would not be quick."""
         images = any(fitted.pixels is not None for fitted in parameters.fitted)
         if parameters.derived is not None or images or ":" in task.name:
             return None
         width = sum(shape[0] for shape, _ in parameters.inputs().values())
         most = min(ROWS, MOST_CELLS // max(1, len(parameters.raw) * REPEATS * width))
-        return cls(parameters, task, -(-rows // most)) if most >= LEAST_ROWS else None
+        return cls(parameters, task, spread(rows, most)) if most >= LEAST_ROWS else None
 
     def add(self, batch: Mapping[str, tf.Tensor], table: pa.Table, first: int) -> None:
         """Take what is of the sample.
@@ -64,7 +64,7 @@ class QuickStudy:
             table: their labels, weights and predictions.
             first: the number of the first row.
         """
-        at = np.arange(-first % self._step, len(table), self._step)
+        at = within(self._sample, first, len(table))
         if len(at):
             self._batches.append({name: batch[name].numpy()[at] for name in self._parameters.inputs()})
             self._tables.append(table.take(at))

@@ -15,11 +15,11 @@ from tfcore.evaluation.results import Evaluated, Importance
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 7
+VERSION = 8
 """Raised by whoever changes what evaluation writes for the same request."""
 
 
-IMPORTANCE_VERSION = 2
+IMPORTANCE_VERSION = 3
 """The same of the importance of columns."""
 
 

@@ -130,12 +130,15 @@ def _predict(
 def _check(request: EvaluateRequest, shards: Shards) -> None:
     if not shards.total:
         raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
-    names, where = [column.name for column in shards.columns], "evaluation.slices, gate.thresholds"
+    names, where = (
+        [column.name for column in shards.columns],
+        "evaluation.slices, evaluation.row_values, gate.thresholds",
+    )
     for name in request.columns:
         if name not in names:
             raise ConfigError(f"{name!r} is not a stored column", where=where, fix=suggest(name, names))
         if name in metrics.OWN:
-            problem = f"{name!r} cannot be sliced by: predictions have a column of that name"
+            problem = f"{name!r} cannot be kept: predictions have a column of that name"
             raise ConfigError(problem, where=where)
 
 

@@ -1,10 +1,11 @@
 """The rows on which a model is most wrong, and links to them from the slices that they are in."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import short
+from flows.tell.figures.drawing import apart, short
+from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.worst_rows import MOST
@@ -20,18 +21,19 @@ def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
         return
     loss = measured.worst_slices.metric if measured.worst_slices is not None else "loss"
     slices, probable = _slices(measured), measured.task == "binary"
-    rows = [
-        {
-            "row": str(each.row),
-            **{name: _value(value) for name, value in each.values.items()},
-            "label": _said(each.label),
-            "predicted": _said(each.prediction, probability=probable),
-            "probability of the label": None if each.of_label is None else _said(each.of_label, probability=True),
+    said = [value for each in measured.worst_rows for value in (each.label, each.prediction) if isinstance(value, str)]
+    classes, rows = apart(said, 60), list[Row]()
+    for each in measured.worst_rows:
+        of_label = None if each.of_label is None else _said(each.of_label, classes, probability=True)
+        own = {
+            "label": _said(each.label, classes),
+            "predicted": _said(each.prediction, classes, probability=probable),
+            "probability of the label": of_label,
             loss: number(each.loss),
             "in the slices": short("; ".join(slices.get(each.row, [])[:_MOST_SLICES]), 120),
         }
-        for each in measured.worst_rows
-    ]
+        values = {f"column {name}" if name in {"row", *own} else name: _value(v) for name, v in each.values.items()}
+        rows.append({"row": str(each.row), **values, **own})
     note = f"The rows of the greatest {loss}, of all {split} rows and of the slices above. Row: its number in the split, as "
     note += "headway export-rows writes it with all columns; evaluation.row_values names columns to show here."
     ids = [_anchor(split, each.row) for each in measured.worst_rows]
@@ -68,9 +70,9 @@ def _slices(measured: Measured) -> dict[int, list[str]]:
     return found
 
 
-def _said(value: float | str | Sequence[float], *, probability: bool = False) -> str:
+def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, probability: bool = False) -> str:
     if isinstance(value, str):
-        return short(value, 60)
+        return classes[value]
     if not isinstance(value, int | float):
         return ", ".join(map(number, value[:5]))
     return "<0.0001" if probability and value < 0.0001 else number(value)

@@ -50,7 +50,7 @@ class EvaluationConfig(Frozen):
     )
     row_values: tuple[str, ...] = Field(
         default=(),
-        description="columns whose values the report shows of the rows where the model is most wrong, beside keys; "
+        description="columns whose values the report shows of the rows where the model is most wrong; "
         "default: none, since a report is mailed further than the data",
     )
     metrics: dict[str, Better] = Field(

@@ -21,9 +21,10 @@ label: y > 0
 
 @pytest.fixture
 def resolved(tmp_path):
-    """resolved("columns: [a]") -> its columns; with freeze=True the schema is written, as after a validation that passed."""
+    """resolved("columns: [a]") -> its columns; with freeze=True the schema is written, as after a validation that passed.
+    The column `row` is then called so."""
 
-    def run(more="", *, freeze=False, without=()):
+    def run(more="", *, freeze=False, without=(), row=None):
         random = np.random.default_rng(0)
         table = {
             "id": np.arange(ROWS),
@@ -32,7 +33,8 @@ def resolved(tmp_path):
             "c": random.choice(["u", "v"], ROWS),
             "y": random.integers(0, 3, ROWS) - 1,
         }
-        pacsv.write_csv(pa.table({n: v for n, v in table.items() if n not in without}), tmp_path / "data.csv")
+        columns = {"row" if n == row else n: v for n, v in table.items() if n not in without}
+        pacsv.write_csv(pa.table(columns), tmp_path / "data.csv")
         (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(more=more))
         loaded = read_pipeline(tmp_path)
         columns = resolve(loaded, files(loaded.pipeline.source, "all"))
@@ -117,3 +119,38 @@ def test_a_wrong_column_of_the_item_or_of_a_threshold_is_found_before_anything_r
         resolved("gate: {thresholds: {auc: {slices: {d=u: {min: 0.5}}}}}")
     found = resolved("columns: [a]\ngate: {thresholds: {auc: {slices: {c=u: {min: 0.5}}}}}")
     assert "c" in found.stored and [column.name for column in found.read if column.is_feature] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("more", "where", "said"),
+    [
+        ("evaluation: {row_values: [row]}", "evaluation.row_values", "predictions have a column 'row' of their own"),
+        ("evaluation: {slices: [row]}", "evaluation.slices", "predictions have a column 'row' of their own"),
+        ("columns: {'*': auto, row: group}", "columns", "predictions have a column 'row' of their own"),
+        (
+            "columns: {'*': auto, id: key}\nevaluation: {row_values: [id]}",
+            "evaluation.row_values",
+            "the role key, and is not",
+        ),
+        (
+            "columns: {'*': auto, id: time}\nevaluation: {row_values: [id]}",
+            "evaluation.row_values",
+            "role time, and is not",
+        ),
+        (
+            "columns: {'*': auto, id: key}\ngate: {thresholds: {auc: {slices: {id=1: {min: 0}}}}}",
+            "gate.thresholds",
+            "id: passthrough",
+        ),
+    ],
+)
+def test_a_column_that_predictions_cannot_have_is_refused_at_the_start(resolved, more, where, said):
+    with pytest.raises(ConfigError, match=rf"pipeline.yaml: {where}: (.|\n)*{said}"):
+        resolved(more, row="a")
+
+
+def test_a_key_of_the_split_is_stored_where_the_worst_rows_show_it(resolved):
+    plain = resolved("split: {key: id}")
+    shown = resolved("split: {key: id}\nevaluation: {row_values: [id]}")
+    assert "id" not in plain.stored and "id" in shown.stored
+    assert "id" not in [column.name for column in shown.read if column.is_feature]

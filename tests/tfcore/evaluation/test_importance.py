@@ -10,6 +10,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from headway.tasks.table import task_of
 from tfcore.evaluation.importance import ImportanceRequest, importance
+from tfcore.evaluation.permutation import spread, within
 from tfcore.evaluation.quick_importance import GRID, QuickStudy
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.results import Evaluated
@@ -81,15 +82,24 @@ def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, tmp_pa
 
 def test_a_sample_is_spread_over_the_rows_and_repeatable(trained, tmp_path):
     first = importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor())
-    assert first["rows"] == 500, "every fifth of 2,500"
+    assert first["rows"] == 600, "of 2,500, not every fifth of them"
     assert importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor()) == first
+
+
+@pytest.mark.parametrize(("rows", "most"), [(1001, 1000), (1999, 1000), (2500, 600), (7, 1000), (1_000_000, 1000)])
+def test_a_sample_is_as_large_as_it_says_and_the_same_however_rows_are_cut_into_batches(rows, most):
+    sample = spread(rows, most)
+    assert len(sample) == min(rows, most) == len(set(sample.tolist())) and sample[0] == 0
+    assert np.ptp(np.diff(sample)) <= 1, "evenly spread"
+    again = [first + within(sample, first, min(97, rows - first)) for first in range(0, rows, 97)]
+    assert np.concatenate(again).tolist() == sample.tolist()
 
 
 def test_an_evaluation_tells_the_same_of_a_small_sample_without_the_transform(trained, tmp_path):
     """What is made of a column, such as the parts of a date or a list's ids, goes together."""
     whole = importance(ImportanceRequest(**trained, rows=1000), tmp_path, Monitor())
     quick = predict(EvaluateRequest(**trained), tmp_path / "evaluated", Monitor())["importance"]
-    assert (quick["rows"], quick["metric"], quick["value"]) == (834, "auc", pytest.approx(whole["value"], abs=1e-9))
+    assert (quick["rows"], quick["metric"], quick["value"]) == (1000, "auc", pytest.approx(whole["value"], abs=1e-9))
     assert [each["column"] for each in quick["columns"]] == [each["column"] for each in whole["columns"]]
     for ours, theirs in zip(quick["columns"], whole["columns"], strict=True):
         assert ours["permuted"] == pytest.approx(theirs["permuted"], abs=1e-9) and ours["missing"] is None
