@@ -16,7 +16,7 @@ from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, su
 from flows.cli.options import Columns, Options, PipelinePath, Positive, RunOptions, Share
 from flows.records import State
 from headway.errors import ConfigError
-from headway.messages import agree, counted, listed, number, signed
+from headway.messages import agree, counted, ends, listed, number, signed
 
 if TYPE_CHECKING:
     from flows.execution.studies.ablate import Ablation
@@ -154,7 +154,7 @@ def _ablate_text(found: Ablation) -> Iterator[str]:
             "without": name,
             metric: cell(row.value),
             "change": "" if row.difference is None else signed(row.difference),
-            "interval": "" if row.interval is None else f"{signed(row.interval[0])} to {signed(row.interval[1])}",
+            "interval": ends(row.interval, signed),
             "outcome": row.outcome,
             "seconds": row.seconds,
         }

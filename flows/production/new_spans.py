@@ -147,7 +147,7 @@ def trained_up_to(run_spec: RunSpec) -> str:
     if not run_spec.store.exists():
         return ""
     champion = run_spec.registry.champion()
-    ends = [spans_of[-1] for spans_of in ([] if champion is None else [champion.facts.get("spans") or [""]])]
+    ends = [] if champion is None else [(champion.facts.get("spans") or [""])[-1]]
     for run in records(run_spec.store):
         whole = run.last is None and run.state not in ("running", "failed", "cancelled", "overtaken")
         if whole and run.pipeline == name and run.spans:
@@ -237,15 +237,8 @@ class _Look:
     def _run_of(self, pending: Pending) -> RunRecord | None:
         """The newest run that may be a retrain which was started."""
         since = run_name(pending.clock)
-        for run in runs_of(self._spec.store):
-            if (
-                run.pipeline == self._name
-                and run.last is None
-                and run.run >= since
-                and run.spans[-1:] == (pending.until,)
-            ):
-                return run
-        return None
+        whole = (run for run in runs_of(self._spec.store) if run.pipeline == self._name and run.last is None)
+        return next((run for run in whole if run.run >= since and run.spans[-1:] == (pending.until,)), None)
 
     def _begin(self, until: str, attempt: int, complete: list[str], waiting: dict[str, str]) -> Looked:
         pending = Pending(until=until, attempt=attempt, since=now(), clock=self._spec.store.clock())

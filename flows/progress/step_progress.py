@@ -39,11 +39,8 @@ class Progress(BaseModel):
 
     @property
     def amount(self) -> str:
-        return (
-            ""
-            if not self.unit
-            else f"{self.done:,.0f}" + (f" of {self.total:,.0f}" if self.total else "") + f" {self.unit}"
-        )
+        of = f" of {self.total:,.0f}" if self.total else ""
+        return f"{self.done:,.0f}{of} {self.unit}" if self.unit else ""
 
     def words(self, amount: str | None = None, *, brief: bool = False) -> str:
         """All of it, the amount first; `brief` has first what a narrow terminal should not cut."""
@@ -71,9 +68,8 @@ class RunningStep(Progress):
         facts, losses, done = progress.facts, self.losses, progress.done
         if facts.get("loss") is not None and (not losses or done >= 1.01 * losses[-1]["step"]):
             point, held = {"step": done, "loss": facts["loss"]}, facts.get("holdout_loss")
-            if held is not None and held != next(
-                (p["holdout_loss"] for p in reversed(losses) if "holdout_loss" in p), None
-            ):
+            before = next((p["holdout_loss"] for p in reversed(losses) if "holdout_loss" in p), None)
+            if held not in (None, before):
                 point["holdout_loss"] = held
             losses = (*losses, point)
         return RunningStep(**dict(progress), began=self.began, losses=losses)

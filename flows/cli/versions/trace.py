@@ -7,7 +7,7 @@ from flows.cli.commands import answer, arranged
 from flows.cli.options import Count, Options, PipelinePath
 from flows.cli.versions.promotion import registry_of
 from headway.errors import DataError
-from headway.messages import counted, some, window_text
+from headway.messages import counted, some, when, window_text
 
 Node = tuple[str, list["Node"]]
 _NOT_KEPT = "not known: the version is older than this record"
@@ -42,9 +42,7 @@ def lineage(
 
 def _tree(value: dict[str, Any], found: dict[str, Any], most: int, verified: bool) -> Node:
     run, code, verdict = value["run"], value["code"], value["verdict"] or {}
-    promoted = [
-        f"{e['kind']} on {e['time'][:16].replace('T', ' ')} UTC by {e['by'] or 'somebody'}" for e in value["events"]
-    ]
+    promoted = [f"{e['kind']} on {when(e['time'])} UTC by {e['by'] or 'somebody'}" for e in value["events"]]
     nodes: list[Node] = [
         (
             f"run {run['run'] or 'not known'}",
@@ -56,7 +54,7 @@ def _tree(value: dict[str, Any], found: dict[str, Any], most: int, verified: boo
         ("outputs", [(_output(stage, found), []) for stage in value["stages"] if stage["stage"] != "ingest"]),
         (_data(value, found, verified), list(_spans(value, found, most))),
     ]
-    title = f"{value['model']} version {value['version']}, made {value['created'][:16].replace('T', ' ')} UTC"
+    title = f"{value['model']} version {value['version']}, made {when(value['created'])} UTC"
     return title + "".join(f"; {event}" for event in promoted), nodes
 
 

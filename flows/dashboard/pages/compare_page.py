@@ -36,7 +36,7 @@ def compare_page(opened: OpenedStore, names: Sequence[str]) -> Page | None:
         return Page("Compare", "Tick two runs or more, then compare them", slug, "Runs", crumbs, every=0)
     runs = [Material(opened.store, record) for record in records]
     with DRAWING:
-        parts = [_ends(opened, records), *_metrics(runs), _settings(records), *_curves(runs), _steps(records)]
+        parts = [_ends(opened, records), _metrics(runs), _settings(records), *_curves(runs), _steps(records)]
     title = f"{counted(len(records), 'run')} beside each other"
     title += f", the first of {asked} that are ticked" if (asked := len(set(names))) > MOST else ""
     return Page("Compare", title, slug, "Runs", crumbs, parts=parts, every=0)
@@ -50,13 +50,11 @@ def _ends(opened: OpenedStore, records: Sequence[RunRecord]) -> Part:
     return Part("Runs", [said] if said else [], tables=[Table("Runs", rows)], commands=two)
 
 
-def _metrics(runs: Sequence[Material]) -> Iterator[Part]:
+def _metrics(runs: Sequence[Material]) -> Part:
     """A table for each set of eval rows."""
     together: dict[str, list[Material]] = {}
     without = [run.record.run for run in runs if not run.record.metrics]
-    for run in runs:
-        if not run.record.metrics:
-            continue
+    for run in (run for run in runs if run.record.metrics):
         rows = run.key("evaluate").get("inputs", {}).get("examples") or run.record.run  # alone, where it is not known
         together.setdefault(json.dumps(rows, sort_keys=True), []).append(run)
     several = (
@@ -70,7 +68,7 @@ def _metrics(runs: Sequence[Material]) -> Iterator[Part]:
         rows = [{"metric": name} | {run.record.run: run.record.metrics.get(name) for run in some} for name in names]
         tables.append(Table(f"On {on}: {some_of([run.record.run for run in some], 2)}", rows))
     said = [several] if len(together) > 1 else []
-    yield Part("Metrics", said + [f"Without metrics: {', '.join(without)}."] * bool(without), tables=tables)
+    return Part("Metrics", said + [f"Without metrics: {', '.join(without)}."] * bool(without), tables=tables)
 
 
 def _settings(records: Sequence[RunRecord]) -> Part:

@@ -63,11 +63,8 @@ def runs_page(
         if len(names) > 2 or asked[key]
     ] + [said_of_best] * bool(said_of_best)
     said = counted(len(runs), "run") + (f" of {len(everything):,}" if len(runs) < len(everything) else "")
-    part = (
-        Part("Runs", chosen, tables=[Table("Runs", rows, note=note)])
-        if rows
-        else Part("Runs", [*chosen, "There is none."])
-    )
+    tables = [Table("Runs", rows, note=note)] if rows else []
+    part = Part("Runs", chosen if rows else [*chosen, "There is none."], tables=tables)
     forms = [
         Search(address(slug, "runs"), "Search", "search", search, _but(asked, "search")),
         Search(address(slug, "compare"), "Compare the ticked runs", id="compare"),

@@ -21,10 +21,8 @@ def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
         whose: what the champion is called.
     """
     ours, theirs = measured.tables["confusion"], measured.champion.confusion if measured.champion is not None else {}
-    labels = list(
-        dict.fromkeys([*ours["label"], *ours["predicted"], *theirs.get("label", ()), *theirs.get("predicted", ())])
-    )
-    labels.sort(key=lambda label: (isinstance(label, str), label))
+    found = {label for columns in (ours, theirs) for side in ("label", "predicted") for label in columns.get(side, ())}
+    labels = sorted(found, key=lambda label: (isinstance(label, str), label))
     how = _decided(measured)
     if len(labels) > _MOST_CLASSES:
         yield Table("The classes that are confused most", _pairs(ours, theirs, whose), f"Decided by {how}.")

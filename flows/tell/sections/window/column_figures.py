@@ -77,12 +77,7 @@ class Columns:
         summary = self._summaries[name]
         (told,) = column_rows([summary])
         strengths = self._material.validated.strengths if self._material.validated is not None else {}
-        row = {
-            "column": column_name(name),
-            "type": told["type"],
-            "missing": told["missing"],
-            "distinct": told["distinct"],
-        }
+        row = {"column": column_name(name)} | {key: told[key] for key in ("type", "missing", "distinct")}
         row |= {"usual values": usual_values(summary)} if usual else {}
         row |= {"tied to the label": strengths.get(name)}
         return row | {"drift": distance(self.train.get(name), self._theirs.get(name))} if usual else row
