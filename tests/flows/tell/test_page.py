@@ -9,14 +9,20 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from flows.records import FORMAT, read_record
 from flows.tell.ending import ending_of
 from flows.tell.figures import drawing
+from flows.tell.figures.drawing import FIRST
 from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
+from flows.tell.sections.window.column_figures import _panel
 from flows.tell.sections.window.column_words import usual_values
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.stage import summary
 from headway.statistics.summary import ColumnSummary
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
 
@@ -218,11 +224,29 @@ def test_columns_are_told_span_by_span_from_what_ingest_counted(tmp_path):
     )
 
 
+def test_spans_without_train_rows_are_named_so(tmp_path):
+    """With a split by time they are the eval split's."""
+
+    class ByTime(Material):
+        def key(self, title):
+            first, second = (each.fingerprint for each in self.ingested().values())
+            parts = {"train": [[first, "all"]], "eval": [[second, "all"]]}
+            return {"inputs": parts} if title == "statistics" else super().key(title)
+
+    store, record = recorded(tmp_path / "store")
+    html, plain = (page(kind(store, record)) for kind in (ByTime, Material))
+    for title in ("Missing values by span", "Drift by span"):
+        heads = re.findall(r">([^<>]+)</th>", html[html.index(f"<h3>{title}</h3>") :].partition("</thead>")[0])
+        assert heads == ["column", "2026-01", "2026-02 (eval)"]
+    assert "of the rows of spans that have none" in html and "to the train rows of all spans together" in html
+    assert "(eval)" not in plain and "of spans that have none" not in plain
+
+
 def test_values_that_are_no_text_are_told_by_their_size():
     column = {
         "column": "x",
         "type": "bytes",
-        "rows": 400,
+        "rows": 4000,
         "missing": 0,
         "distinct": 400,
         "shortest": 97,
@@ -233,7 +257,19 @@ def test_values_that_are_no_text_are_told_by_their_size():
         return usual_values(ColumnSummary.model_validate(column | {"top": top}))
 
     assert told(["\\x89PNG\r\n\x1a", 1]) == "97 to 4,000 bytes"
-    assert told(["cat", 200], ["dog", 1]) == "cat 50%, dog under 1%"
+    assert told(["cat", 2000], ["dog", 3], ["a@b.no", 2]) == "cat 50%, dog under 1%"
+    assert told(["a@b.no", 2], ["c@d.no", 1]) == "each in fewer than 3 rows" and told() == ""
+
+
+def test_texts_of_single_rows_are_not_told(tmp_path):
+    """Neither as usual values nor below a figure: a report is mailed further than the data."""
+    rows = 60
+    mail = pa.array([f"someone{i}@mail.no".encode() for i in range(rows)])
+    made = SplitStatistics.create([Column(name=name, type="bytes", nullable=True) for name in ("mail", "city")])
+    made.update(pa.record_batch({"mail": mail, "city": pa.array([b"Oslo", b"Bergen"] * (rows // 2))}))
+    summaries = [ColumnSummary.model_validate(each) for each in summary(made)]
+    panels = {each.column: _panel(each, {"train rows": (made.columns, FIRST)}).svg() for each in summaries}
+    assert "Oslo" in panels["city"] and "20 values" in panels["mail"] and "someone" not in panels["mail"]
 
 
 def test_figures_of_an_earlier_report_that_show_the_same_are_not_drawn_again(tmp_path, monkeypatch):

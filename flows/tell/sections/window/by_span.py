@@ -7,7 +7,7 @@ from flows.tell.figures.column_charts import distance
 from flows.tell.material import Material
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.window.column_figures import Statistics, loaded
-from flows.tell.sections.window.column_words import column_name
+from flows.tell.sections.window.column_words import column_names
 from headway.messages import some
 
 MOST_SPANS, MOST_COLUMNS = 12, 12
@@ -24,7 +24,12 @@ class BySpan:
 
     def __init__(self, material: Material, names: Sequence[str], window: Statistics):
         self._window, self._names = window, [name for name in names[:MOST_COLUMNS] if name in window]
-        spans = list(material.ingested().items())[-MOST_SPANS:]
+        spans, apart = list(material.ingested().items())[-MOST_SPANS:], _without_train_rows(material)
+        spans = [(f"{span} ({apart[of.fingerprint]})" if of.fingerprint in apart else span, of) for span, of in spans]
+        self._rows = "the train rows" + ", and of the rows of spans that have none" * any(
+            of.fingerprint in apart for _, of in spans
+        )
+        self._called = column_names(self._names)
         known = {span: _statistics(material, output, self._names) for span, output in spans} if len(spans) > 1 else {}
         self._spans = {span: of for span, of in known.items() if of}
 
@@ -35,7 +40,7 @@ class BySpan:
             full = [span for span, of in self._spans.items() if name in of and of[name].missing < of[name].rows]
             empty = [span for span in self._spans if span not in full]
             if full and empty:
-                said.append(f"{column_name(name)} has no values in {some(empty, 3)}.")
+                said.append(f"{self._called[name]} has no values in {some(empty, 3)}.")
         return said
 
     def tables(self) -> Iterator[Table]:
@@ -48,20 +53,21 @@ class BySpan:
         }
         some_missing = {name: shares for name, shares in missing.items() if max(shares) > 0}
         if some_missing:
-            yield self._table("Missing values by span", some_missing, "Shares of the train rows.", share=True)
+            yield self._table("Missing values by span", some_missing, f"Shares of {self._rows}.", share=True)
         drift = {
             name: [distance(of.get(name), self._window[name]) for of in self._spans.values()] for name in self._names
         }
         known = {name: values for name, values in drift.items() if any(value is not None for value in values)}
         if known:
-            note = "The distance to all spans together: in bits from 0 to 1, of text the greatest change of a value's share."
+            note = f"The distance of {self._rows} to the train rows of all spans together: in bits from 0 to 1, of text the "
+            note += "greatest change of a value's share."
             yield self._table("Drift by span", known, note, share=False)
 
     def _table(self, title: str, values: Mapping[str, Sequence[float | None]], note: str, *, share: bool) -> Table:
         rows, shades = list[dict[str, str]](), list[dict[str, float]]()
         for name, of in values.items():
             cells = dict(zip(self._spans, of, strict=True))
-            rows.append({"column": column_name(name)} | {s: _said(value, share) for s, value in cells.items()})
+            rows.append({"column": self._called[name]} | {s: _said(value, share) for s, value in cells.items()})
             shades.append({span: min(value or 0.0, 1.0) for span, value in cells.items()})
         return Table(title, rows, note, shades=shades)
 
@@ -72,6 +78,14 @@ def _said(value: float | None, share: bool) -> str:
     if share:
         return "0%" if not value else f"{value:.1%}" if value >= 0.001 else "<0.1%"
     return f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
+
+
+def _without_train_rows(material: Material) -> dict[str, str]:
+    """By fingerprint the split of the spans that have no train rows, as after a split by time."""
+    parts = material.key("statistics").get("inputs") or {}
+    splits = {fingerprint: split for split, of in parts.items() for fingerprint, _ in of if split != "train"}
+    train = {fingerprint for fingerprint, _ in parts.get("train", ())}
+    return {fingerprint: split for fingerprint, split in splits.items() if fingerprint not in train} if train else {}
 
 
 def _statistics(material: Material, output: Output, names: Sequence[str]) -> Statistics:

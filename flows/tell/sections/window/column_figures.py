@@ -1,7 +1,7 @@
 """The columns of a window: a figure of each that matters most, train, eval and the champion's rows with the same bars; the rest
 in a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flows.tell.figures.column_charts import distance, shares
@@ -11,7 +11,7 @@ from flows.tell.material import Material
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Panels
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.window.column_words import column_name, column_rows, usual_values
+from flows.tell.sections.window.column_words import column_name, column_rows, frequent, usual_values
 from flows.tell.sections.window.correlations import correlations
 from headway.errors import HeadwayError
 from headway.messages import counted
@@ -90,7 +90,7 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
         return None
     panel = Panel(
         f"{column_name(name)}: {usual_values(summary)}",
-        x=_labels(found.bars, summary.temporal),
+        x=_labels(found.bars, summary.temporal, {value for value, _ in frequent(summary)}),
         y=("0", f"{tick(100 * found.highest, 2)}%"),
     )
     for place, (heights, (_, colour)) in enumerate(zip(found.heights, known, strict=True)):
@@ -98,7 +98,7 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
     return panel
 
 
-def _labels(bars: Sequence[str | int | float], temporal: Temporal | None) -> list[str]:
+def _labels(bars: Sequence[str | int | float], temporal: Temporal | None, told: Collection[object]) -> list[str]:
     said = [axis_value(bar, temporal) for bar in bars]
     if isinstance(bars[0], str):
         return said if len(bars) <= _LABELLED else [said[0], f"{len(bars)} values"]

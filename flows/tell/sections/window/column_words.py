@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 
-from flows.tell.figures.drawing import short
+from flows.tell.figures.drawing import apart, short
 from flows.tell.rendering.cells import Row, cell
 from headway.messages import duration
 from headway.schema.calendar_days import PER_DAY, moment
 from headway.schema.columns import LABEL
 from headway.statistics.summary import ColumnSummary
 
+FEW_ROWS = 3
+"""A text of fewer rows is not told: reports are mailed further than the data."""
 _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
 
 
@@ -34,6 +36,11 @@ def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
     ]
 
 
+def column_names(names: Iterable[str]) -> dict[str, str]:
+    """Columns as one table names them, each by a name of its own."""
+    return {name: column_name(name) if name == LABEL else said for name, said in apart(names, 60).items()}
+
+
 def column_name(name: str) -> str:
     """A column as a table names it."""
     return "the label" if name == LABEL else short(name, 60)
@@ -55,15 +62,24 @@ def figure(column: ColumnSummary, name: str) -> str:
 def usual_values(column: ColumnSummary) -> str:
     """The values that a column usually has, in a few words."""
     if column.type == "bytes" or (column.top and column.distinct <= 5):
-        top = column.top[:3]
-        if any(isinstance(value, str) and not value.isprintable() for value, _ in top):  # images and the like
+        top = frequent(column)[:3]
+        if any(
+            isinstance(value, str) and not value.isprintable() for value, _ in column.top[:3]
+        ):  # images and the like
             return f"{column.shortest or 0:,} to {column.longest or 0:,} bytes"
         rows = max(column.rows - column.missing, 1)
+        if column.top and not top:
+            return f"each in fewer than {FEW_ROWS} rows"
         return ", ".join(f"{short(_value(value, column), 24)} {_share(count / rows)}" for value, count in top)
     if column.median is None:
         return ""
     p25, median, p75 = (figure(column, name) for name in ("p25", "median", "p75"))
     return f"{median}, half of them {p25} to {p75}" if p25 != p75 else median
+
+
+def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:
+    """The values that a page may tell, with their counts: a text that few rows have may tell of one of them."""
+    return [(value, count) for value, count in column.top if column.type != "bytes" or count >= FEW_ROWS]
 
 
 def _value(value: int | float | str, column: ColumnSummary) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.window.column_words import column_name
+from flows.tell.sections.window.column_words import column_names
 from headway.messages import counted
 from headway.statistics.row_sample import FILE, RowSample, numbers, ranks
 
@@ -33,7 +33,7 @@ def correlations(folder: Path | None, names: Sequence[str], columns: int) -> Ite
     if len(found) < 2:
         return
     rows, shades = list[dict[str, str]](), list[dict[str, float]]()
-    labels = {name: column_name(name) for name, _, _ in found}
+    labels = column_names(name for name, _, _ in found)
     for name, mine, present in found:
         cells = {labels[other]: _correlation(mine, theirs, present & known) for other, theirs, known in found}
         rows.append({"column": labels[name]} | {label: "" if r is None else f"{r:.2f}" for label, r in cells.items()})

@@ -40,6 +40,15 @@ def test_equal_values_share_a_rank_and_few_rows_tell_nothing(tmp_path):
     assert float(table[0]["b"]) == round(float(np.corrcoef(a, b)[0, 1]), 2)
 
 
+def test_columns_whose_names_begin_alike_stay_apart(tmp_path):
+    x = np.random.default_rng(1).normal(size=(2, 300)).astype(np.float32)
+    columns = {"u" * 70 + str(i): values for i, values in enumerate(x)}
+    (table,) = correlations(saved(tmp_path, **columns), list(columns), 2)
+    first, second = (row["column"] for row in table)
+    assert first != second and (table[0][first], table[1][second]) == ("1.00", "1.00")
+    assert table[0][second] == table[1][first] != "1.00"
+
+
 def test_without_a_sample_there_is_no_table(tmp_path):
     assert list(correlations(None, ["a"], 1)) == []
     (tmp_path / "sample.arrow").write_bytes(b"damaged")
