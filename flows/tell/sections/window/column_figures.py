@@ -101,6 +101,7 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
 def _labels(bars: Sequence[str | int | float], temporal: Temporal | None, told: Collection[object]) -> list[str]:
     said = [axis_value(bar, temporal) for bar in bars]
     if isinstance(bars[0], str):
+        said = [label if bar in told else "" for bar, label in zip(bars, said, strict=True)]
         return said if len(bars) <= _LABELLED else [said[0], f"{len(bars)} values"]
     return list(dict.fromkeys([said[0], said[len(bars) // 2], said[-1]]))
 
