@@ -264,7 +264,7 @@ def _row(check: Check, narrow: bool) -> dict[str, object]:
         "before": None if before is None else metric_text(before),
         "now": None if now is None else metric_text(now),
         "change": change_text(check.model_copy(update={"interval": None}) if narrow else check),
-        "allowed": allowed(check),
+        "worst allowed": allowed(check),
         "outcome": outcome_text(check),
     }
 

@@ -41,30 +41,26 @@ def runs_page(
     runs = [run for run in everything if pipeline in ("", run.pipeline) and state in ("", words[run.run])]
     words_wanted = search.casefold().split()
     runs = [run for run in runs if all(word in _searched(run, words[run.run]) for word in words_wanted)]
-    decided = {(run.pipeline, *_decided(run)) for run in runs if _decided(run)[0]}
-    sorts = ["", *SORTS] + [BEST] * (len(decided) == 1)
-    said_of_best = ""
-    if sort == BEST and len(decided) == 1:
-        ((_, metric, sign),) = decided
-        runs = sorted(runs, key=lambda run: -sign * (run.metrics[metric] or 0) if _decided(run)[0] else math.inf)
-        said_of_best = f"Best first by {metric}, each run's own level: the eval rows of two runs may differ."
-    elif sort == BEST:
-        said_of_best = "These runs have no metric in common that decided: choose a pipeline to have the best first."
+    best, by = _best_first(runs)
+    if sort == BEST:
+        runs = best
     elif sort in SORTS:
         runs = sorted(runs, key=SORTS[sort])
     asked: dict[str, Any] = {"pipeline": pipeline, "state": state, "search": search, "sort": sort}
     shown, note = paged(runs, page, slug, "runs", **asked)
     listed = [(run, run_row(opened, run, several=len(pipelines) > 1)) for run in shown]
     rows = [{"run": row["run"], "compare": _tick(run)} | row for run, row in listed]
-    named = {"state": ["", *states], "pipeline": ["", *pipelines], "sort": sorts}
+    named = {"state": ["", *states], "pipeline": ["", *pipelines], "sort": ["", *SORTS] + [BEST] * bool(by)}
     chosen = [
         choices(key, names, asked[key], slug, "runs", none="newest" if key == "sort" else "all", **_but(asked, key))
         for key, names in named.items()
         if len(names) > 2 or asked[key]
-    ] + [said_of_best] * bool(said_of_best)
+    ]
+    told = by or "These runs have no metric in common that decided: choose a pipeline to have the best first."
+    head = [*chosen, *([told] if sort == BEST else [])]
     said = counted(len(runs), "run") + (f" of {len(everything):,}" if len(runs) < len(everything) else "")
     tables = [Table("Runs", rows, note=note)] if rows else []
-    part = Part("Runs", chosen if rows else [*chosen, "There is none."], tables=tables)
+    part = Part("Runs", head if rows else [*head, "There is none."], tables=tables)
     forms = [
         Search(address(slug, "runs"), "Search", "search", search, _but(asked, "search")),
         Search(address(slug, "compare"), "Compare the ticked runs", id="compare"),
@@ -85,6 +81,16 @@ def _searched(run: RunRecord, word: str) -> str:
 def _tick(run: RunRecord) -> Markup:
     box = Markup('<input type="checkbox" name="run" value="{0}" form="compare" aria-label="compare {0}">')
     return box.format(run.run) if run.metrics else Markup("")
+
+
+def _best_first(runs: list[RunRecord]) -> tuple[list[RunRecord], str]:
+    """The runs by the metric that decided, and a sentence on it; as they are and "" where not the same one decided them all."""
+    decided = {(run.pipeline, *_decided(run)) for run in runs if _decided(run)[0]}
+    if len(decided) != 1:
+        return runs, ""
+    ((_, metric, sign),) = decided
+    found = sorted(runs, key=lambda run: -sign * (run.metrics[metric] or 0) if _decided(run)[0] else math.inf)
+    return found, f"Best first by {metric}, each run's own level: the eval rows of two runs may differ."
 
 
 def _decided(run: RunRecord) -> tuple[str, int]:

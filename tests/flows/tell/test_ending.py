@@ -199,7 +199,7 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     ]
     assert list(first.tones) == ["red"] * 3 and others.title == "4 more checks, 2 failed" and others.folded
     assert list(others.tones) == ["red", "red", "amber", "green"]
-    assert [row["allowed"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
+    assert [row["worst allowed"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
     assert [row["outcome"] for row in others][2:] == ["cannot tell", "better"]
     assert first[0]["change"] == "+0.1 (+0.05 to +0.15)"
     (brief,) = ending_of(RunRecord(**known, verdict=verdict)).tables(brief=True)
