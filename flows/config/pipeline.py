@@ -50,6 +50,7 @@ from tfcore.export.config import ExportConfig
 from tfcore.heads.further_label_config import FurtherLabelConfig, named
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.runtime.limits import StageLimit
+from tfcore.train.settings.auto import unscalable
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.tune_config import TuneConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out
@@ -258,6 +259,8 @@ class Pipeline(Frozen):
             )
         if self.training.retrieval is not None and self.model.name != "two_towers":
             raise ValueError(f"training.retrieval: only two_towers has vectors of items, not {self.model.name}")
+        if (problem := unscalable(self.training, self.model)) is not None:
+            raise ValueError(f"model.scaled_penalties {problem}; leave it out")
         if self.labels and (self.training.ranking is not None or self.model.name == "two_towers"):
             key = "model: two_towers" if self.training.ranking is None else "training.ranking"
             raise ValueError(f"{key} knows one label; leave out labels, or write a pipeline of its own for them")

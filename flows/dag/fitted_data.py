@@ -94,6 +94,7 @@ class Data:
             width=len(fitted.numeric) + len(fitted.categorical),
             task=fitted.label.task,
             images=any(column.pixels is not None for column in fitted.fitted),
+            further=bool(self.pipeline.labels),
         )
 
     @cached_property

@@ -74,7 +74,8 @@ class ModelConfig(Grown):
     )
     scaled_penalties: bool = Field(
         default=False,
-        description="regression: the penalties count times the share of the label's variance that is not explained yet",
+        description="the penalties count times the share of the label's variance that is not explained yet; for a regression "
+        "of one label with the squared error",
     )
     most_ids: int | None = Field(
         default=None,

@@ -235,7 +235,7 @@ class TrainingSession:
             offsets=self._offsets(),
             micro_batches=config.micro_batches > 1,
             scale=LossScale() if config.precision == "float16" else None,
-            scaled_penalties=request.model.scaled_penalties and head.task.name == "regression" and not head.further,
+            scaled_penalties=request.model.scaled_penalties and head.degree == 2,
             ending=StopCondition(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
             jit=self.jit,
             ranking=config.ranking,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from headway.config import Frozen
+from headway.errors import ConfigError
 from headway.messages import counted
 from headway.tasks.table import TaskName
 from tfcore.models.config import ModelConfig
@@ -59,6 +60,7 @@ _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
 """(below so many rows, the batch size); else that of the config."""
 _HIDDEN = ((500, (16,)), (1_000, (32, 16)))
 _ADAM = ("adam", "adamw", "nadam")
+_PENALTIES = {"l2", "linear_l2", "linear_l1"}
 
 Config = TypeVar("Config", TrainingConfig, ModelConfig)
 
@@ -70,6 +72,7 @@ class Facts(Frozen):
     width: int = Field(ge=0, description="inputs of the model: numbers, and categories of one id each")
     task: TaskName
     images: bool = Field(default=False, description="whether an input is an image")
+    further: bool = Field(default=False, description="whether there are further labels")
 
 
 def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple[TrainingConfig, ModelConfig]:
@@ -77,13 +80,39 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
 
     What comes out has every key set, so that resolving it again changes nothing, and an explicit spelling of the same
     values is the same config.
+
+    Raises:
+        ConfigError: `model.scaled_penalties` with a loss that is no share of the label's variance.
     """
+    if (problem := unscalable(training, model, facts)) is not None:
+        raise ConfigError(problem, where="model.scaled_penalties", fix="leave it out")
     if not facts.rows:
         return _explicit(training), _explicit(model)
-    model = _model(model, facts)
+    model = _model(model, facts, squared=_squared(training.loss))
     if facts.rows >= LARGE:
         return _explicit(training), _explicit(model)
     return _training(training, facts, penalized=model.l2 > 0), _explicit(model)
+
+
+def unscalable(training: TrainingConfig, model: ModelConfig, facts: Facts | None = None) -> str | None:
+    """What keeps `model.scaled_penalties: true` from working; None: nothing, or it is not set."""
+    if not model.scaled_penalties:
+        return None
+    what = f"training.loss is {training.loss}" if not _squared(training.loss) else None
+    if facts is not None and what is None:
+        what = (
+            f"the task is {facts.task}"
+            if facts.task != "regression"
+            else "labels names more"
+            if facts.further
+            else None
+        )
+    return what and f"needs the squared error of one regression label, and {what}"
+
+
+def _squared(loss: str | None) -> bool:
+    """Whether it is the built-in squared error, where the task is a regression."""
+    return loss in (None, "squared_error")
 
 
 def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> TrainingConfig:
@@ -127,7 +156,7 @@ def _batch(training: TrainingConfig, rows: int) -> int:
     return next((batch for batch in (32, 64, 128) if batch >= least and batch % parts == 0), default)
 
 
-def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
+def _model(model: ModelConfig, facts: Facts, *, squared: bool) -> ModelConfig:
     """Choose the model's settings: smaller below a thousand rows; with a linear part and penalties, stronger for few rows."""
     if facts.images and not facts.width and not model.user_defined and "hidden" not in model.model_fields_set:
         return _explicit(model, {"hidden": ()})  # an image's features say enough
@@ -146,7 +175,9 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
     hidden = ENSEMBLE_HIDDEN if model.name == "tabm" else model.hidden
     chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
-    chosen["scaled_penalties"] = facts.task == "regression"
+    if facts.task == "regression" and squared and not facts.further:
+        # a penalty that the user gives keeps the meaning that it has without
+        chosen["scaled_penalties"] = not model.model_fields_set & _PENALTIES
     linear = model.linear or "linear" not in model.model_fields_set
     if linear:
         chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)

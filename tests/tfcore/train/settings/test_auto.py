@@ -4,7 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from pydantic import ValidationError
 
+from flows.config.pipeline import Pipeline
+from headway.errors import ConfigError
 from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.auto import FEW, HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
@@ -43,6 +46,32 @@ def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_
     assert model.most_ids == max(50, rows // 20)
     assert "a linear part" in described(training, model) and "no holdout" in described(training, model)
     assert model.scaled_penalties == (task == "regression") == ("unexplained share" in described(training, model))
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute_error", "mine:f"])
+def test_penalties_are_scaled_by_the_squared_error_alone(loss):
+    """Other losses are no share of the label's variance; one of the user's may be below 0."""
+    assert not resolved(1000, {"loss": loss}, task="regression")[1].scaled_penalties
+    assert resolved(1000, {"loss": "squared_error"}, task="regression")[1].scaled_penalties
+    for rows in (1000, LARGE):
+        with pytest.raises(ConfigError, match=rf"(?s)model.scaled_penalties: .*training.loss is {loss}.*leave it out"):
+            resolved(rows, {"loss": loss}, {"scaled_penalties": True}, task="regression")
+    with pytest.raises(ValidationError, match=f"model.scaled_penalties needs .* training.loss is {loss}; leave it out"):
+        Pipeline.model_validate(
+            {"name": "p", "source": {"format": "csv", "path": "a.csv"}, "label": "y"}
+            | {"model": {"scaled_penalties": True}, "training": {"loss": loss}}
+        )
+    with pytest.raises(ConfigError, match="the task is binary"):
+        resolved(1000, model={"scaled_penalties": True})
+    assert not resolved(1000, task="regression", further=True)[1].scaled_penalties
+    with pytest.raises(ConfigError, match="labels names more"):
+        resolved(1000, model={"scaled_penalties": True}, task="regression", further=True)
+
+
+@pytest.mark.parametrize("given", [{"l2": 0.01}, {"linear_l2": 0.01}, {"linear_l1": 0.01}])
+def test_a_penalty_of_the_user_s_keeps_its_meaning(given):
+    assert not resolved(1000, model=given, task="regression")[1].scaled_penalties
+    assert resolved(1000, model=given | {"scaled_penalties": True}, task="regression")[1].scaled_penalties
 
 
 def test_so_few_rows_that_a_thousand_steps_are_hundreds_of_passes_have_fewer_and_longer_steps():
