@@ -119,7 +119,10 @@ class ServedModel:
                 expected = {key: value.numpy() for key, value in there[name](**_tensors(arrays)).items()}
             for output, values in expected.items():
                 if values.dtype.kind == "f":
-                    apart = np.abs(found[output] - values) / np.maximum(1.0, np.abs(values))
+                    same = (found[output] == values) | (np.isnan(found[output]) & np.isnan(values))  # infinity, too
+                    with np.errstate(invalid="ignore"):
+                        apart = np.abs(found[output] - values) / np.maximum(1.0, np.abs(values))
+                    apart = np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
                     largest, compared = max(largest, float(np.max(apart, initial=0.0))), compared + 1
         if not compared:
             return "the GPU's predictions were not compared with the CPU's: made-up rows are no images"

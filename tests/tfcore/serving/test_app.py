@@ -128,6 +128,14 @@ def test_rows_and_columns_get_the_signatures_own_predictions_bit_for_bit(served_
 def test_what_a_gpu_predicts_is_compared_with_a_cpu_and_refused_beyond_the_replay_s_bound(served):
     model = ServedModel(served / "store/models/flights/1/saved_model", "flights", 1)
     assert "the GPU predicts what the CPU does: 64 made-up rows differ by up to 0.0e+00" in model.check_gpu()
+    call = model.call
+    for wrong in (np.nan, np.inf):
+        model.call = lambda *asked, wrong=wrong: {
+            k: np.full_like(v, wrong) if v.dtype.kind == "f" else v for k, v in call(*asked).items()
+        }
+        with pytest.raises(StoreError, match="differ by up to inf"):
+            model.check_gpu()
+    del model.call
     for variable in model._functions["serving_default"].variables:  # as a device would that rounds
         if variable.dtype.is_floating:
             variable.assign(variable * (1.0 + 2.0**-10))
