@@ -85,11 +85,32 @@ def changes_since(run_spec: RunSpec, number: int, record: RunRecord) -> Iterator
     for each in differences(given[0], given[1]) if all(given) else ():
         a, b = _setting(before, each.key, each.a), _setting(record, each.key, each.b)
         settings += [(each.key, a, b)] if a != b else []
+    settings += _chosen_since(before, record)
     yield from settings
     code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else ()
     yield from ((each.key, None, "new" if each.a is None else "changed") for each in code)
     if same := [name for name, found in (("settings", settings), ("code", code)) if not found]:
         yield listed(same), None, "as before"
+
+
+def _chosen_since(before: RunRecord, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
+    """What `auto` chooses otherwise: another Headway, or for other rows, whose number alone numbers follow."""
+    from flows.tell.comparison.compared import differences
+
+    then, now = before.training, record.training
+    if then is None or now is None or not all((then.training, then.model, now.training, now.model)):
+        return
+    chosen = [{"training": each.training, "model": each.model} for each in (then, now)]
+    for key in (each.key for each in differences(*chosen)):
+        names = key.split(".")
+        if any(reduce(_at, names[:2], run.config) is not None for run in (before, record)):
+            continue
+        values = [reduce(_at, names, each) for each in chosen]
+        if then.rows != now.rows and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+            continue
+        a, b = _setting(before, key, None), _setting(record, key, None)
+        if a != b:
+            yield key, a, b
 
 
 def _setting(run: RunRecord, key: str, value: Any) -> Any:

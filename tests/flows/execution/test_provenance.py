@@ -108,7 +108,7 @@ class _Toy:
         (folder / "schema.pbtxt").write_text("feature {}\n")
         for span in ("2024-01", "2024-02"):
             (folder / "data" / f"{span}.csv").write_text("x,y\n1,0\n")
-        self.folder, self.chosen = folder, chosen
+        self.folder, self.chosen, self.rows = folder, chosen, 100
         spec, record = self._run("r1", keys)
         spec.store.create()
         record.save(spec.store)
@@ -122,7 +122,7 @@ class _Toy:
         spec = RunSpec(loaded, loaded.open_store(), seed=seed)
         config = loaded.pipeline.model_dump(mode="json", exclude_unset=True)
         known = {"code": code_of(loaded), "config": config, "seed": spec.chosen_seed, "spans": tuple(spec.spans)}
-        known |= {"training": self.chosen and Chosen(rows=100, says="", **self.chosen)}
+        known |= {"training": self.chosen and Chosen(rows=self.rows, says="", **self.chosen)}
         return spec, RunRecord(run=name, pipeline="toy", state="done", started="", **known)
 
     def since(self, seed=None, **keys):
@@ -176,6 +176,20 @@ def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
         ("training.learning_rate.name", "auto (cosine)", "constant"),
         ("training.steps", "auto (1,000)", 30),
     ]
+
+
+def test_what_another_headway_chooses_is_a_change_and_what_follows_the_rows_is_none(first):
+    """Its record has no key that came later; one that has the usual value is no change."""
+    toy = first(chosen={"training": {"steps": 1000, "batch_size": 32}, "model": {"l2": 0.01}})
+    toy.chosen = {
+        "training": {"steps": 1000, "batch_size": 32, "jit": "auto"},
+        "model": {"l2": 0.02, "scaled_penalties": True},
+    }
+    l2, scaled = ("model.l2", "auto (0.01)", "auto (0.02)"), ("model.scaled_penalties", "not set", "auto (true)")
+    assert sorted(toy.since()) == [CODE, l2, scaled]
+    assert sorted(toy.since(model__l2=0.03)) == [CODE, ("model.l2", "auto (0.01)", 0.03), scaled]
+    toy.rows = 200
+    assert sorted(toy.since()) == [CODE, scaled, ("train rows", 100, 200)]
 
 
 def test_a_setting_that_was_left_out_was_auto_where_the_choice_is_not_recorded(first):
