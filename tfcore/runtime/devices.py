@@ -73,16 +73,30 @@ def _threads_there_are(threads: int | None, log: Callable[[str], None]) -> int:
 def relaxed(*, tf32: bool, deterministic: bool) -> Iterator[None]:
     """Within it a GPU may round the factors of float32 products to 10 bits, with `tf32`; and ops need not give the same bits
     each time, unless `deterministic`. Else everything is as it was."""
-    products, same_bits = tf.config.experimental.tensor_float_32_execution_enabled(), op_determinism()
+    before = numerics()
+    with numerics_of((before[0] or tf32, before[1] and deterministic)):
+        yield
+
+
+def numerics() -> tuple[bool, bool]:
+    """Whether float32 products may be rounded to TensorFloat-32, and whether ops give the same bits each time."""
+    return tf.config.experimental.tensor_float_32_execution_enabled(), op_determinism()
+
+
+@contextlib.contextmanager
+def numerics_of(given: tuple[bool, bool]) -> Iterator[None]:
+    """Compute as `numerics` was at some time."""
+    before = numerics()
+    _set_numerics(given)
     try:
-        if tf32:
-            tf.config.experimental.enable_tensor_float_32_execution(True)
-        if not deterministic:
-            set_op_determinism(False)
         yield
     finally:
-        tf.config.experimental.enable_tensor_float_32_execution(products)
-        set_op_determinism(same_bits)
+        _set_numerics(before)
+
+
+def _set_numerics(given: tuple[bool, bool]) -> None:
+    tf.config.experimental.enable_tensor_float_32_execution(given[0])
+    set_op_determinism(given[1])
 
 
 def cores() -> int:

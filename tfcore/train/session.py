@@ -38,7 +38,7 @@ from tfcore.losses.class_weights import class_weights
 from tfcore.models import build
 from tfcore.models.precision import LossScale
 from tfcore.models.user_model import Builder
-from tfcore.runtime.devices import prepare, relaxed
+from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.knob_values import Knobs, check_knobs
@@ -174,6 +174,7 @@ class TrainingSession:
         self.start = self.step = 0
         self._seconds = 0.0
         self._began: float | None = None
+        self._outside = numerics()
         self._guard = RetraceGuard(self.learner, action="warn", log=monitor.warn)
         if self.checkpoint:
             self._restore(self.checkpoint)
@@ -292,7 +293,8 @@ class TrainingSession:
 
     def evaluate(self) -> float:
         """Return the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial` sets."""
-        return self.learner.evaluate(self.data.holdout())
+        with numerics_of(self._outside):  # what relaxes the steps does not hold here
+            return self.learner.evaluate(self.data.holdout())
 
     def record_holdout(self, loss: float) -> None:
         """Record what `evaluate` returned, and with further labels the part of each."""
@@ -368,7 +370,7 @@ class TrainingSession:
             Cancelled: on a request to stop; the callbacks were told before.
             DataError: steps that are not finite, one after the other.
         """
-        self._began = time.monotonic()
+        self._began, self._outside = time.monotonic(), numerics()
         config = self.request.training
         try:
             with (

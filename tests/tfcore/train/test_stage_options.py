@@ -16,10 +16,12 @@ from tfcore.evaluation.stage import predict
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models import build
 from tfcore.models.config import ModelConfig
+from tfcore.runtime.devices import numerics
 from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
+from tfcore.train.steps.learner import Learner
 
 ROWS = 2000
 COLUMNS = (
@@ -225,6 +227,19 @@ def best_kept(examples, tmp_path_factory):
     """(folder, result) of a training that keeps its best checkpoints: its output in "out", its checkpoints."""
     folder = tmp_path_factory.mktemp("best_kept")
     return folder, train(request(examples, folder / "checkpoints", **KEPT), folder / "out", Lines())
+
+
+def test_the_holdout_is_evaluated_exactly_whatever_relaxes_the_steps(examples, tmp_path, monkeypatch):
+    outside, seen = numerics(), {"steps": set(), "holdout": set()}
+    for name, of in (("run", "steps"), ("evaluate", "holdout")):
+
+        def noted(learner, *given, done=getattr(Learner, name), of=of, **more):
+            seen[of].add(numerics())
+            return done(learner, *given, **more)
+
+        monkeypatch.setattr(Learner, name, noted)
+    train(request(examples, None, **BEST, precision="tf32", deterministic=False), tmp_path, Lines())
+    assert seen == {"steps": {(True, False)}, "holdout": {outside}} and outside == numerics() == (False, True)
 
 
 def test_the_best_checkpoints_by_the_holdout_are_kept_and_their_weights_written(examples, best_kept, tmp_path):
