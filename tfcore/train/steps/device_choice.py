@@ -73,6 +73,8 @@ def work_of(training: TrainingConfig, model: ModelConfig, transform: TransformPa
     sizes = [width] * (1 + model.cross_layers * (model.name == "dcn")) + [*model.hidden, 1]
     products = sum(before * after for before, after in itertools.pairwise(sizes))
     products *= model.members if model.name == "tabm" else 1
+    if training.retrieval is not None:  # each row's user with each item of the batch
+        products += training.batch_size * (model.embedding + 1)
     return Work(
         steps=training.total_steps(rows),
         flops=2.0 * BACKWARD * products * training.batch_size,
