@@ -42,6 +42,7 @@ _NAMES = {name: f"the {name}" for name in _AS_THEY_ARE} | {
     "rolled_back": "the list of rolled-back versions",
     "export": "the exported model",
     "slices": "the list of slices",
+    "auto": "the list of columns whose transform is chosen",
     "searched": "the columns that are searched for the worst slices",
     "card": "the text of the model card",
 }

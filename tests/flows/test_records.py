@@ -155,6 +155,8 @@ def difference(why):
         (f"model.train: {'0a' * 16} -> {'1b' * 16}", "evaluate", "the trained model changed"),
         ("model.version is new", "evaluate", "has not run yet"),
         ('champion: null -> {"name": "version 1 (2024-01 to 2024-...', "validate", "the champion changed"),
+        ("auto: 3 entries -> 4", "validate", "the list of columns whose transform is chosen changed"),
+        ("auto is new", "validate", "the list of columns whose transform is chosen changed"),
         ("version: 4 -> 5", "statistics", "Headway's code of this stage is newer"),
         ("version: 11 -> 10", "ingest", "Headway's code of this stage is older"),
         ("files[a.csv].crc32c: 1 -> 2", "ingest", "a file of this span changed, came or went"),
