@@ -101,7 +101,7 @@ def _chosen_since(before: RunRecord, record: RunRecord) -> Iterator[tuple[str, A
     if then is None or now is None or not all((then.training, then.model, now.training, now.model)):
         return
     chosen = [{"training": each.training, "model": each.model} for each in (then, now)]
-    for key in (each.key for each in differences(*chosen)):
+    for key in (each.key for each in differences(chosen[0], chosen[1])):
         names = key.split(".")
         if any(reduce(_at, names[:2], run.config) is not None for run in (before, record)):
             continue
