@@ -22,11 +22,19 @@ from headway.process_tuning import for_all_threads, hidden, uncollected
 _LOGGERS = ("apache_beam", "grpc")
 _IMPORTING = threading.Lock()
 _OPTIONAL = ("pandas", "pymongo")
-"""What Beam takes along, where it is installed, for data frames and MongoDB: a fifth of its import. A process of Headway's
-own has neither in its pipelines."""
+"""What Beam takes along, where it is installed, for data frames and MongoDB: a fifth of its import. Headway's own pipelines
+have neither."""
+_lean = False
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
 _SAMPLE_MS = 10
 """How often Beam looks which step a worker is in. The end of a bundle waits for the next look, which is 200 ms by default."""
+
+
+def leave_out_optional() -> None:
+    """Import Beam without data frames and MongoDB, which it then lacks for good. For a process that runs no Python file of the
+    user's; without effect in one that is not Headway's own."""
+    global _lean
+    _lean = owned()
 
 
 def begin_import() -> None:
@@ -50,7 +58,7 @@ def load_beam() -> Any:
 
         logging.getLogger().addFilter(of_others)  # Beam warns through logging.warning while it is imported
         try:
-            with silenced(), uncollected(), hidden(*(_OPTIONAL if owned() else ()), importer="apache_beam"):
+            with silenced(), uncollected(), hidden(*(_OPTIONAL if _lean else ()), importer="apache_beam"):
                 beam = importlib.import_module("apache_beam")
                 importlib.import_module(_RUNNER)  # the first pipeline would do so
                 _suit_notebooks(beam)

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.runners.beam_import import begin_import
+from beam_jobs.runners.beam_import import begin_import, leave_out_optional
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
@@ -161,6 +161,8 @@ class _Run:
 
     def _begin(self, child: Child) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
+        if not self.run_spec.loaded.user_files:
+            leave_out_optional()
         if not self.run_spec.store.children(self.run_spec.store.stages / IngestRequest.name):
             begin_import()  # while the plan reads the raw files: whatever it finds, none of it is ingested yet
         plan = run_dag(self.run_spec, Planner(self.run_spec.store), freeze=False)
