@@ -58,6 +58,8 @@ def test_patients_are_not_learned_by_heart(typed, tmp_path, columns, split):
     predictions = pq.read_table(f"{record['outputs']['evaluate']}/predictions.parquet")
     if split == "{}":
         codes = predictions["patient"].to_numpy()
+        group = next(m.key["group"] for m in Store(tmp_path / "store").manifests("evaluate"))
+        assert group == "patient", "how much a column matters has intervals of patients"
     else:
         codes = predictions[UNIT].to_numpy()
         inputs = next(m.result for m in Store(tmp_path / "store").manifests("transform"))["parameters"]

@@ -2,7 +2,7 @@
 
     study = QuickStudy.of(parameters, task, rows=shards.total)       # None where it would not be quick, or not be true
     study.add(batch, table, first)                                   # of each batch
-    study.result(scorer, size=4096)                                  # {"importance": ..., "dependence": [...]}
+    study.result(scorer, size=4096, group=None, seed=0)              # {"importance": ..., "dependence": [...]}
 
 A built-in transform looks at one row and one column at a time. So to permute the model's inputs that are made of a column is to
 permute the column, and neither the transform nor the model has to be built again: it takes a tenth of a second. A user's
@@ -32,6 +32,8 @@ MOST_CELLS = 10_000_000
 """Inputs of all rows that are predicted."""
 DRAWN, GRID, DEPENDENCE_ROWS = 4, 12, 300
 """Columns whose dependence is told, values of each, and rows that are predicted with each value."""
+MOST_NUMBER = 1e300
+"""Beyond it a number that the transform's operations are undone of is none."""
 Inputs = dict[str, NDArray[Any]]
 """By name, [rows, width] each."""
 Places = dict[str, list[int]]
@@ -69,16 +71,18 @@ class QuickStudy:
             self._batches.append({name: batch[name].numpy()[at] for name in self._parameters.inputs()})
             self._tables.append(table.take(at))
 
-    def result(self, scorer: TrainedScorer, *, size: int) -> dict[str, Any]:
+    def result(self, scorer: TrainedScorer, *, size: int, group: str | None, seed: int) -> dict[str, Any]:
         """The importance, as of the stage `importance`, and the dependence on the columns that matter most.
 
         Args:
             size: rows of a batch, as the scorer knows them.
+            group: the column of the tables whose equal values are drawn together.
+            seed: of the permutations.
         """
         inputs = {name: np.concatenate([each[name] for each in self._batches]) for name in self._batches[0]}
-        plain = rows_of(pa.concat_tables(self._tables), self._task)
+        plain = rows_of(pa.concat_tables(self._tables), self._task, group)
         places, rows = self._places(), len(plain)
-        random = np.random.default_rng(0)
+        random = np.random.default_rng(seed)
         orders = [[random.permutation(rows) for _ in range(REPEATS)] for _ in places]
         changed = [
             _mixed(inputs, at, inputs, order) for at, of in zip(places.values(), orders, strict=True) for order in of
@@ -164,18 +168,26 @@ def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> F
 
 def _numbers(fitted: Fitted, values: NDArray[np.float32]) -> tuple[list[float], NDArray[np.int64]] | None:
     raw = values.astype(np.float64)
-    for op in reversed(fitted.ops):
-        raw = _undone(op, raw)
-    order = np.argsort(raw, kind="stable")
+    with np.errstate(over="ignore", invalid="ignore"):
+        for op in reversed(fitted.ops):
+            raw = _undone(op, raw)
+    known = np.flatnonzero(np.abs(raw) < MOST_NUMBER)
+    order = known[np.argsort(raw[known], kind="stable")]
+    if not len(order):
+        return None
     # between the outermost hundredths, evenly spread over the rows
     rows = order[(np.linspace(0.01, 0.99, GRID) * (len(order) - 1)).astype(np.int64)]
-    _, first = np.unique(raw[rows], return_index=True)
-    rows = rows[first]
-    if len(rows) < 2:
+    grid, first = np.unique(raw[rows], return_index=True)
+    if len(grid) < 2:
         return None
-    # float32 has seven digits
-    digits = 5 - int(np.floor(np.log10(np.abs(raw[rows]).max())))
-    return [round(value, digits) for value in raw[rows].tolist()], rows
+    # of the range float32 has seven digits, and neighbours stay apart
+    digits = max(5 - _power(grid[-1] - grid[0]), 1 - _power(np.diff(grid).min()))
+    return [round(value, digits) for value in grid.tolist()], rows[first]
+
+
+def _power(value: float) -> int:
+    """Of ten."""
+    return int(np.floor(np.log10(value)))
 
 
 def _undone(op: FittedOp, values: Floats) -> Floats:

@@ -64,7 +64,11 @@ class EvaluateRequest(Stage[Evaluated]):
         default=None, description="the column that names the item of a row, for its baselines"
     )
     group: Annotated[str | None, Key()] = Field(
-        default=None, description="the column of a row's group, whose train items are left out"
+        default=None,
+        description="one of `columns`, whose equal values belong together; its train items are left out of the ranks",
+    )
+    seed: Annotated[int, Key()] = Field(
+        default=0, description="of the permutations that tell how much a column matters"
     )
     ranks: Annotated[int | None, Key()] = Field(
         default=None, ge=1, description="rank each row's item among all, and keep the best so many"

@@ -287,7 +287,9 @@ def _write(
         raise DataError(
             f"the shards hold {counted(rows, 'row')}, and their manifests say {shards.total:,}", where=shards.paths[0]
         )
-    told = study.result(scorer, size=size) if study is not None and isinstance(scorer, TrainedScorer) else {}
+    told = {}
+    if study is not None and isinstance(scorer, TrainedScorer):
+        told = study.result(scorer, size=size, group=request.group, seed=request.seed)
     return rows, np.concatenate(first), told
 
 

@@ -11,7 +11,7 @@ from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from headway.tasks.table import task_of
 from tfcore.evaluation.importance import ImportanceRequest, importance
 from tfcore.evaluation.permutation import spread, within
-from tfcore.evaluation.quick_importance import GRID, QuickStudy
+from tfcore.evaluation.quick_importance import GRID, QuickStudy, _numbers
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.evaluation.stage import predict
@@ -21,6 +21,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 from tfcore.transform.config import DerivedParameters
+from tfcore.transform.fitted import Fitted, FittedOp
 
 COLUMNS = (
     Column(name="strong", type="float32", nullable=True),
@@ -32,6 +33,10 @@ COLUMNS = (
     Column(name="label", type="int64", nullable=False, role="label"),
 )
 MODEL = ModelConfig(hidden=(8,), embedding=2)
+
+
+def _standardized(mean, std):
+    return FittedOp(op="standardize", mean=mean, std=std)
 
 
 def rows_of(count, seed):
@@ -156,3 +161,44 @@ def test_rows_of_one_unit_count_once(trained, tmp_path):
         width[which] = high - low
     assert width["units"] == pytest.approx(width["groups"], rel=0.1)
     assert width["units"] == pytest.approx(width["once"], rel=0.2) and width["rows"] < 0.6 * width["units"]
+
+
+def test_an_evaluation_draws_groups_and_permutes_by_the_seed_as_the_stage_does(trained, tmp_path):
+    rows = rows_of(180, 3)
+    named = rows.take(np.repeat(np.arange(180), 5)).append_column("name", pa.array(np.repeat(np.arange(180), 5)))
+    name = Column(name="name", type="int64", nullable=False, role="group")
+    part = write_examples(tmp_path / "rows", {"eval": named}, (*COLUMNS, name)).part("eval")
+    given = trained | {"examples": (part,), "group": "name", "seed": 7}
+    stage = importance(ImportanceRequest(**given, rows=1000), tmp_path, Monitor())["columns"]
+    quick = predict(EvaluateRequest(**given, columns=("name",)), tmp_path / "evaluated", Monitor())["importance"]
+    intervals = {each["column"]: each["interval"] for each in stage}
+    for each in quick["columns"]:
+        # rows that are the same come out of batches of another size as nearly the same
+        assert each["interval"] == pytest.approx(intervals[each["column"]], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ops", "given", "told"),
+    [
+        # seconds since 1970, of one hour
+        ([_standardized(1.7e9, 1e3)], [-1.8, 0, 1.8], pytest.approx([1.7e9 - 1800, 1.7e9, 1.7e9 + 1800], rel=1e-12)),
+        (
+            [FittedOp(op="log")],
+            np.log1p([0.001, 0.002, 0.003, 1e6]),
+            pytest.approx([0.001, 0.002, 0.003, 1e6], rel=0.01),
+        ),
+        # more than a number can be, and none
+        (
+            [FittedOp(op="log"), _standardized(60, 400)],
+            [-1, 0, 2],
+            pytest.approx([-np.expm1(340), 0.0], rel=1e-4),
+        ),
+        ([_standardized(0, 1)], [np.nan, np.inf, 1, 2], [1, 2]),
+        ([_standardized(0, 1)], [np.nan, np.nan], None),
+        ([_standardized(3, 1)], [0, 0], None),
+    ],
+)
+def test_values_of_partial_dependence_stay_apart_and_are_numbers(ops, given, told):
+    fitted = Fitted(column=Column(name="a", type="float32", nullable=False), ops=tuple(ops), fill=0.0)
+    found = _numbers(fitted, np.repeat(np.asarray(given, np.float32), 100))
+    assert (found and found[0]) == told
