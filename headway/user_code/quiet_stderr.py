@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 _LINES = r"^(([0-9-]+ [0-9:. ]+: )?[IWEF][0-9]{4} [0-9:. ]+|[0-9-]+ [0-9:. ]+: [IWEF] ).*\.cc:[0-9]+\]"
 _OTHERS = "^(WARNING: All log messages before absl|To enable the following instructions: )"
+_AT_ONCE = "-u" if sys.platform == "linux" else "-l"
+"""Else `sed` keeps what it has for a pipe until there are kilobytes of it. GNU's option and BSD's."""
 _SECONDS = 2.0
 """A process that a module left behind may hold the pipe: it is not waited for."""
 _REDIRECTED = threading.RLock()
@@ -23,14 +25,14 @@ _REDIRECTED = threading.RLock()
 @contextlib.contextmanager
 def without_tensorflows_lines() -> Iterator[None]:
     """Pass file descriptor 2 through a filter for the block. The filter is a process of its own, so that the last words of a
-    process that dies in the block are passed on; without `sed` nothing is left out."""
+    process that dies in the block are passed on, and each line comes at once; without `sed` nothing is left out."""
     if (sed := shutil.which("sed")) is None:
         yield
         return
     with _REDIRECTED:
         sys.stderr.flush()
         stderr = os.dup(2)
-        command, plain = [sed, "-E", f"/{_LINES}/d;/{_OTHERS}/d"], {"LC_ALL": "C"}
+        command, plain = [sed, _AT_ONCE, "-E", f"/{_LINES}/d;/{_OTHERS}/d"], {"LC_ALL": "C"}
         relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stderr, env=plain, start_new_session=True)
         assert relay.stdin is not None
         os.dup2(relay.stdin.fileno(), 2)
