@@ -130,7 +130,9 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
     )
     freedom = math.inf if likely is None else likely.freedom
     random = np.random.default_rng(seed)
-    drawn = np.stack([random.permutation(_normal_scores()) for _ in parts], 1) * np.sqrt(values) @ vectors.T
+    # the symmetric root: the vectors' signs, and their rotation where values are equal, hang on the last bit of a sum
+    root = vectors * np.sqrt(values) @ vectors.T
+    drawn = np.stack([random.permutation(_normal_scores()) for _ in parts], 1) @ root
     drawn *= quantile(probability, freedom) / quantile(probability, math.inf)
 
     def true(share: Floats, at: float) -> float:

@@ -17,7 +17,7 @@ from headway.stages.stage_class import Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
-VERSION = 7
+VERSION = 8
 """Raised by whoever changes what measuring writes for the same request."""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from headway.evaluation.bootstrap import drawn_units, resampled
 from headway.evaluation.metrics import metrics_of
-from headway.evaluation.results.interval_forms import reaching
+from headway.evaluation.results.interval_forms import between_distances, reaching
 from headway.evaluation.results.intervals import few_rows, intervals
 from headway.metrics.base import Rows
 from headway.metrics.user_metric import UserMetric
@@ -201,3 +201,17 @@ def test_a_million_rows_take_about_a_second():
     started = time.process_time()
     assert None not in intervals(rows, task_of("binary").metrics).values()
     assert time.process_time() - started < 15
+
+
+def test_the_last_bits_of_sums_hardly_move_the_interval_of_a_sum_of_distances():
+    """Parts of equal variance: no direction of theirs stands out, and which a computation finds is chance."""
+    r = np.random.default_rng(0)
+    for parts in (2, 10):
+        moved = r.normal(size=(5000, parts)) / 5000
+        moved = moved @ np.linalg.inv(np.linalg.cholesky(moved.T @ moved)).T / 500
+        seen = r.normal(size=parts) / 500
+        ends = [
+            between_distances(moved * (1 + 1e-15 * r.normal(size=moved.shape)), seen, np.inf, 0.975, 0)
+            for _ in range(5)
+        ]
+        assert np.ptp(ends, axis=0).max() < 1e-6 * np.abs(seen).sum()
