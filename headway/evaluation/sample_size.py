@@ -87,11 +87,12 @@ def upward(metric: Metric, interval: tuple[float, float] | None) -> tuple[float,
 
 def _weighty(rows: Rows) -> tuple[NDArray[np.bool_], int]:
     """(whether each row has weight, how many have)"""
-    if "weighty" not in rows.memo:
+
+    def found() -> tuple[NDArray[np.bool_], int]:
         weighty = rows.weight > 0
-        rows.memo["weighty"] = weighty, int(weighty.sum())
-    found: tuple[NDArray[np.bool_], int] = rows.memo["weighty"]
-    return found
+        return weighty, int(weighty.sum())
+
+    return rows.once("weighty", found)
 
 
 def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.int64] | None, int]:
@@ -108,11 +109,11 @@ def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.i
 
 
 def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:
-    if "rarer" not in rows.memo:
+    def found() -> int:
         positives = int((weighty & (rows.label > 0.5)).sum())
-        rows.memo["rarer"] = min(positives, int(weighty.sum()) - positives)
-    found: int = rows.memo["rarer"]
-    return found
+        return min(positives, int(weighty.sum()) - positives)
+
+    return rows.once("rarer", found)
 
 
 def _different(rows: Rows, weighty: NDArray[np.bool_], codes: NDArray[np.int64]) -> int:

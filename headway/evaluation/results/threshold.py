@@ -205,16 +205,17 @@ class _CrossFitted(Metric):
         self.within = metric.within
 
     def value(self, rows: Rows) -> float | None:
-        assert rows.columns is not None
-        if "decided" not in rows.memo:  # by every metric
+        def made() -> tuple[Rows, Rows, Rows] | None:
             known, threshold = _chosen(self._rule, rows), choose(self._rule, rows)
-            rows.memo["decided"] = None
-            if known is not None and threshold is not None:
-                decided = _flagged(rows, np.asarray(known)[rows.columns[FOLD]])
-                rows.memo["decided"] = decided, self._kept, _counted(self._all, threshold)
-        if rows.memo["decided"] is None:
+            if known is None or threshold is None:
+                return None
+            assert rows.columns is not None
+            flagged = _flagged(rows, np.asarray(known)[rows.columns[FOLD]])
+            return flagged, self._kept, _counted(self._all, threshold)
+
+        if (decided := rows.once("decided", made)) is None:  # by every metric
             return None
-        value, kept, here = (self._metric.on(decided) for decided in rows.memo["decided"])
+        value, kept, here = (self._metric.on(each) for each in decided)
         return None if value is None or kept is None or here is None else value + kept - here
 
 
