@@ -124,8 +124,8 @@ def page(material: Material, figures: Mapping[str, Path] | None = None, *, plain
 def _facts(material: Material) -> list[tuple[str, str]]:
     """The figures below the verdict."""
     record = material.record
-    spans = record.spans or list(material.ingested())
+    spans = list(record.spans or material.ingested())
     facts = [(f"{split} rows", f"{count:,}") for split, count in material.statistics.rows.items()]
-    if spans not in ([], [ONE_SPAN]):
+    if spans and spans != [ONE_SPAN]:
         facts.append((counted(len(spans), "span"), window_text(spans)))
     return [*facts, ("took", duration(record.seconds)), ("began", f"{when(record.started)} UTC")]

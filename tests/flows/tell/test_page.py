@@ -35,6 +35,12 @@ def html_of(store, record):
     return page(Material(store, record))
 
 
+def test_the_one_span_of_a_source_without_spans_is_no_figure_of_a_report(tmp_path):
+    store, record = recorded(tmp_path, "binary")
+    assert re.search(r"\b2 spans\b.*?2026-01 to 2026-02", html_of(store, record), re.S)
+    assert "1 span" not in html_of(store, record.model_copy(update={"spans": ("all",)}))
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
     html = html_of(*recorded(tmp_path, task))
