@@ -179,7 +179,7 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     # a training that takes ten seconds has a bar, too
     assert {key for key in artifacts if "-progress-" not in key} == {f"flights-{name}" for name in names}
     assert "# Verdict: promoted" in artifacts["flights-verdict"]
-    assert "Version 1 is promoted: " in artifacts["flights-verdict"]
+    assert "Version 1 is promoted, the first of this model: " in artifacts["flights-verdict"]
     assert "--open\n" in artifacts["flights-verdict"], "and how to see its report"
     logs = [line["message"] for line in prefect("/logs/filter", {"logs": of_run})]
     assert any("steps/s" in line for line in logs)
