@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from flows.upgrades import FORMAT, upgraded
 from headway.errors import StoreError
 from headway.evaluation.verdict import Metrics, Verdict
+from headway.messages import amount
 from headway.redaction import redacted
 from headway.schema.notes import Note
 from headway.storage.fingerprint import Difference
@@ -306,8 +307,8 @@ def with_its_last_steps(store: Store, run: RunRecord) -> RunRecord:
 
 
 def _step_and_amount(step: Mapping[str, Any]) -> str:
-    of = f" of {step['total']:,.0f}" if step["total"] else ""
-    return f"{step['step']}" + (f" ({step['done']:,.0f}{of} {step['unit']})" if step["unit"] else "")
+    far = amount(step["done"], step["total"], step["unit"])
+    return f"{step['step']} ({far})" if far else str(step["step"])
 
 
 def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:

@@ -31,6 +31,12 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {agree(count, singular, plural or singular + 's')}"
 
 
+def amount(done: float, total: float | None, unit: str) -> str:
+    """How far something is; "" where it has no unit, since it has not said yet."""
+    of = f" of {total:,.0f}" if total else ""
+    return f"{done:,.0f}{of} {unit}" if unit else ""
+
+
 def agree(count: int, singular: str, plural: str) -> str:
     """The word that agrees with a count."""
     return singular if count == 1 else plural

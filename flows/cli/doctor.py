@@ -37,7 +37,7 @@ class Finding:
     found: str
     fix: str | None = None
     there: bool = True
-    """False: it is absent, which is no fault."""
+    """False: it is absent, which is not a fault."""
 
     @property
     def word(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from flows.records import progress_path
-from headway.messages import duration, number
+from headway.messages import amount, duration, number
 from headway.storage.store import Store
 
 
@@ -39,8 +39,7 @@ class Progress(BaseModel):
 
     @property
     def amount(self) -> str:
-        of = f" of {self.total:,.0f}" if self.total else ""
-        return f"{self.done:,.0f}{of} {self.unit}" if self.unit else ""
+        return amount(self.done, self.total, self.unit)
 
     def words(self, amount: str | None = None, *, brief: bool = False) -> str:
         """All of it, the amount first; `brief` has first what a narrow terminal should not cut."""

@@ -107,10 +107,16 @@ def _described(label: ColumnStatistics, train: ColumnStatistics, kind: str) -> d
             return {"label mean": "", "label std": ""}
         return {"label mean": number(label.mean), "label std": number(label.std)}
     counts = _counts(label)
-    if counts is None or not (present := sum(counts.values())):
+    if not counts or not sum(counts.values()):
         return {"label": ""}
+    return {"label": ", ".join(f"{value}: {share}" for value, share in _shares(counts, train, kind))}
+
+
+def _shares(counts: Mapping[Any, int], train: ColumnStatistics, kind: str) -> list[tuple[str, str]]:
+    """(class, its share of the rows): of two classes the last, of more those that are most frequent in train."""
+    present = sum(counts.values())
     classes = _classes(train)[-1:] if kind == "binary" else [value for value, _ in train.top(_SHOWN)]
-    return {"label": ", ".join(f"{value_text(c)}: {counts.get(c, 0) / present:.2%}" for c in classes)}
+    return [(value_text(c), f"{counts.get(c, 0) / present:.2%}") for c in classes]
 
 
 def _classes(train: ColumnStatistics) -> list[Any]:
@@ -217,14 +223,12 @@ def _differs(
 ) -> Iterator[Anomaly]:
     if difference.p >= config.p or abs(difference.effect) < config.effect:
         return
-    ours, theirs = (next(iter(_described(side, train, kind).values())) for side in (train, label))
-    levels = f"{'its mean is' if kind == 'regression' else 'it is'} {theirs} in {name} and {ours} in train"
     if kind == "binary":
-        positive = _classes(train)[-1]
-        here, there = (
-            counts.get(positive, 0) / sum(counts.values()) for counts in (_counts(label) or {}, _counts(train) or {})
-        )
-        levels = f"{value_text(positive)} is {here:.2%} of {name} and {there:.2%} of train"
+        ((value, ours),), ((_, theirs),) = (_shares(_counts(side) or {}, train, kind) for side in (train, label))
+        levels = f"{value} is {theirs} of {name} and {ours} of train"
+    else:
+        ours, theirs = (next(iter(_described(side, train, kind).values())) for side in (train, label))
+        levels = f"{'its mean is' if kind == 'regression' else 'it is'} {theirs} in {name} and {ours} in train"
     by_time = split.mode == "time" or split.eval_from is not None
     chance = f"p {difference.p:.1g}" if difference.p >= 0.001 else "p < 0.001"
     because = ": splits by time differ as the data change" if by_time else ", which is more than chance gives"

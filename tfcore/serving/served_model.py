@@ -125,7 +125,7 @@ class ServedModel:
                     apart = np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
                     largest, compared = max(largest, float(np.max(apart, initial=0.0))), compared + 1
         if not compared:
-            return "the GPU's predictions were not compared with the CPU's: made-up rows are no images"
+            return "the GPU's predictions were not compared with the CPU's: made-up rows are not images"
         if not largest <= BOUND:
             raise StoreError(
                 f"gives other predictions on this GPU than on the CPU, where its replay checked it: they differ by up to "

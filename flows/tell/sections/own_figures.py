@@ -54,7 +54,7 @@ def _drawn(figure: Any, name: str) -> Markup:
     """A figure as a picture that cannot touch the page around it.
 
     Raises:
-        ConfigError: it is no figure, or too large for a report.
+        ConfigError: it is not a figure, or too large for a report.
     """
     if not hasattr(figure, "savefig"):
         raise ConfigError(f"returns {type(figure).__name__}, not a matplotlib figure")

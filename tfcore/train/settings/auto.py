@@ -82,7 +82,7 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
     values is the same config.
 
     Raises:
-        ConfigError: `model.scaled_penalties` with a loss that is no share of the label's variance.
+        ConfigError: `model.scaled_penalties` with a loss that is not a share of the label's variance.
     """
     if (problem := unscalable(training, model, facts)) is not None:
         raise ConfigError(problem, where="model.scaled_penalties", fix="leave it out")

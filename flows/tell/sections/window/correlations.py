@@ -34,8 +34,13 @@ def correlations(folder: Path | None, names: Sequence[str], columns: int) -> Ite
         return
     rows, shades = list[dict[str, str]](), list[dict[str, float]]()
     labels = column_names(name for name, _, _ in found)
-    for name, mine, present in found:
-        cells = {labels[other]: _correlation(mine, theirs, present & known) for other, theirs, known in found}
+    of = {
+        frozenset((name, other)): _correlation(mine, theirs, present & known)
+        for at, (name, mine, present) in enumerate(found)
+        for other, theirs, known in found[at:]
+    }
+    for name, _, _ in found:
+        cells = {labels[other]: of[frozenset((name, other))] for other, _, _ in found}
         rows.append({"column": labels[name]} | {label: "" if r is None else f"{r:.2f}" for label, r in cells.items()})
         shades.append({label: abs(r or 0.0) for label, r in cells.items()})
     note = f"Spearman's rank correlation, on {counted(len(found[0][1]), 'sampled train row')}; shaded by its size."
@@ -48,7 +53,6 @@ def _ranks(sample: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, NDArra
     for name in names:
         if left and name in sample.column_names and not pa.types.is_uint64(sample.schema.field(name).type):
             values, present = numbers(sample.column(name))
-            present = present & np.isfinite(values)
             if present.sum() >= LEAST_ROWS and np.ptp(values[present]) > 0:
                 left -= 1
                 yield name, values, present
