@@ -10,7 +10,6 @@ from typing import Any
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import config as _config
-from tensorflow.python.framework import kernels as _kernels
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import control_flow_util as _control_flow
 
@@ -23,11 +22,6 @@ def tape_is_active() -> bool:
 def watching_variables() -> Any:
     """A context whose value has `watched_variables()`: the trainable variables that were read within."""
     return _record.VariableWatcher()
-
-
-def registered_kernels(op: str) -> list[Any]:
-    """The KernelDefs of an op."""
-    return list(_kernels.get_registered_kernels_for_op(op).kernel)
 
 
 def traced_for_xla() -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flows.progress.reporter import Reporter
     from tfcore.runtime.tensorflow_process import Child
 
-MOST_OPS, MOST_LOSSES = 15, 12
+MOST_LOSSES = 12
 
 
 def debug(
@@ -46,7 +46,7 @@ def debug(
     """Inspect one training step of the pipeline, the first one by default, and report on it.
 
     Args:
-        what: step: values, gradients, graph and profile of one training step.
+        what: step: values, gradients and profile of one training step.
         steps: how many compiled steps to time.
         out: where the report is written (default: debug/ in the store).
         resumed: inspect the step after the newest checkpoint (default: the first step).
@@ -159,16 +159,18 @@ def report_text(result: Mapping[str, Any]) -> str:
     parts.append("inputs\n" + text_table([{"input": entry["name"]} | _row(entry) for entry in result["inputs"]]))
     parts.append("layers, as they ran\n" + text_table(_layers(result["layers"])))
     parts.append("variables\n" + text_table([_variable(entry) for entry in result["variables"]]))
-    parts += [_autograph(result["autograph"]), _graph(result["graph"]), _copies(result["graph"])]
     losses = [cell(value) or "nan" for value in compiled["losses"]]
     listed = " ".join(losses if len(losses) <= MOST_LOSSES else [*losses[: MOST_LOSSES - 2], "...", losses[-1]])
     text = f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {listed}"
     if seconds:
         text += f"; {min(seconds) * 1e3:.2f} ms per step at best, {result['eager_seconds'] * 1e3:.0f} ms eagerly"
-    parts.append(text)
-    if profile := result["profile"]:
-        parts.append(f"profile: tensorboard --logdir {profile['folder']}")
-    return "\n\n".join(part for part in parts if part)
+    lines = [text, "  XLA compiles it" if compiled["mode"] == "jit" else "  it runs without XLA"]
+    lines += [f"  {compiled['refused']}"] if compiled["refused"] else []
+    lines += [f"  it calls the Python function {name}, on the host" for name in compiled["python"]]
+    parts.append("\n".join(lines))
+    if result["profile"]:
+        parts.append(f"profile: tensorboard --logdir {result['profile']}")
+    return "\n\n".join(parts)
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> str:
@@ -216,35 +218,3 @@ def _variable(variable: Mapping[str, Any]) -> dict[str, Any]:
             f"{name} bad": bad or None,
         }
     return row | {"change": "" if variable["change"] is None else f"{variable['change']:.2%}"}
-
-
-def _autograph(autograph: Mapping[str, Any]) -> str:
-    lines = [f"AutoGraph: {autograph['says']}"]
-    for function in autograph["functions"]:
-        code = "\n".join(f"    {line}" for line in function["code"].strip().splitlines())
-        lines += [f"  {function['name']} ({function['place']}), converted:", code]
-    return "\n".join(lines)
-
-
-def _graph(graph: Mapping[str, Any]) -> str:
-    ops = list(graph["ops"].items())
-    frequent = ", ".join(f"{op} {count:,}" for op, count in ops[:MOST_OPS])
-    others = f" and {len(ops) - MOST_OPS} types more" if len(ops) > MOST_OPS else ""
-    xla = graph["xla"]
-    size = f"{counted(graph['nodes'], 'op')} of {counted(len(ops), 'type')}, {counted(graph['functions'], 'function')}"
-    lines = [f"graph: {size}: {frequent}{others}"]
-    lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
-    lines += [f"  {line}" for line in xla["refused"]]
-    return "\n".join(lines)
-
-
-def _copies(graph: Mapping[str, Any]) -> str:
-    from flows.tell.rendering.cells import text_table
-
-    rows = [
-        {"op": copy["op"], "nodes": copy["count"], "why": copy["why"]}
-        | {"which": ", ".join(copy.get("functions") or copy["names"][:3])}
-        for copy in graph["copies"]
-    ]
-    fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device per call of many steps"
-    return f"host and device: {graph['says']}; {fed}" + ("\n" + text_table(rows) if rows else "")

@@ -34,8 +34,7 @@ def test_seeds_that_were_set_within_are_forgotten():
     assert [*found, drawn()] == expected
 
 
-def test_kernels_traces_and_layers():
-    assert {kernel.device_type for kernel in private_api.registered_kernels("MatMul")} >= {"CPU"}
+def test_traces_and_layers():
     plain = tf.function(lambda x: x + 1)
     plain(1), plain(2.0)
     assert len(private_api.concrete_functions(plain)) == 2

@@ -1,18 +1,17 @@
 """Inspects one training step eagerly, op by op: what `headway debug step` runs in the TensorFlow process.
 
     debug_step(DebugRequest(train=request), Path("out"), monitor)
-    # {"problems": [...], "inputs": [...], "layers": [...], "variables": [...], "graph": {...}, "profile": {...}, ...}
+    # {"problems": [...], "inputs": [...], "layers": [...], "variables": [...], "compiled": {...}, ...}
 
 The step is that of the training: same rows, same model, same knobs; its first one, or the one after a checkpoint. It is run
-once eagerly, then compiled together with those after it. `out` gets report.json, AutoGraph's code below autograph/, and
-TensorBoard's profile below profile/; nothing else is written.
+once eagerly, then compiled together with those after it. `out` gets report.json and TensorBoard's profile below profile/;
+nothing else is written.
 """
 
-import inspect
 import json
-import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,14 @@ import tensorflow as tf
 from headway.errors import StoreError
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles, Stager
-from headway.user_code.loading import load_function
 from tfcore.debug.eager import eager_step
 from tfcore.debug.findings import problems, starting
-from tfcore.debug.graph_report import Graph, has_gpu_kernels
-from tfcore.debug.profiling import profiled
 from tfcore.debug.request import DebugRequest
 from tfcore.distribute.placement import Choice, place
+from tfcore.graph.python_errors import python_functions
 from tfcore.runtime.remote_shards import staged
 from tfcore.train.request import TrainRequest
 from tfcore.train.session import TrainingSession
-from tfcore.train.steps.learner import Learner
 
 REPORT = "report.json"
 
@@ -46,10 +42,8 @@ def debug_step(
         problems: what `tfcore.debug.findings` found, first things first.
         step: which one was looked at: the first, or the first that was skipped.
         inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of that step, run eagerly.
-        autograph: {functions: [{name, place, file, code}], says}: what AutoGraph makes of the preprocess function.
-        graph: {ops, nodes, functions, devices, copies, fed_bytes (rows that a call is given), says,
-        xla: {mode, refused}}.
-        compiled: {first, losses, applied, seconds}; profile: {folder, files}, or None.
+        compiled: {first, losses, applied, seconds (of each but the first), mode ("jit" or "graph"), refused (why XLA does not
+        compile it), python (the Python functions that it calls)}; profile: its folder, or None.
 
     Raises:
         ConfigError, DataError, StoreError: as a training would; HeadwayError: a layer raised.
@@ -70,9 +64,17 @@ def debug_step(
         walk.compiled(0)
         monitor.check()
         folder = out / "profile" if request.profile and steps > 1 else None
-        profile = profiled(lambda i: walk.compiled(i + 1), steps - 1, folder)
+        out.mkdir(parents=True, exist_ok=True)
+        seconds = []
+        with tf.profiler.experimental.Profile(str(folder)) if folder else nullcontext():
+            for number in range(1, steps):
+                began = time.perf_counter()
+                with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
+                    walk.compiled(number)
+                seconds.append(round(time.perf_counter() - began, 6))
         later = walk.later()
-    out.mkdir(parents=True, exist_ok=True)
+        run = training.learner._run
+        python = python_functions(run.trace().graph.as_graph_def())
     report = {
         "problems": problems(walk.eager, walk.losses[walk.at :], walk.applied[walk.at :], walk.still, later),
         "step": training.start + walk.at,
@@ -80,15 +82,16 @@ def debug_step(
         "knobs": walk.knobs,
         "eager_seconds": walk.eager.pop("seconds"),
         **walk.eager,
-        "autograph": _autograph(train, out),
-        "graph": _graph(training.learner, walk.stack),
         "compiled": {
             "first": training.start,
             "losses": walk.losses,
             "applied": walk.applied,
-            "seconds": profile.pop("seconds"),
+            "seconds": seconds,
+            "mode": run.mode,
+            "refused": run.refused,
+            "python": python,
         },
-        "profile": profile or None,
+        "profile": folder and str(folder),
     }
     (out / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return report
@@ -124,7 +127,7 @@ class _Walk:
         self._training, self._learner = training, training.learner
         self._offset = training.start % training.stack
         self._stacks = training.data.stacks(training.stack)(training.start - self._offset)
-        self.stack = next(self._stacks)
+        self._stack = next(self._stacks)
         self.losses: list[float | None] = []
         self.applied: list[bool] = []
         self.still: list[str] = []
@@ -135,7 +138,7 @@ class _Walk:
         used = (self._offset + number) % self._learner.stack
         values = self._training.knob_values(self._training.start + number - used, self._learner.stack)
         self.at, self.knobs = number, {name: float(value[used]) for name, value in values.items()}
-        self._batch = {name: value[used] for name, value in self.stack.items()}
+        self._batch = {name: value[used] for name, value in self._stack.items()}
         self.eager = eager_step(self._learner, self._batch, self.knobs)
 
     def later(self) -> list[str]:
@@ -153,11 +156,11 @@ class _Walk:
         """Run step `number`, counted from the start; call it once per step, in order."""
         used = (self._offset + number) % self._learner.stack
         if number and not used:
-            self.stack = next(self._stacks)
+            self._stack = next(self._stacks)
         trained = self._learner.model.trainable_variables
         before = [] if number else [variable.numpy() for variable in trained]
         outcome = self._learner.run(
-            self.stack,
+            self._stack,
             first=used,
             steps=1,
             knobs=self._training.knob_values(self._training.start + number - used, self._learner.stack),
@@ -175,54 +178,3 @@ class _Walk:
             self._learner.step.assign_sub(1)  # what dropout draws from
             self._look(number)
             self._learner.step.assign_add(1)
-
-
-def _autograph(train: TrainRequest, out: Path) -> dict[str, Any]:
-    """The code that AutoGraph makes of the preprocess function, the only one of the user's that it converts."""
-    says = "the training step is traced without AutoGraph: its loop is tf.while_loop, its branches tf.cond"
-    users, derived = train.preprocess, train.transform.derived
-    if (
-        users is None
-        or derived is None
-        or isinstance(function := load_function(users, derived.function.partition(":")[2]), tf.Module)
-    ):
-        says += "; nothing is converted, so Python's if and for in a layer run while it is traced"
-        return {"functions": [], "says": says}
-    name, own = derived.function.partition(":")[2], getattr(inspect.unwrap(function), "__code__", None)
-    try:
-        code = tf.autograph.to_code(getattr(function, "python_function", function))
-    except Exception as error:  # its source is not to be had, or AutoGraph does not understand it
-        code = f"# AutoGraph cannot show it: {next(iter(str(error).splitlines()), type(error).__name__)}\n"
-    file = out / "autograph" / f"{name}.py"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(code, encoding="utf-8")
-    place = f"{users.name}:{own.co_firstlineno}" if own else users.name
-    return {"functions": [{"name": name, "place": place, "file": str(file), "code": code}], "says": says}
-
-
-def _graph(learner: Learner, stack: Mapping[str, tf.Tensor]) -> dict[str, Any]:
-    graph = Graph.of(learner._run.trace())
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    copies = graph.copies()
-    if not has_gpu_kernels():
-        copies = [row for row in copies if "no kernel" not in row["why"]]  # of anything
-    which = "these nodes of the step" if copies else "no node of the step"
-    if not gpus:
-        says = f"there is one device here, the CPU, so nothing is copied; beside a GPU {which} would run on the CPU"
-    elif copies:
-        says = "these nodes of the step run on the CPU, though there is a GPU: what they read and give is copied"
-    else:
-        says = "every node of the step has a kernel for the GPU, so nothing is copied"
-    return {
-        "ops": graph.ops,
-        "nodes": sum(graph.ops.values()),
-        "functions": graph.functions,
-        "devices": [device.name for device in tf.config.list_physical_devices()],
-        "copies": copies,
-        "fed_bytes": sum(math.prod(value.shape) * value.dtype.size for value in stack.values()),
-        "says": says,
-        "xla": {
-            "mode": learner.mode,
-            "refused": [refused] if (refused := learner._run.refused) else [],
-        },
-    }
