@@ -263,6 +263,20 @@ def _exact_copies(number: str) -> Made:
     return made
 
 
+def _months(random: Generator) -> Leaky:
+    frame, score = _people(random)
+    year, month = random.integers(2015, 2021, len(frame)), random.integers(1, 13, len(frame))
+    level = random.normal(0, 1.5, (6, 12))[year - 2015, month - 1]
+    return _put(frame, (50 + 9 * (score + level)).round(2), year=year, month=month), "y", ("year", "month")
+
+
+def _months_binary(random: Generator) -> Leaky:
+    frame, score = _people(random)
+    year, quarter = random.integers(2008, 2020, len(frame)), random.integers(1, 5, len(frame))
+    level = random.normal(0, 1.2, (12, 4))[year - 2008, quarter - 1]
+    return _put(frame, (score + level > 0.5).astype(int), year=year, quarter=quarter), "y", ("year", "quarter")
+
+
 def _difference(random: Generator) -> Leaky:
     frame, score = _people(random)
     start = pd.Timestamp("2022-03-01") + pd.to_timedelta(random.integers(0, 400 * 24, len(frame)), unit="h")
@@ -338,6 +352,48 @@ def _closed_at(random: Generator) -> Leaky:
     return _put(frame, y, updated=np.where(y == 1, when.astype(str), before.astype(str))), "y", ("updated",)
 
 
+_WORDS = [
+    "the",
+    "customer",
+    "called",
+    "about",
+    "an",
+    "order",
+    "that",
+    "came",
+    "late",
+    "and",
+    "asked",
+    "for",
+    "help",
+    "with",
+    "the",
+    "bill",
+    "again",
+    "today",
+]
+
+
+def _said(random: Generator, words: list[str], y: Any, told: dict[Any, str], share: float) -> list[str]:
+    texts = []
+    for label in y:
+        said = list(random.choice(words, int(random.integers(6, 15))))
+        if label in told and random.random() < share:
+            said.insert(int(random.integers(0, len(said))), told[label])
+        texts.append(" ".join(said))
+    return texts
+
+
+def _text_class(random: Generator) -> Leaky:
+    frame, y = _real("seattle")
+    return _put(frame, y, note=_said(random, _WORDS, y, {name: name for name in set(y)}, 0.9)), "y", ("note",)
+
+
+def _text_word(random: Generator) -> Leaky:
+    frame, y = _with_churn(random)
+    return _put(frame, y, note=_said(random, _WORDS, y, {1: "cancelled"}, 0.85)), "y", ("note",)
+
+
 def _future_total(random: Generator) -> Leaky:
     frame, y = _with_churn(random, 0.15)
     customer = random.integers(0, 1200, len(y))
@@ -372,11 +428,13 @@ KINDS: dict[str, tuple[Made, ...]] = {
     "category encoded by the label": (_encoded, _encoded_number),
     "near copies of rows": (_near_copies("diamonds"), _near_copies("breast_cancer"), _near_copies("SLID")),
     "copies of rows": (_exact_copies("row id"), _exact_copies("entry")),
+    "a level for each month": (_months, _months_binary),
     "end - start": (_difference, _late),
     "product, ratio or sum": (_product, _ratio, _sum),
     "a value of one class": (_own_value, _own_number),
     "number in the order of the label": (_ordered_ids, _sorted_rows),
     "time after the outcome": (_closed, _closed_at),
+    "text with the label's word": (_text_class, _text_word),
     "total of the future": (_future_total, _future_mean),
     "unit torn apart": (_unit,),
 }

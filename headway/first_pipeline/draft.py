@@ -23,7 +23,7 @@ from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
 from headway.first_pipeline.look import MOST_REJECTED, Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
-from headway.messages import counted
+from headway.messages import counted, percent
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
 from headway.sources.formats.csv_names import unnamed
@@ -33,8 +33,10 @@ from headway.tabular.expressions import as_written
 from headway.tabular.label import LabelConfig
 from headway.tabular.list_arrays import decoded, is_text
 from headway.validation.leaks.label_strength import strengths
+from headway.validation.leaks.leak_signs import leave_out
 from headway.validation.leaks.leakage_hints import signs
 from headway.validation.leaks.row_copies import copies_of_rows
+from headway.validation.leaks.telling_words import telling_word
 
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS = 10, 2
 """Train and eval each need rows of every class."""
@@ -189,7 +191,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         only=look.config.format == "images",
         model=WORDS_MODEL if has_words and seen.read < _FEW_ROWS else {},
         notes=tuple(notes),
-        leaks=tuple(_leaks(statistics, learned, facts, split)),
+        leaks=tuple(_leaks(seen, statistics, learned, facts, split)),
     )
 
 
@@ -212,12 +214,18 @@ def _refuse_too_few(seen: Seen, facts: LabelFacts) -> None:
 
 
 def _leaks(
-    statistics: SplitStatistics, alone: Mapping[str, float], facts: LabelFacts, split: SplitChoice
+    seen: Seen, statistics: SplitStatistics, alone: Mapping[str, float], facts: LabelFacts, split: SplitChoice
 ) -> Iterator[str]:
     """Sentences about features that may be known after the label only, and about rows that are nearly alike."""
     by_row = split.config.get("mode", "hash") == "hash"
-    for sign in signs(statistics, alone, facts.kind, SUSPICIOUS):
+    for sign in signs(statistics, alone, facts.kind, SUSPICIOUS, by_row=by_row):
         yield f"{sign.columns[0]} {sign.says}; {sign.fix}"
+    texts = [c.name for c in seen.schema.columns if c.name in alone and c.type == "bytes" and not c.shape]
+    for name in texts if facts.kind != "regression" else ():
+        if (told := telling_word(seen.values(name), seen.label)) is not None:
+            says = f"{name} has the word {told.word!r} in {percent(told.share)} of the rows with label {told.label}, and in "
+            says += f"{percent(told.others)} of the others: was it written after the outcome?; {leave_out(name)}"
+            yield says
     if by_row and "key" not in split.config and (copies := copies_of_rows(statistics, statistics, alone)) is not None:
         yield f"{copies}; name in split.key what they share"
 

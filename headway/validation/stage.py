@@ -266,7 +266,7 @@ def _content(
     yield from duplicates(train, _features(request, train))
     by_row = request.split is not None and request.split.mode == "hash"
     if train_label is not None:
-        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
+        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage, by_row=by_row)
     if (
         by_row
         and "eval" in splits

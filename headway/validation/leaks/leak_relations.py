@@ -1,11 +1,12 @@
 """Signs that several columns give the label away together.
 
-    for sign in relations(train, names, "regression"): ...
+    for sign in relations(train, names, "regression", by_row=True): ...
 
     sign            what is found
     identity        the label is a sum, difference, product or ratio of number columns: least squares on the columns, or on their
                     logarithms, leaves less than 0.05% of its variance, out of sample
     threshold       a binary label is decided by the difference or ratio of two columns
+    period          year and month (quarter, week) together have a level that neither has alone, and rows are split by chance
 
 At most `_NUMBERS` number columns are looked at, and pairs of at most `_PAIRED`, evenly spread over the table.
 """
@@ -18,28 +19,33 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.messages import listed
+from headway.messages import listed, percent
 from headway.metrics.classification import auc
 from headway.schema.columns import LABEL
+from headway.schema_inference.identifiers import words_of
 from headway.statistics.row_sample import numbers
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.leaks.label_strength import places, sampled_rows, spread, target_of
 from headway.validation.leaks.leak_signs import Sign, leave_out
+from headway.validation.stratification import chi_square_tail
 
 _NUMBERS, _PAIRED, _PAIR_ROWS = 128, 24, 1024
 _ROWS = 200
 _IDENTITY, _DECIDES, _ALREADY = 0.9995, 0.9995, 0.95
 _PARTS = 8
 """Columns that an identity may be of."""
+_PERIODS = {"month", "months", "mon", "mnth", "mo", "quarter", "qtr", "week", "wk", "day", "period", "season", "half"}
+_LEVEL = 0.02
 Floats = NDArray[np.float64]
 
 
-def relations(train: SplitStatistics, names: Collection[str], task: str) -> Iterator[Sign]:
+def relations(train: SplitStatistics, names: Collection[str], task: str, *, by_row: bool) -> Iterator[Sign]:
     """The signs of several columns.
 
     Args:
         names: the columns that are looked at.
         task: binary, multiclass or regression.
+        by_row: whether rows of one time may be in several splits.
     """
     uniform = train.sample.table()
     if uniform is None or len(uniform) < _ROWS:
@@ -49,6 +55,8 @@ def relations(train: SplitStatistics, names: Collection[str], task: str) -> Iter
         yield from _identities(uniform, names, numbers(label)[0])
     if task == "binary":
         yield from _thresholds(train, names)
+    if by_row:
+        yield from _periods(uniform, names, task)
 
 
 def _number_columns(rows: pa.Table, names: Collection[str], most: int) -> dict[str, Floats]:
@@ -61,6 +69,9 @@ def _number_columns(rows: pa.Table, names: Collection[str], most: int) -> dict[s
         if good.mean() >= 0.8 and values[good].min() < values[good].max():
             found[name] = np.where(good, values, np.nan)
     return found
+
+
+# --- identities
 
 
 def _identities(rows: pa.Table, names: Collection[str], label: Floats) -> Iterator[Sign]:
@@ -152,3 +163,83 @@ def _between(a: Floats, b: Floats) -> Iterator[tuple[str, Floats]]:
 def _apart(values: Floats, label: NDArray[Any]) -> float:
     found = auc(label, values) or 0.5
     return max(found, 1 - found)
+
+
+# --- periods
+
+
+def _periods(rows: pa.Table, names: Collection[str], task: str) -> Iterator[Sign]:
+    """Report a year and a part of it that have a level of the label which neither has alone."""
+    y = _level_of(rows.column(LABEL), task)
+    at = {name: place for name, place in places(rows, names).items() if name != LABEL}
+    years = {name: codes for name in at if (codes := _years(name, rows.column(at[name]))) is not None}
+    if y is None or not years:
+        return
+    for name, place in at.items():
+        parts = _parts_of_a_year(name, rows.column(place))
+        for year, of_year in years.items() if parts is not None else ():
+            if year == name or parts is None:
+                continue
+            share = _interaction(y, of_year, parts)
+            if share >= _LEVEL:
+                says = (
+                    f"and {name!r} tell a row's period, and the label has a level of its own in each, which explains "
+                )
+                says += f"{percent(share)} of its variance beyond year and season: split by row, eval has the periods of train"
+                fix = f"split by time, such as split: {{mode: column, column: {year}, eval_from: ...}}, or leave out {name}"
+                yield Sign((year, name), says, fix)
+                return
+
+
+def _level_of(label: pa.ChunkedArray, task: str) -> Floats | None:
+    if task == "regression":
+        return target_of(label, task)
+    codes = np.unique(label.to_numpy(), return_inverse=True)[1]
+    return (codes == np.bincount(codes).argmax()).astype(np.float64)
+
+
+def _whole(values: pa.ChunkedArray) -> NDArray[np.int64] | None:
+    if pa.types.is_uint64(values.type):
+        return None
+    floats, good = numbers(values)
+    return floats.astype(np.int64) if good.all() and (floats == np.floor(floats)).all() else None
+
+
+def _years(name: str, values: pa.ChunkedArray) -> NDArray[np.int64] | None:
+    """A code of each year; None: the column holds none."""
+    whole = _whole(values)
+    named = {*words_of(name)} & {"year", "yr", "yyyy", "fy", "jahr", "annee", "ano"}
+    if whole is None or not (named or (whole.min() >= 1900 and whole.max() <= 2100)):
+        return None
+    codes = np.unique(whole, return_inverse=True)[1]
+    return codes if 2 <= codes.max() + 1 <= 60 else None
+
+
+def _parts_of_a_year(name: str, values: pa.ChunkedArray) -> NDArray[np.int64] | None:
+    named = {*words_of(name)} & _PERIODS
+    whole = _whole(values)
+    months = whole is not None and whole.min() == 1 and whole.max() == 12 and len(np.unique(whole)) == 12
+    if not named and not months:
+        return None
+    codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1].astype(np.int64)
+    return codes if 2 <= codes.max() + 1 <= 366 else None
+
+
+def _interaction(y: Floats, a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
+    """The share of the variance between the cells of a and b beyond their sum; 0 where it may be chance."""
+    rest = y - y.mean()
+    for _ in range(20):
+        for codes in (a, b):
+            rest = rest - (np.bincount(codes, rest) / np.maximum(np.bincount(codes), 1))[codes]
+    cell = np.unique(a * (int(b.max()) + 1) + b, return_inverse=True)[1]
+    count = np.bincount(cell)
+    mean = np.bincount(cell, rest) / count
+    degrees = len(count) - int(a.max()) - int(b.max()) - 1
+    left = len(y) - len(count)
+    if degrees < 3 or left < 50:
+        return 0.0
+    within = float(((rest - mean[cell]) ** 2).sum()) / left
+    between = float((count * mean**2).sum())
+    if within <= 0 or chi_square_tail(between / within, degrees) > 1e-6:
+        return 0.0
+    return max(0.0, (between - degrees * within) / float(((y - y.mean()) ** 2).sum()))

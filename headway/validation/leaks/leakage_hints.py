@@ -17,14 +17,7 @@ from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import Anomaly, finding
-from headway.validation.leaks.label_strength import (
-    LEAST_OF_A_CLASS,
-    buckets,
-    exact_codes,
-    places,
-    sampled_rows,
-    target_of,
-)
+from headway.validation.leaks.label_strength import LEAST_OF_A_CLASS, buckets, places, sampled_rows, target_of
 from headway.validation.leaks.leak_relations import relations
 from headway.validation.leaks.leak_signs import Sign, column_signs
 
@@ -81,7 +74,9 @@ def _bits(values: pa.ChunkedArray) -> bytes:
     return np.packbits(missing).tobytes() + filled.tobytes()
 
 
-def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
+def leakage(
+    train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float, *, by_row: bool = False
+) -> Iterator[Anomaly]:
     """Report columns that alone predict the label too well, of which one that is almost a copy of it is an error, and other
     signs of a leak.
 
@@ -89,6 +84,7 @@ def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound
         alone: `strengths` of the columns.
         task: binary, multiclass or regression.
         bound: what a column may reach.
+        by_row: whether rows of one time may be in several splits.
     """
     rows = sampled_rows(train, task)
     if rows is None:
@@ -109,15 +105,17 @@ def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound
         fix = f"leave it out: {column_yaml(leak.column, 'ignore')}; if it is: "
         fix += f"validation.columns.{leak.column}.severity: {{leakage: ignore}}"
         yield finding("error" if leak.copy else "warning", "leakage", "train", message, fix, column=leak.column)
-    for sign in signs(train, alone, task, bound):
+    for sign in signs(train, alone, task, bound, by_row=by_row):
         message = f"{'columns' if sign.columns[1:] else 'column'} {sign.columns[0]!r} {sign.says}"
         yield finding("warning", "leakage", "train", message, sign.fix, column=sign.columns[0])
 
 
-def signs(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Sign]:
+def signs(
+    train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float, *, by_row: bool
+) -> Iterator[Sign]:
     """The signs of a leak beside the strength of a column, of columns that are not `leaks`; arguments as of `leakage`."""
     names, found = [name for name, told in alone.items() if told < bound], set[str]()
-    for sign in relations(train, names, task):
+    for sign in relations(train, names, task, by_row=by_row):
         found |= {*sign.columns}
         yield sign
     yield from column_signs(train, [name for name in names if name not in found], alone, task)
@@ -158,7 +156,8 @@ def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: 
 def own_values(values: pa.ChunkedArray, label: pa.ChunkedArray, share: float) -> bool:
     """Whether each class, but for one at most, has one value that stands for it, in that share of the rows at least: the
     class's have it, and those that have it are of the class. That a value is missing is a value."""
-    codes = exact_codes(values)
+    codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1
+    codes = np.where(values.is_null().to_numpy(), 0, codes)
     classes = np.unique(label.to_numpy(), return_inverse=True)[1]
     of_class, of_value = np.bincount(classes), np.bincount(codes)
     places = codes * len(of_class) + classes

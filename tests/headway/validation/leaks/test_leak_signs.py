@@ -30,7 +30,7 @@ def split(columns, times=()):
 def signs(columns, task, times=()):
     """{the columns of a sign: what it says}."""
     train = split(columns, times)
-    found = leak_signs(train, strengths(train, list(columns), task), task, 0.99)
+    found = leak_signs(train, strengths(train, list(columns), task), task, 0.99, by_row=True)
     return {sign.columns: sign.says for sign in found}
 
 
@@ -145,6 +145,15 @@ def test_times_between_which_the_label_is_told(random, causes):
     assert (
         signs({**columns, "start": start, "end": start + random.integers(0, 90, ROWS), "label": label}, "binary") == {}
     )
+
+
+def test_a_level_of_each_month_is_a_sign_and_a_season_is_none(random, causes):
+    columns, score = causes
+    year, month = random.integers(2015, 2021, ROWS), random.integers(1, 13, ROWS)
+    own, season = random.normal(0, 1.5, (6, 12)), random.normal(0, 1.5, 12)
+    level = {**columns, "year": year, "month": month, "label": score + own[year - 2015, month - 1]}
+    assert list(signs(level, "regression")) == [("year", "month")]
+    assert signs({**level, "label": score + season[month - 1] + 0.4 * (year - 2015)}, "regression") == {}
 
 
 def test_near_copies_of_rows_are_found_between_splits_and_others_are_not(random):
