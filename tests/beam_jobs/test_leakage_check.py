@@ -123,6 +123,9 @@ def test_a_key_written_in_two_ways_leaks_through_the_hash_and_is_found(window):
     assert "the same way" in result["anomalies"][0]["fix"] and result["says"] == []
 
 
+@pytest.mark.parametrize(
+    "bucket_url", ["gs"], indirect=True
+)  # ingest/test_places.py has such workers write to the other kind
 def test_workers_elsewhere_look_the_rows_up_and_leave_them_in_a_bucket(window, bucket_url, tmp_path):
     split = SplitConfig(key="k", eval=0.4)
     result = window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))

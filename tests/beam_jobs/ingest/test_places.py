@@ -26,7 +26,11 @@ def _digests(bucket):
     return {name: hashlib.sha256(bucket.read(name)).hexdigest() for name in bucket.listing()}
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    ("bucket_url", "apart"),
+    [("gs", False), ("s3", True)],  # each kind of bucket and of worker once: neither knows of the other
+    indirect=["bucket_url"],
+)
 def test_a_bucket_gets_the_bytes_of_a_folder(requests_of, bucket_url, tmp_path, digests, apart):
     outs, places = [tmp_path / "a", tmp_path / "b"], [f"{bucket_url}/a", f"{bucket_url}/b"]
     wanted = ingest_many(requests_of, outs, Monitor(), runner=RunnerConfig(workers=2))

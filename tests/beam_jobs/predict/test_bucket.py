@@ -1,4 +1,8 @@
-"""Predictions into a folder of a bucket: one at a time, whole or not there, and never over what others put."""
+"""Predictions into a folder of a bucket: one at a time, whole or not there, and never over what others put.
+
+Each kind of bucket where it is about the bucket, and one of them where it is about what is put there: that what a bucket
+promises holds for both is in tests/headway/storage.
+"""
 
 import errno
 import subprocess
@@ -36,7 +40,11 @@ def _there(url):
     return {name: bucket.read(name) for name in bucket.listing()}
 
 
-@pytest.mark.parametrize(("format", "write"), [("parquet", "parquet"), ("csv", "jsonl")])
+@pytest.mark.parametrize(
+    ("bucket_url", "format", "write"),
+    [("s3", "parquet", "parquet"), ("gs", "csv", "jsonl")],  # a format does not know the kind of bucket
+    indirect=["bucket_url"],
+)
 def test_the_bytes_are_those_of_a_folder_and_nothing_else_is_left(data, model, bucket_url, tmp_path, format, write):
     request = _request(data / f"a.{format}", model, format=format, write=write)
     here = predict(request, tmp_path / "out", Monitor())
@@ -48,6 +56,7 @@ def test_the_bytes_are_those_of_a_folder_and_nothing_else_is_left(data, model, b
     assert Bucket(f"{bucket_url}/scored").listing() == written
 
 
+@pytest.mark.parametrize("bucket_url", ["gs"], indirect=True)
 def test_ranges_of_a_prediction_that_failed_are_kept_and_others_are_made_anew(data, model, bucket_url, monkeypatch):
     url, request = f"{bucket_url}/scored", _request(data / "a.parquet", model)
     old = predict(_request(data / "a.csv", model, format="csv"), url, Monitor())
@@ -90,6 +99,7 @@ def test_a_second_prediction_into_a_folder_fails_and_changes_nothing(data, model
     assert predict(request, url, Monitor())["cached"]
 
 
+@pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
 def test_what_a_killed_look_at_the_bucket_left_is_no_file_of_others_and_goes(data, model, bucket_url, monkeypatch):
     bucket, request = Bucket(f"{bucket_url}/scored"), _request(data / "a.parquet", model)
     for name in (".probe-0123456789ab", ".clock-0123456789ab"):
@@ -101,6 +111,7 @@ def test_what_a_killed_look_at_the_bucket_left_is_no_file_of_others_and_goes(dat
     assert not [name for name in bucket.listing() if name.startswith((".probe", ".clock"))]
 
 
+@pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
 def test_numbering_the_rows_of_a_text_file_holds_one_part_at_a_time_on_the_disk(data, model, bucket_url, monkeypatch):
     files, write = [], stage._renumbered
 
@@ -128,6 +139,7 @@ def test_a_folder_of_others_is_left_as_it_is(data, model, bucket_url):
     assert set(bucket.listing()) == {"notes.txt"}
 
 
+@pytest.mark.parametrize("bucket_url", ["gs"], indirect=True)
 def test_a_worker_without_the_models_folder_fetches_it_once_and_keeps_it_until_its_end(bucket_url, tmp_path):
     model, bucket = tmp_path / "model" / "saved", Bucket(f"{bucket_url}/model")
     (model / "variables").mkdir(parents=True)

@@ -68,18 +68,6 @@ def test_an_interpreter_whose_python_lacks_beam_or_headway_starts_no_pool(monkey
     assert done.stderr.splitlines()[-1].startswith("workers cannot start: there is no python in ")
 
 
-def test_a_taken_port_is_reported():
-    with pool() as (address, _):
-        port = address.rpartition(":")[2]
-        done = subprocess.run([*POOL[:-1], port], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and f"port {port} of localhost cannot be had" in done.stderr
-
-
-def test_only_this_machine_reaches_it_unless_it_is_told_an_address():
-    with pool() as (address, _), pytest.raises(OSError):
-        socket.create_connection(("127.0.0.2", int(address.rpartition(":")[2])), timeout=5)
-
-
 def test_typed_with_an_address_of_the_network_it_says_what_that_opens():
     with subprocess.Popen([*POOL, "--host", "0.0.0.0"], stdout=subprocess.PIPE, text=True) as process:
         said = process.stdout.readline()
@@ -90,9 +78,15 @@ def test_typed_with_an_address_of_the_network_it_says_what_that_opens():
         process.send_signal(signal.SIGTERM)
 
 
-def test_typed_it_says_where_it_listens_and_ends_on_a_signal():
+def test_typed_it_says_where_it_listens_for_this_machine_alone_and_ends_on_a_signal():
     with subprocess.Popen(POOL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().endswith(f", in {sys.executable}\n")
+        said = process.stdout.readline()
+        assert said.endswith(f", in {sys.executable}\n")
+        port = said.partition(",")[0].rpartition(":")[2]
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.2", int(port)), timeout=5)
+        other = subprocess.run([*POOL[:-1], port], capture_output=True, text=True, check=False)
+        assert other.returncode == 1 and f"port {port} of localhost cannot be had" in other.stderr
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=20) == ("", "")
         assert process.returncode == 0

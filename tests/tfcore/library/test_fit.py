@@ -271,7 +271,6 @@ def saved_model(rows, tmp_path_factory):
 @pytest.mark.parametrize(
     "imports",
     [
-        "import tfcore; import keras",
         "import keras; import tfcore",
         "import tfcore; from keras import saving; import keras",
     ],

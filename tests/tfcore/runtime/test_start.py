@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tfcore
+from tests.fork_server import ForkServer
 from tests.tfcore.runtime.test_tensorflow_process import gone
 from tfcore.runtime.limits import memory_of
 from tfcore.runtime.tensorflow_process import Child
@@ -50,13 +51,44 @@ def ask(request, out, monitor):
     return ReplayProcess().ask({"columns": [], "saved_model": str(out / "none")}, Monitor())
 """
 
+IMPORTED = f"""
+import runpy
+import sys
+forked = runpy.run_path({str(START)!r}, run_name="start")["fork_replay"]({str(REPLAY)!r})
+from headway.process import Forked
+from tfcore.runtime import worker
+Forked.waiting.append(Forked(*forked))
+sys.argv = ["start.py", "tensorflow", "keras"]
+worker.main()
+"""
+"""What START does once TensorFlow is imported."""
+
 
 @pytest.fixture
-def child(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.process.subprocess", subprocess)  # this is about the start itself
+def place(tmp_path):
     (tmp_path / "looking.py").write_text(STAGES)
-    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
-    with Child(environment={"PYTHONPATH": path}) as child:
+    return os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+
+
+@pytest.fixture
+def child(place, monkeypatch):
+    monkeypatch.setattr("headway.process.subprocess", subprocess)  # this is about the start itself
+    with Child(environment={"PYTHONPATH": place}) as child:
+        yield child
+
+
+@pytest.fixture
+def imported_child(place, tmp_path, monkeypatch, fork_server):
+    """The same, of a process that forks its replay as `child` does, and begins with TensorFlow imported: for what comes
+    after the start."""
+    (tmp_path / "imported.py").write_text(IMPORTED)
+
+    class Server(ForkServer):
+        def Popen(self, command, *, env, cwd=None, **more):
+            return fork_server._forked("worker", ["-P", "-u", str(tmp_path / "imported.py")], env, cwd)
+
+    monkeypatch.setattr("headway.process.subprocess", Server(tmp_path))
+    with Child(environment={"PYTHONPATH": place}) as child:
         yield child
 
 
@@ -70,27 +102,27 @@ def test_the_process_and_its_replay_share_one_import_of_tensorflow(child, tmp_pa
     assert "SavedModel file does not exist" in child.call("looking:ask", {}, tmp_path)["error"], "a second one is new"
 
 
-def test_a_waiting_replay_that_was_killed_is_told_and_one_whose_parent_was_killed_ends(child, tmp_path):
-    (pid,) = child.call("looking:look", {}, tmp_path)["waiting"]
+def test_a_waiting_replay_that_was_killed_is_told_and_one_whose_parent_was_killed_ends(imported_child, tmp_path):
+    (pid,) = imported_child.call("looking:look", {}, tmp_path)["waiting"]
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(Exception, match="the replay process was ended by SIGKILL"):
-        child.call("looking:ask", {}, tmp_path)
-    child.close()
-    (pid,) = child.call("looking:look", {}, tmp_path)["waiting"]
-    os.kill(child.pid, signal.SIGKILL)
+        imported_child.call("looking:ask", {}, tmp_path)
+    imported_child.close()
+    (pid,) = imported_child.call("looking:look", {}, tmp_path)["waiting"]
+    os.kill(imported_child.pid, signal.SIGKILL)
     assert gone(pid)
 
 
 @pytest.mark.parametrize("end", ["closed", "killed", "its parent has ended"])
-def test_a_replay_that_is_stuck_in_native_code_ends_with_its_process(child, tmp_path, end):
-    (pid,) = child.call("looking:look", {}, tmp_path)["waiting"]
-    child.call("looking:hang", {}, tmp_path)
+def test_a_replay_that_is_stuck_in_native_code_ends_with_its_process(imported_child, tmp_path, end):
+    (pid,) = imported_child.call("looking:look", {}, tmp_path)["waiting"]
+    imported_child.call("looking:hang", {}, tmp_path)
     if end == "its parent has ended":
-        child._process.let_go()
+        imported_child._process.let_go()
     else:
         if end == "killed":
-            os.kill(child.pid, signal.SIGKILL)
-        child.close()
+            os.kill(imported_child.pid, signal.SIGKILL)
+        imported_child.close()
     try:
         assert gone(pid)
     finally:
@@ -98,8 +130,10 @@ def test_a_replay_that_is_stuck_in_native_code_ends_with_its_process(child, tmp_
             os.kill(pid, signal.SIGKILL)
 
 
-def test_the_replay_begins_with_tensorflow_and_nothing_of_keras_or_headway(tmp_path):
-    script = tmp_path / "looks.py"
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """What a process says that imports TensorFlow by START, forks a script, and then imports what users do, by parts."""
+    script = tmp_path_factory.mktemp("started") / "looks.py"
     script.write_text(
         "import runpy, sys, threading\n"
         "foreign = {name.split('.')[0] for name in sys.modules} & {'keras', 'headway', 'tfcore', 'flows', 'pydantic'}\n"
@@ -109,17 +143,31 @@ def test_the_replay_begins_with_tensorflow_and_nothing_of_keras_or_headway(tmp_p
         "print(sys.stdin.readline(), file=sys.stderr, flush=True)\n"
     )
     program = (
-        f"import runpy; start = runpy.run_path({str(START)!r}, run_name='start'); assert start['import_tensorflow']()\n"
+        f"import runpy, sys; start = runpy.run_path({str(START)!r}, run_name='start'); assert start['import_tensorflow']()\n"
         f"pid, stdin, stdout, stderr = start['fork_replay']({str(script)!r})\n"
         "stdin.write(b'its own'); stdin.close(); print(stdout.read().decode(), stderr.read().decode())\n"
         f"print(runpy.run_path({str(REPLAY)!r})['peak_memory_mb']())\n"
+        "print('---')\n"
+        "import tensorflow as tf\n"
+        "lazy = sys.modules['tensorflow._api.v2.compat']\n"
+        "print('tensorflow._api.v2.compat.v1' in sys.modules, hasattr(lazy, '__file__'))\n"
+        "print('tensorflow._api.v2.compat.v1' in sys.modules, tf.compat.as_text(b'a'), hasattr(tf.compat, 'nothing'))\n"
+        "from tensorflow.compat.v1 import SummaryMetadata\n"
+        "import tensorflow.compat.v2 as v2\n"
+        "print(tf.compat.v1.get_default_graph().version, SummaryMetadata.__name__, v2.constant(1).numpy())\n"
         "import keras, pandas, scipy\n"
     )
     told = ["-W", "always::DeprecationWarning:start"]  # as in the process itself, where it is of __main__
     done = subprocess.run([sys.executable, "-P", *told, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0 and "DeprecationWarning" not in done.stderr, done.stderr
-    first, forked, *_, fresh = done.stdout.split("\n")[:-1]
-    assert first == "set() True True 1" and "its own" in done.stdout
+    assert done.returncode == 0, done.stderr
+    return done.stderr, *done.stdout.split("---\n")
+
+
+def test_the_replay_begins_with_tensorflow_and_nothing_of_keras_or_headway(started):
+    errors, said, _ = started
+    assert "DeprecationWarning" not in errors, errors
+    first, forked, *_, fresh = said.split("\n")[:-1]
+    assert first == "set() True True 1" and "its own" in said
     assert float(forked) == pytest.approx(float(fresh), rel=0.15), "what a server that imports TensorFlow itself has"
 
 
@@ -131,16 +179,5 @@ def test_memory_that_a_process_shares_with_its_fork_is_counted_once():
         process.stdin.close()
 
 
-def test_the_names_of_tensorflow_1_are_imported_by_their_first_use():
-    program = (
-        f"import runpy, sys; runpy.run_path({str(START)!r}, run_name='start')['import_tensorflow']()\n"
-        "import tensorflow as tf\n"
-        "lazy = sys.modules['tensorflow._api.v2.compat']\n"
-        "print('tensorflow._api.v2.compat.v1' in sys.modules, hasattr(lazy, '__file__'))\n"
-        "print('tensorflow._api.v2.compat.v1' in sys.modules, tf.compat.as_text(b'a'), hasattr(tf.compat, 'nothing'))\n"
-        "from tensorflow.compat.v1 import SummaryMetadata\n"
-        "import tensorflow.compat.v2 as v2\n"
-        "print(tf.compat.v1.get_default_graph().version, SummaryMetadata.__name__, v2.constant(1).numpy())\n"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
-    assert done.stdout.split("\n")[:-1] == ["False True", "False a False", "0 SummaryMetadata 1"], done.stderr
+def test_the_names_of_tensorflow_1_are_imported_by_their_first_use(started):
+    assert started[2].split("\n")[:-1] == ["False True", "False a False", "0 SummaryMetadata 1"]

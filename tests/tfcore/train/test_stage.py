@@ -294,16 +294,6 @@ def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_
     assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
 
 
-def test_a_resume_keeps_the_mode_it_began_in(examples, tmp_path, monkeypatch):
-    small = ModelConfig(hidden=(4,), embedding=2)  # it is compiled twice
-    asked = request(examples, model=small, jit="on", checkpoint_every_steps=20)
-    asked = asked.model_copy(update={"checkpoints": tmp_path / "c"})
-    train(asked, tmp_path / "a", Monitor())
-    training = asked.training.model_copy(update={"jit": "off", "steps": 70})
-    result = train(asked.model_copy(update={"training": training}), tmp_path / "b", Monitor())
-    assert (result["resumed_from"], result["jit"]) == (60, "jit")
-
-
 def test_mistakes_are_reported_before_training(examples, tmp_path):
     with pytest.raises(ConfigError, match="'9' is not a class"):
         train(request(examples, class_weights={"9": 2.0}), tmp_path, Monitor())

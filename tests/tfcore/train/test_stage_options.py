@@ -106,8 +106,9 @@ def resumed(examples, folder, whole, step, **options):
     result = train(request(examples, folder / "again", **options), folder / "resumed", Lines())
     assert result["resumed_from"] == step
     same(weights(folder / "resumed" / "weights"), weights(folder / whole / "weights"))
-    histories = [json.loads((folder / name / "history.json").read_text())["history"] for name in ("resumed", whole)]
-    assert histories[0] == histories[1]
+    if "steps_per_call" not in options:  # where points of the history lie depends on the calls
+        histories = [json.loads((folder / name / "history.json").read_text())["history"] for name in ("resumed", whole)]
+        assert histories[0] == histories[1]
     return result
 
 
@@ -119,20 +120,21 @@ def plain(examples, tmp_path_factory):
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
-def test_micro_batches_train_what_whole_batches_do_and_resume_exactly(examples, plain, tmp_path, jit):
+def test_micro_batches_train_what_whole_batches_do(examples, plain, tmp_path, jit):
     options = {"jit": jit, "micro_batches": 4, "checkpoint_every_steps": 24}
-    train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "whole", Lines())
-    cut = resumed(examples, tmp_path, "whole", 24, **options)
+    found = train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "whole", Lines())
+    if jit == "on":  # a resume keeps the mode it began in; one of plain steps is below, with every option
+        found = resumed(examples, tmp_path, "whole", 24, **options | {"jit": "off"})
     expected, one = plain
-    assert (cut["traces"], cut["jit"], expected["jit"]) == (1, {"off": "graph", "on": "jit"}[jit], "graph")
-    assert np.isclose(cut["final_loss"], expected["final_loss"], rtol=1e-3)
+    assert (found["traces"], found["jit"], expected["jit"]) == (1, {"off": "graph", "on": "jit"}[jit], "graph")
+    assert np.isclose(found["final_loss"], expected["final_loss"], rtol=1e-3)
     other = weights(tmp_path / "whole" / "weights")
     for name, value in one.items():
         np.testing.assert_allclose(other[name], value, rtol=0.02, atol=2e-3, err_msg=name)
 
 
 EVERY = {"precision": "float16", "micro_batches": 2, "stop_at_loss": 0.01, "knobs": {"label_smoothing": 0.1}}
-EVERY |= {"checkpoint_every_steps": 24}
+EVERY |= {"checkpoint_every_steps": 72, "steps": 200}
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +144,9 @@ def every_option(examples, tmp_path_factory):
     return folder, train(request(examples, folder / "checkpoints", **EVERY), folder / "whole", Lines())
 
 
-def test_float16_resumes_exactly_with_its_loss_scale(examples, every_option):
+def test_float16_in_micro_batches_resumes_exactly_with_its_loss_scale(examples, every_option):
     folder, whole = every_option
-    again = resumed(examples, folder, "whole", 24, **EVERY)
+    again = resumed(examples, folder, "whole", 72, **EVERY)
     assert again["loss_scale"] == whole["loss_scale"]
     assert np.isfinite(again["final_loss"]) and again["traces"] == 1
 
@@ -155,16 +157,19 @@ def test_calls_of_any_size_give_the_same_bits_with_every_option_on(examples, eve
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(examples, tmp_path, precision):
+def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(
+    examples, every_option, tmp_path, precision
+):
     asked = request(examples, steps=200, precision=precision)
-    result = train(asked, tmp_path / "train", Lines())
+    if precision == "bfloat16":
+        trained, result = tmp_path / "train", train(asked, tmp_path / "train", Lines())
+    else:
+        trained, result = every_option[0] / "whole", every_option[1]
     assert result["final_loss"] < 0.45
-    assert all(
-        value.dtype.kind != "f" or value.dtype == np.float32 for value in weights(tmp_path / "train/weights").values()
-    )
+    assert all(value.dtype.kind != "f" or value.dtype == np.float32 for value in weights(trained / "weights").values())
     scored = predict(
         EvaluateRequest(
-            model=TrainedModel(path=tmp_path / "train", config=MODEL, seed=3),
+            model=TrainedModel(path=trained, config=MODEL, seed=3),
             transform=asked.transform,
             examples=(examples.part("eval"),),
         ),
@@ -173,7 +178,7 @@ def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(e
     )
     assert scored["metrics"]["auc"] > 0.85
     export(
-        ExportRequest(trained=tmp_path / "train", transform=asked.transform, model=MODEL, seed=3),
+        ExportRequest(trained=trained, transform=asked.transform, model=MODEL, seed=3),
         tmp_path / "exported",
         Lines(),
     )
@@ -191,20 +196,18 @@ def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(e
     difference = np.abs(answer["probability"].numpy()[: len(expected)] - expected)
     assert difference.max() <= 1e-5  # the bound of the replay
     mixed = build.build(MODEL, asked.transform, seed=3, precision=precision)
-    build.load_weights(mixed, tmp_path / "train" / "weights")  # the same variables, to train on from there
+    build.load_weights(mixed, trained / "weights")  # the same variables, to train on from there
 
 
 def test_a_training_ends_at_a_loss_and_a_resumed_one_where_it_would_have(examples, tmp_path):
     options = {"steps": 2000, "stop_at_loss": 0.3, "checkpoint_every_steps": 56, "keep_checkpoints": 99}
     whole = train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "whole", Lines())
-    again = resumed(examples, tmp_path, "whole", 56, **options)
+    # cut into other calls, it ends at the same step
+    again = resumed(examples, tmp_path, "whole", 56, **options | {"steps_per_call": 5})
     assert (whole["stopped"], again["stopped"]) == ("loss", "loss")
     assert whole["steps"] == again["steps"] < 2000
     history = json.loads((tmp_path / "whole" / "history.json").read_text())["history"]
     assert history[-1]["step"] == whole["steps"]
-    # cut into other calls, it ends at the same step
-    other = train(request(examples, **options | {"steps_per_call": 5}), tmp_path / "other", Lines())
-    assert other["steps"] == whole["steps"]
 
 
 def test_an_ended_training_that_was_killed_before_it_wrote_is_not_run_on(examples, tmp_path):
@@ -224,9 +227,14 @@ KEPT = BEST | {"keep_best": 3, "keep_checkpoints": 1}
 
 @pytest.fixture(scope="module")
 def best_kept(examples, tmp_path_factory):
-    """(folder, result) of a training that keeps its best checkpoints: its output in "out", its checkpoints."""
+    """(folder, result) of a training that keeps its best checkpoints, is stopped and resumed: its output in "out", its
+    checkpoints."""
     folder = tmp_path_factory.mktemp("best_kept")
-    return folder, train(request(examples, folder / "checkpoints", **KEPT), folder / "out", Lines())
+    with pytest.raises(Cancelled):
+        train(request(examples, folder / "checkpoints", **KEPT), folder / "stopped", Lines(72))
+    result = train(request(examples, folder / "checkpoints", **KEPT), folder / "out", Lines())
+    assert result["resumed_from"] >= 72
+    return folder, result
 
 
 def test_the_holdout_is_evaluated_exactly_whatever_relaxes_the_steps(examples, tmp_path, monkeypatch):
@@ -238,7 +246,8 @@ def test_the_holdout_is_evaluated_exactly_whatever_relaxes_the_steps(examples, t
             return done(learner, *given, **more)
 
         monkeypatch.setattr(Learner, name, noted)
-    train(request(examples, None, **BEST, precision="tf32", deterministic=False), tmp_path, Lines())
+    asked = request(examples, None, **BEST | {"steps": 20}, precision="tf32", deterministic=False)
+    train(asked, tmp_path, Lines())
     assert seen == {"steps": {(True, False)}, "holdout": {(False, True)}} and numerics() == (False, True)
 
 
@@ -258,16 +267,13 @@ def test_the_best_checkpoints_by_the_holdout_are_kept_and_their_weights_written(
     plain = train(request(examples, **BEST), tmp_path / "plain", Lines())
     assert "best_checkpoints" not in plain
     same(weights(tmp_path / "plain" / "weights"), best)
+    # what was never stopped saw the same losses, so that the best are the same
+    assert json.loads((tmp_path / "plain" / "history.json").read_text())["history"] == history
 
 
-def test_the_best_are_the_same_after_a_stop_and_a_torn_one_is_passed_over(examples, best_kept, tmp_path):
-    whole = best_kept[1]
-    with pytest.raises(Cancelled):
-        train(request(examples, tmp_path / "two", **KEPT), tmp_path / "stopped", Lines(72))
-    resumed = train(request(examples, tmp_path / "two", **KEPT), tmp_path / "resumed", Lines())
-    assert resumed["resumed_from"] >= 72
-    assert resumed["best_checkpoints"] == whole["best_checkpoints"]
-    steps = [one["step"] for one in whole["best_checkpoints"]]
+def test_a_torn_one_of_the_best_is_passed_over(examples, best_kept, tmp_path):
+    shutil.copytree(best_kept[0] / "checkpoints", tmp_path / "two")
+    steps = [one["step"] for one in best_kept[1]["best_checkpoints"]]
     torn = tmp_path / "two" / str(min(steps))
     data = next(torn.glob("variables.data*"))
     data.write_bytes(data.read_bytes()[:-4])
