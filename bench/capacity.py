@@ -2,21 +2,27 @@
 
     python bench/capacity.py               # the table of docs/operations.md, in Markdown (about ten minutes)
     python bench/capacity.py --quick       # its smallest row
+    python bench/capacity.py --rows 200_000_000        # seconds and memory by stage of one large pipeline; 40 minutes, 15 GB
 
 Synthetic rows: of five columns four are numbers and one is text with 50 values. Spans are Parquet files, the last one judges, and
 one epoch is trained. Seconds are those of `headway run` as a process, memory is the highest sum over it and its children at any
 time (proportional set size, looked at every 0.1 s), disk is what the store holds, files with several names counted once.
+
+The large pipeline has two numbers and a text of 1,000 values in ten spans, and four rows of each customer, who are kept
+together by the split; a fifth of the rows judges.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +40,25 @@ evaluation: {slices: []}
 """
 BASE, ROWS = (12, 10_000, 20), (100_000, 1_000_000)
 """(spans, rows per span, columns)."""
+LARGE = """
+name: large
+source: {{format: parquet, path: "data/{{span}}.parquet"}}
+label: y
+split: {{key: [customer], eval: 0.2}}
+training: {{epochs: 1, batch_size: 16384}}
+"""
+SPANS, PIECE = 10, 1_000_000
 SIZES = [BASE, (48, 10_000, 20), *((12, rows, 20) for rows in ROWS), (12, 10_000, 200), (12, 10_000, 1_000)]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How much one command and its children have and had used at some time."""
+
+    seconds: float
+    memory: int
+    processor: float
+    """Seconds."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +68,7 @@ class Cost:
     seconds: float
     memory: int
     disk: int
+    samples: list[Sample]
 
 
 def write_span(folder: Path, name: str, rows: int, columns: int) -> None:
@@ -62,18 +87,21 @@ def write_span(folder: Path, name: str, rows: int, columns: int) -> None:
     pq.write_table(pa.table(table), folder / f"{name}.parquet")
 
 
-def measured(folder: Path) -> Cost:
-    """Run the pipeline as a process."""
-    began, memory = time.perf_counter(), 0
+def measured(folder: Path, every: float = 0.1) -> Cost:
+    """Run the pipeline as a process, and look at it and its children `every` so many seconds."""
+    began, samples = time.perf_counter(), [Sample(0.0, 0, 0.0)]
     command = [sys.executable, "-P", "-m", "flows.cli", "run", str(folder), "--quiet"]
     with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stdout=said, stderr=said) as process:
         while process.poll() is None:
-            memory = max(memory, sum(map(_proportional, _family(process.pid))))
-            time.sleep(0.1)
+            family = _family(process.pid)
+            used = sum(map(_proportional, family)), sum(map(_processor, family))
+            samples.append(Sample(time.perf_counter() - began, *used))
+            time.sleep(every)
         if process.returncode not in (0, 4):  # 4: the gate kept the champion, which is a whole run too
             said.seek(0)
             raise SystemExit(said.read())
-    return Cost(time.perf_counter() - began, memory, _held(folder / "store"))
+    memory = max(sample.memory for sample in samples)
+    return Cost(time.perf_counter() - began, memory, _held(folder / "store"), samples)
 
 
 def _family(pid: int) -> list[int]:
@@ -93,6 +121,15 @@ def _proportional(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+def _processor(pid: int) -> float:
+    """Seconds of a process, and of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _held(folder: Path) -> int:
@@ -123,11 +160,68 @@ def row(spans: int, rows: int, columns: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def write_large(folder: Path, rows: int) -> None:
+    """Two numbers, a text and a label, in spans."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "pipeline.yaml").write_text(LARGE.format())
+    words = pa.array([f"word {i}" for i in range(1000)])
+    effects = np.random.default_rng(0).normal(size=len(words)).astype(np.float32)
+    ends = [rows * span // SPANS for span in range(SPANS + 1)]
+    for year, (first, end) in enumerate(pairwise(ends), 2001):
+        path, writer = folder / "data" / f"{year}.parquet", None
+        for begin in range(first, end, PIECE):
+            count = min(PIECE, end - begin)
+            random = np.random.default_rng(begin)
+            a, b = (random.normal(size=count).astype(np.float32) for _ in range(2))
+            code = random.zipf(1.5, count) % len(words)
+            label = a * np.abs(b) + effects[code] + random.normal(size=count) > 0
+            word = pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int16)), words)
+            table = pa.table(
+                {
+                    "customer": np.arange(begin, begin + count) // 4,
+                    "a": a,
+                    "b": b,
+                    "word": word,
+                    "y": label.astype(np.int8),
+                }
+            )
+            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+
+def large(rows: int, parent: Path) -> None:
+    """The stages of a run over so many rows: seconds, and the memory of all processes while each ran."""
+    with tempfile.TemporaryDirectory(prefix="headway-bench-", dir=parent) as scratch:
+        folder = Path(scratch) / "large"
+        write_large(folder, rows)
+        print(f"raw files: {_held(folder / 'data') / 1e6:,.0f} MB", flush=True)
+        cost = measured(folder, 0.5)
+        [record] = (json.loads(path.read_text()) for path in (folder / "store" / "runs").glob("*.json"))
+    late = cost.seconds - record["seconds"]  # the process starts before the run
+    print("\n| stage | seconds | processor seconds | memory |\n| --- | ---: | ---: | ---: |")
+    for step in record["stages"]:
+        begin, end = late + step["at"] - step["seconds"], late + step["at"]
+        inside = [sample for sample in cost.samples if begin <= sample.seconds <= end] or cost.samples[:1]
+        processor, memory = inside[-1].processor - inside[0].processor, max(sample.memory for sample in inside)
+        print(f"| {step['title']} | {step['seconds']:.0f} | {processor:.0f} | {memory / 1e9:.1f} GB |")
+    processor = max(sample.processor for sample in cost.samples)
+    print(
+        f"| in all | {cost.seconds:.0f} | {processor:.0f} | {cost.memory / 1e9:.1f} GB |\n\nstore: {cost.disk / 1e6:,.0f} MB"
+    )
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--quick", action="store_true", help="the smallest size alone")
+    options.add_argument("--rows", type=int, help="one pipeline of so many rows, by stage")
+    options.add_argument("--folder", type=Path, help="where its files are made, and removed")
     arguments = options.parse_args()
     header("capacity")
+    if arguments.rows:
+        large(arguments.rows, arguments.folder)
+        return
     print(
         "\n| spans | rows per span | columns | raw files | first run | memory | store | next run, one span more | it adds |"
     )

@@ -1,23 +1,34 @@
 """The gate's checks of predictions before a comparison: readable, of the same rows, finite."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.evaluation.metrics import OWN, rows_of
 from headway.messages import agree, counted, listed
+from headway.tabular.hashing import U64, hash_texts, mix64
 from headway.tasks.base import Task
 
+MOST_ROWS = 1 << 22
+"""More rows are judged by a random sample of about so many, so that memory and time are bounded."""
+_ALL_ROWS = b"rows"
+_BATCH = 1 << 17
+_SALT = 0x6A75646765  # "judge"
 
-def read_predictions(path: Path, columns: Collection[str] | None = None) -> pa.Table:
-    """The predictions of an evaluation.
+
+def read_predictions(path: Path, columns: Collection[str] | None = None, *, group: str | None = None) -> pa.Table:
+    """The predictions of an evaluation; of more than `MOST_ROWS` rows a random sample, of the same rows for every model, and
+    of all rows whose prediction is not a finite number.
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
+        group: the column whose equal values are a group, which a sample has whole.
 
     Raises:
         DataError: the file cannot be read, or has no rows.
@@ -26,12 +37,42 @@ def read_predictions(path: Path, columns: Collection[str] | None = None) -> pa.T
         with pq.ParquetFile(path) as file:
             wanted = None if columns is None else {*OWN, *columns}
             names = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
-            table = file.read(names)
+            rows = file.metadata.num_rows
+            if rows <= MOST_ROWS:
+                table = file.read(names)
+            else:
+                table = pa.Table.from_batches(_sample(file, names, group, MOST_ROWS / rows))
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise DataError(f"predictions cannot be read: {error}", where=str(path)) from None
     if not len(table):
         raise DataError("there are no evaluation rows to judge by", where=str(path), fix="give eval more rows or spans")
-    return table
+    return table.replace_schema_metadata({_ALL_ROWS: str(rows)})
+
+
+def sample_of(table: pa.Table) -> int | None:
+    """How many rows there are, where `read_predictions` read a sample of them."""
+    rows = int((table.schema.metadata or {}).get(_ALL_ROWS, 0))
+    return rows if rows > len(table) else None
+
+
+def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: float) -> Iterator[pa.RecordBatch]:
+    first, limit = 0, U64(share * 2.0**64)
+    for batch in file.iter_batches(_BATCH, columns=names):
+        keys = np.arange(first, first := first + len(batch), dtype=U64)
+        if group in names:
+            groups = batch.column(group)
+            keys = np.where(groups.is_valid(), hash_texts(groups.cast(pa.string())), keys)
+        yield batch.filter(pa.array((mix64(keys, _SALT) < limit) | ~_finite(batch.column("prediction"))))
+
+
+def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
+    """Whether all numbers of a row are finite, [rows]."""
+    if not pa.types.is_nested(predictions.type):
+        return np.isfinite(predictions.to_numpy(zero_copy_only=False))
+    found = np.ones(len(predictions), np.bool_)
+    bad = ~np.isfinite(predictions.flatten().to_numpy(zero_copy_only=False))
+    found[pc.list_parent_indices(predictions).to_numpy()[bad]] = False
+    return found
 
 
 def unusable(rows: pa.Table, task: Task) -> str | None:

@@ -11,7 +11,7 @@ the linear baseline that it left, the same columns; with `item`, `-popularity` a
 of `tfcore.evaluation.whole_index`.
 `out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is computed from
 these files (`headway.evaluation.results.stage`), so that another metric needs no other pass. Memory holds a few batches, and at
-the end label, weight and prediction.
+the end label, weight and prediction, of many rows a sample.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
 from headway.evaluation.further_labels import label_column, prediction_column
+from headway.evaluation.gate_checks import read_predictions
 from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.monitor import Monitor
@@ -143,9 +144,8 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
 
 
 def _metrics(task: Task, predictions: Path) -> dict[str, float | None]:
-    names = pq.read_schema(predictions).names
     reads_columns = any(metric.reads_columns for metric in task.metrics)  # a task of the user's own may read any
-    table = pq.read_table(predictions, columns=[name for name in names if reads_columns or name in metrics.OWN])
+    table = read_predictions(predictions, None if reads_columns else ())
     return metrics.measured(task.metrics, metrics.rows_of(table, task, columns=reads_columns))
 
 

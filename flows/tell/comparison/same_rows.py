@@ -89,12 +89,12 @@ def on_the_same_rows(store: Store, a: Side, b: Side) -> Scored | None:
         run = host.run if other is not None else None
         if other is None and _examples(store, own) is not None:
             other = guests if _examples(store, own) == _examples(store, guests) else None
-        mine, theirs = predictions(store, own), predictions(store, other)
+        measured = store.find("measure", host.measured) if host.measured else None
+        judged = Judged.model_validate({**(measured.key if measured else {}), "task": task})
+        mine, theirs = (predictions(store, each, judged.group) for each in (own, other))
         if mine is None or theirs is None:
             continue
         check_same_rows(mine, theirs, f"{guest.title}'s", other or "")
-        measured = store.find("measure", host.measured) if host.measured else None
-        judged = Judged.model_validate({**(measured.key if measured else {}), "task": task})
         tables = {host.name: mine, guest.name: theirs}
         first, second = (judged.rows(tables[side.name]) for side in (a, b))
         directed = [metric for metric in judged.metrics if metric.higher_is_better is not None]

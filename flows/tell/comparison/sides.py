@@ -256,23 +256,24 @@ def _intervals(side: Side) -> tuple[Mapping[str, Interval | None], str | None]:
     """The intervals of the metrics from its predictions, or why there are none."""
     from headway.evaluation.results.intervals import intervals
 
-    table = predictions(side.material.store, side.evaluated.get("evaluate"))
+    settings = side.material.key("measure")
+    table = predictions(side.material.store, side.evaluated.get("evaluate"), settings.get("group"))
     if table is None or side.task is None:
         return {}, "its predictions are no longer in the store, so there are no intervals"
     if ":" in side.task:
         return {}, "its task is one of your own, so there are no intervals"
-    judged = Judged.model_validate({**side.material.key("measure"), "task": side.task})
+    judged = Judged.model_validate({**settings, "task": side.task})
     return intervals(judged.rows(table), judged.metrics, confidence=CONFIDENCE), None
 
 
-def predictions(store: Store, evaluation: str | None) -> pa.Table | None:
+def predictions(store: Store, evaluation: str | None, group: str | None) -> pa.Table | None:
     """The predictions of an evaluation that the store still has; None when they are gone."""
     manifest = store.find("evaluate", evaluation) if evaluation else None
     if manifest is None or evaluation is None or "predictions" not in manifest.result:
         return None
     path = store.output("evaluate", evaluation) / manifest.result["predictions"]
     store.localize([path])
-    return read_predictions(path)
+    return read_predictions(path, group=group)
 
 
 class Judged(Frozen):

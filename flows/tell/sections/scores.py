@@ -66,6 +66,8 @@ def measured_part(
     """
     unseen = ", which the training did not see" if split == "eval" else ""
     sentences = [f"On {rows_of(measured.rows, measured.spans, split)}{unseen}."]
+    if measured.sample_of is not None:
+        sentences.append(f"They are a random sample of {measured.sample_of:,}, and intervals are those of a sample.")
     sentences += [f"Intervals: {said}." for said in (measured.drawn_by, measured.few_rows) if said]
     tables = [_metrics(measured, verdict, whose)]
     if measured.threshold is not None:

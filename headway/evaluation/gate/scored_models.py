@@ -46,7 +46,7 @@ class ScoredModels:
         """The predictions in a file, read once."""
         path = predictions.file
         if path not in self._read:
-            self._read[path] = read_predictions(path, self.request.columns)
+            self._read[path] = read_predictions(path, self.request.columns, group=self.request.group)
         return self._read[path]
 
     def of(self, champion: Champion) -> pa.Table:

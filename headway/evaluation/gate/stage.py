@@ -37,7 +37,7 @@ from headway.evaluation.gate.findings import BY_FORCE, Findings
 from headway.evaluation.gate.gate_request import Champion, GateRequest
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate.thresholds import check_thresholds, note_met
-from headway.evaluation.gate_checks import unusable, without_value
+from headway.evaluation.gate_checks import sample_of, unusable, without_value
 from headway.evaluation.verdict import ALREADY, Metrics, Model, ModelMetrics, Reason, Seed, Verdict
 from headway.messages import number
 from headway.metrics.base import Floats, Metric
@@ -109,6 +109,8 @@ class _Decision:
         note_met(thresholds, findings)
         if models.seeds:
             findings.note(self._exported())
+        if (rows := sample_of(models.candidate)) is not None:
+            findings.note(f"judged on a random sample of {len(models.candidate):,} of {rows:,} rows")
         if champion is None:
             none_set = "" if thresholds else " and no threshold is set"
             findings.support("first model", f"there is no champion yet{none_set}; {self._measured(baselines)}")

@@ -128,6 +128,8 @@ class Measured(Metrics):
 
     task: str
     rows: int
+    sample_of: int | None = None
+    """The rows of which these are a random sample; None: all."""
     weight: float = 0.0
     spans: tuple[str, ...] = ()
     """Of the rows; empty: an earlier version did not keep them."""

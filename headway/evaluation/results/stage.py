@@ -16,7 +16,7 @@ import pyarrow as pa
 from headway.evaluation.baseline import constant
 from headway.evaluation.clusters import drawn_together
 from headway.evaluation.further_labels import FurtherLabel, named, part_of
-from headway.evaluation.gate_checks import check_same_rows, read_predictions
+from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of
 from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
 from headway.evaluation.results.intervals import Interval, few_rows, intervals
 from headway.evaluation.results.request import MeasureRequest
@@ -50,8 +50,10 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
         ConfigError: a metric of the user's own fails.
     """
-    table = read_predictions(request.predictions.file, request.columns)
+    table = read_predictions(request.predictions.file, request.columns, group=request.group)
     result = results(table, request, monitor)
+    if (rows := sample_of(table)) is not None:
+        result["sample_of"] = rows
     for label in request.labels:
         _add(result, label, table, request, monitor)
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -208,7 +210,7 @@ def _baselines(
     others = request.baselines | {name: ref for name, ref in request.beside.items() if ref.path is not None}
     for name, ref in others.items():
         monitor.check()
-        theirs = read_predictions(ref.file, request.columns_of_others)
+        theirs = read_predictions(ref.file, request.columns_of_others, group=request.group)
         if of is not None and (theirs := part_of(theirs, of)) is None:
             continue
         check_same_rows(table, theirs, f"the baseline {name}'s", str(ref.path))

@@ -36,6 +36,8 @@ class RowsByLoss:
         self._table, self._rows = table, rows
         self._losses = np.where(rows.weight > 0, losses, -np.inf)
         self._mean = float(rows.weight @ losses / rows.total)
+        # of many rows the table has a sample
+        self._numbers = table.column("row").to_numpy() if "row" in table.column_names else np.arange(len(rows))
 
     def excess(self, at: NDArray[np.int64]) -> float:
         """By how much the losses of some rows exceed the mean of all, summed."""
@@ -50,7 +52,8 @@ class RowsByLoss:
         high = np.flatnonzero((losses >= least) & np.isfinite(losses))
         # of equal losses the first rows
         order = high[np.argsort(-losses[high], kind="stable")][:most]
-        return [int(row) for row in (order if at is None else at[order])]
+        found: list[int] = self._numbers[order if at is None else at[order]].tolist()
+        return found
 
     def told(
         self,
@@ -67,12 +70,13 @@ class RowsByLoss:
             shown: the columns whose values are told, and the kind of those that are dates or times.
             classes: the names of the label's classes, by index.
         """
+        first, further = (np.searchsorted(self._numbers, [*numbers]).tolist() for numbers in (first, further))
         further = sorted(further, key=self._place)
         wanted = sorted([*dict.fromkeys([*first, *further])][:MOST_TOLD], key=self._place)
         columns = [name for name in shown if name in self._table.column_names]
         values = {name: self._table.column(name).take(wanted).to_pylist() for name in columns}
         return [
-            {"row": row, "loss": float(self._losses[row]), **self._decided(row, classes)}
+            {"row": int(self._numbers[row]), "loss": float(self._losses[row]), **self._decided(row, classes)}
             | {"values": {name: _value(of[place], shown[name]) for name, of in values.items()}}
             for place, row in enumerate(wanted)
         ]

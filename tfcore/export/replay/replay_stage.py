@@ -184,13 +184,18 @@ def _shard_rows(examples: Sequence[Examples]) -> list[int]:
 
 def _expected(predictions: Path, picked: np.ndarray, rows: int, name: str = "prediction") -> np.ndarray:
     """The training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
-    column = pq.read_table(predictions, columns=[name]).column(name).combine_chunks()
-    if len(column) != rows:
-        raise DataError(
-            f"there {agree(len(column), 'is', 'are')} {counted(len(column), 'prediction')} of {counted(rows, 'row')}",
-            where=str(predictions),
-        )
-    values = column.take(pa.array(picked))
+    with pq.ParquetFile(predictions) as file:
+        if (there := file.metadata.num_rows) != rows:
+            raise DataError(
+                f"there {agree(there, 'is', 'are')} {counted(there, 'prediction')} of {counted(rows, 'row')}",
+                where=str(predictions),
+            )
+        parts, first = [], 0
+        for batch in file.iter_batches(columns=[name]):
+            at = picked[(picked >= first) & (picked < first + len(batch))] - first
+            parts.append(batch.column(0).take(pa.array(at)))
+            first += len(batch)
+    values = pa.concat_arrays(parts)
     if pa.types.is_nested(values.type):
         return values.flatten().to_numpy(zero_copy_only=False).reshape(len(picked), -1)
     return values.to_numpy(zero_copy_only=False)

@@ -1,0 +1,101 @@
+"""Predictions of many rows are read as a random sample, the same of every model."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headway.evaluation import gate_checks
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import decide
+from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.results.measured import Measured
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.results.stage import measure
+from headway.monitor import Monitor
+
+ROWS, MOST = 40_000, 10_000
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """More than `MOST` rows are many."""
+    monkeypatch.setattr(gate_checks, "MOST_ROWS", MOST)
+    monkeypatch.setattr(gate_checks, "_BATCH", 3_000)
+
+
+def predictions(path, *, seed=0, bad=(), group=None, wide=False):
+    r = np.random.default_rng(0)
+    truth, noise = r.normal(size=ROWS), np.random.default_rng(seed).normal(size=ROWS)
+    label = (r.random(ROWS) < 1 / (1 + np.exp(-truth))).astype(np.int64)
+    prediction = 1 / (1 + np.exp(-truth - 0.5 * noise))
+    prediction[list(bad)] = np.nan
+    shown = pa.array(list(np.stack([1 - prediction, prediction], 1))) if wide else pa.array(prediction)
+    columns = {"row": np.arange(ROWS), "label": label, "weight": np.ones(ROWS), "prediction": shown}
+    columns |= {} if group is None else {"query": group}
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_a_sample_is_of_the_same_rows_for_every_model_and_says_how_many_there_are(tmp_path, few):
+    ours, theirs = (read_predictions(predictions(tmp_path / f"{seed}.parquet", seed=seed)) for seed in (1, 2))
+    assert abs(len(ours) - MOST) < 4 * np.sqrt(MOST) and sample_of(ours) == ROWS
+    check_same_rows(ours, theirs, "the others'", "")
+    row = ours.column("row").to_numpy()
+    assert (np.diff(row) > 0).all()
+    assert abs(row.mean() - ROWS / 2) < 4 * ROWS / np.sqrt(12 * MOST)
+
+
+def test_so_few_rows_are_all_read(tmp_path):
+    table = read_predictions(predictions(tmp_path / "p.parquet"))
+    assert len(table) == ROWS and sample_of(table) is None
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_prediction_that_is_not_a_number_is_in_a_sample(tmp_path, few, wide):
+    bad = (5, 12_345, ROWS - 1)
+    table = read_predictions(predictions(tmp_path / "p.parquet", bad=bad, wide=wide))
+    assert set(bad) <= set(table.column("row").to_pylist()) and len(table) < 1.1 * MOST
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+def test_a_sample_has_whole_groups_and_rows_without_a_group_one_by_one(tmp_path, few, kind):
+    number = np.arange(ROWS) * 7919 % 4_000
+    group = pa.array(np.where(number < 400, -1, number)).cast(kind)
+    group = pa.array([None if str(each) == "-1" else each for each in group.to_pylist()], kind)
+    table = read_predictions(predictions(tmp_path / "p.parquet", group=group), group="query")
+    names, counts = np.unique(table.column("query").drop_null().to_numpy(), return_counts=True)
+    assert (counts == 10).all() and 600 < len(names) < 1_200
+    assert 700 < table.column("query").null_count < 1_300
+
+
+def test_metrics_of_a_sample_are_near_those_of_all_rows_and_its_rows_keep_their_numbers(tmp_path, few, monkeypatch):
+    path = predictions(tmp_path / "p.parquet")
+    request = MeasureRequest(task="binary", predictions=path)
+    part = Measured.model_validate(measure(request, tmp_path, Monitor()))
+    monkeypatch.setattr(gate_checks, "MOST_ROWS", ROWS)
+    whole = Measured.model_validate(measure(request, tmp_path, Monitor()))
+    assert (part.rows < 1.1 * MOST, part.sample_of, whole.rows, whole.sample_of) == (True, ROWS, ROWS, None)
+    for name in ("auc", "loss", "brier"):
+        low, high = part.of(name).interval
+        assert low < whole.of(name).value < high
+        assert high - low > 1.8 * (whole.of(name).interval[1] - whole.of(name).interval[0])
+    table = pq.read_table(path)
+    for each in part.worst_rows:
+        assert table.column("prediction")[each.row].as_py() == each.prediction
+
+
+def test_the_gate_says_that_it_judges_a_sample(tmp_path, few):
+    ours, theirs = (predictions(tmp_path / f"{seed}.parquet", seed=seed) for seed in (1, 2))
+    verdict = decide(
+        GateRequest(
+            task="binary",
+            candidate=Candidate(model="new", predictions=ours),
+            champion=Champion(version=1, model="old", predictions=theirs, scored="before"),
+            config=GateConfig(),
+        )
+    )
+    assert [note.summary for note in verdict.notes if "sample" in note.summary] == [
+        f"judged on a random sample of {verdict.rows:,} of {ROWS:,} rows"
+    ]
