@@ -44,8 +44,10 @@ OWN = {"HEADWAY_SCRATCH", "TMPDIR"}
 """What names a folder of one process alone."""
 
 
-def early(env):
-    return {name: value for name, value in env.items() if name.startswith(READ_EARLY) and name not in READ_LATER}
+def early(env, kind):
+    """The variables that a process of a kind reads while it starts."""
+    later = READ_LATER if kind == "worker" else READ_LATER | OF_WORKERS
+    return {name: value for name, value in env.items() if name.startswith(READ_EARLY) and name not in later}
 
 
 class ForkServer:
@@ -116,8 +118,7 @@ class ForkServer:
             if kind not in self._servers:
                 self._servers[kind] = self._connected(kind)
         control, began_with = self._servers[kind]
-        for_it = env if kind == "worker" else {name: value for name, value in env.items() if name not in OF_WORKERS}
-        if early(for_it) != began_with:
+        if early(env, kind) != began_with:
             return None
         asked = {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd()), "folder": str(self._folder)}
         return Forked(control, asked)
@@ -145,7 +146,7 @@ class ForkServer:
                 )
                 connection = _connection(address)
             self._started.append(process)
-            began_with = early(self._environment)
+            began_with = early(self._environment, kind)
             note.write_text(json.dumps({"address": address, "began_with": began_with}))
             return connection, began_with
 
