@@ -211,8 +211,8 @@ for n in range(commits):
 @pytest.mark.parametrize(
     ("where", "each"),
     [
-        ("disk", 50),
-        ("s3", 20),
+        ("disk", 30),
+        ("s3", 10),
         pytest.param("disk", 250, marks=pytest.mark.soak),
         pytest.param("s3", 250, marks=pytest.mark.soak),
     ],
