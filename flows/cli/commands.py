@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, Share, SomeFile, WindowOptions
+from flows.cli.options import (
+    Columns,
+    JsonOption,
+    ModelName,
+    Options,
+    PipelinePath,
+    RunOptions,
+    Share,
+    SomeFile,
+    WindowOptions,
+)
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, window_text
 from headway.redaction import redact, redacted
@@ -273,7 +283,7 @@ def predict(
     *,
     input: Annotated[str, Parameter(metavar="PATH")],
     output: Annotated[str, Parameter(metavar="FOLDER")],
-    model: Annotated[str, Parameter(name=("--model", "--version"))] = "champion",
+    model: ModelName = "champion",
     format: str | None = None,
     write: Literal["parquet", "jsonl"] = "parquet",
     columns: Columns = None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
-from flows.cli.options import Columns, Options, PipelinePath, Positive, RunOptions, Share
+from flows.cli.options import Columns, ModelName, Options, PipelinePath, Positive, RunOptions, Seconds, Share
 from flows.records import State
 from headway.errors import ConfigError
 from headway.messages import agree, counted, ends, listed, number, signed
@@ -28,11 +28,14 @@ def backtest(
     pipeline: PipelinePath = ".",
     /,
     *,
-    windows: Annotated[
-        Positive, Parameter(help="how many windows, up to --until; the last span of each judges its model")
-    ] = 6,
+    windows: Positive = 6,
     options: RunOptions = RunOptions(),
 ) -> int:
+    """Train and judge the pipeline on its past windows.
+
+    Args:
+        windows: how many windows, up to --until; the last span of each judges its model.
+    """
     from flows.execution.studies.backtest import backtest as run_backtest
 
     run_spec = run_spec_of(pipeline, options)
@@ -55,16 +58,18 @@ def tune(
     pipeline: PipelinePath = ".",
     /,
     *,
-    trials: Annotated[
-        Positive | None,
-        Parameter(help="trials of the whole study, including those of earlier calls (default: tune.trials, 20)"),
-    ] = None,
-    timeout: Annotated[
-        float | None, Parameter(metavar="SECONDS", help="start no further trial after this time")
-    ] = None,
-    promote: Annotated[bool, Parameter(help="then run the pipeline with the best settings, through the gate")] = False,
+    trials: Positive | None = None,
+    timeout: Seconds | None = None,
+    promote: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
+    """Try settings of the training and the model.
+
+    Args:
+        trials: trials of the whole study, including those of earlier calls (default: tune.trials, 20).
+        timeout: start no further trial after this time.
+        promote: then run the pipeline with the best settings, through the gate.
+    """
     from flows.execution.run import execute
     from flows.execution.studies.tune import tune as run_tune
 
@@ -123,12 +128,16 @@ def ablate(
     pipeline: PipelinePath = ".",
     /,
     *,
-    columns: Annotated[Columns, Parameter(help="features to leave out, one at a time (default: every feature)")] = None,
-    group: Annotated[
-        tuple[str, ...], Parameter(metavar="A,B", help="features to leave out together (may be repeated)")
-    ] = (),
+    columns: Columns = None,
+    group: Annotated[tuple[str, ...], Parameter(metavar="A,B")] = (),
     options: RunOptions = RunOptions(),
 ) -> int:
+    """Train without each column.
+
+    Args:
+        columns: features to leave out, one at a time (default: every feature).
+        group: features to leave out together (may be repeated).
+    """
     from flows.execution.studies.ablate import ablate as run_ablate
 
     groups: list[tuple[str, ...]] = [(name,) for name in columns or ()]
@@ -169,27 +178,24 @@ def skew(
     pipeline: PipelinePath = ".",
     /,
     *,
-    input: Annotated[
-        str, Parameter(metavar="PATH", help="the data that hold the requested rows: a file, a folder or a glob")
-    ],
-    requests: Annotated[
-        tuple[Path, ...],
-        Parameter(
-            metavar="FILE", help="files of logged requests (default: all that headway serve logged in this store)"
-        ),
-    ] = (),
-    key: Annotated[Columns, Parameter(help="the columns that identify a row (default: the pipeline's keys)")] = None,
-    model: Annotated[
-        str,
-        Parameter(
-            name=("--model", "--version"),
-            help="the version whose predictions are compared, or the folder of a SavedModel",
-        ),
-    ] = "champion",
-    format: Annotated[str | None, Parameter(help="the format of --input (default: the pipeline's)")] = None,
-    max_differing: Annotated[Share, Parameter(help="the share of rows in which a column may differ")] = 0.01,
+    input: Annotated[str, Parameter(metavar="PATH")],
+    requests: Annotated[tuple[Path, ...], Parameter(metavar="FILE")] = (),
+    key: Columns = None,
+    model: ModelName = "champion",
+    format: str | None = None,
+    max_differing: Share = 0.01,
     options: Options = Options(),
 ) -> int:
+    """Compare logged requests with the same rows in the data.
+
+    Args:
+        input: the data that hold the requested rows: a file, a folder or a glob.
+        requests: files of logged requests (default: all that headway serve logged in this store).
+        key: the columns that identify a row (default: the pipeline's keys).
+        model: the version whose predictions are compared, or the folder of a SavedModel.
+        format: the format of --input (default: the pipeline's).
+        max_differing: the share of rows in which a column may differ.
+    """
     from flows.scoring.request_skew import request_skew
 
     missing = [str(path) for path in requests if not path.is_file()]

@@ -16,13 +16,14 @@ LET_GO, RATE = "schedule", "learning_rate"
 def knobs(
     pipeline: PipelinePath = ".",
     /,
-    *values: Annotated[
-        str,
-        Parameter(name="NAME=VALUE", help=f"change a knob of a running training; NAME={LET_GO} restores the schedule"),
-    ],
+    *values: Annotated[str, Parameter(name="NAME=VALUE")],
     options: Options = Options(),
 ) -> int:
-    """Show the knobs of the pipeline's training, or write values to the control file that a running training reads."""
+    """Show the knobs of the pipeline's training, or write values to the control file that a running training reads.
+
+    Args:
+        values: change a knob of a running training; NAME=schedule restores the schedule.
+    """
     from flows.tell.rendering.cells import text_table
     from tfcore.train.settings.control_file import ControlFile
     from tfcore.train.settings.knob_values import MEANINGS, check
@@ -38,27 +39,20 @@ def knobs(
     if changes:
         file.write(changes)
     by_hand = file.read()
-    settings = {
-        name: {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True)
-        for name, schedule in schedules.items()
-    }
-    if RATE not in loaded.pipeline.training.model_fields_set:
-        settings[RATE] = {"name": "auto"}
-    meanings = {name: MEANINGS.get(name, "the model's own") for name in schedules}
-    rows = [
-        {"knob": name, "pipeline": settings[name], "by_hand": by_hand.get(name), "meaning": meaning}
-        for name, meaning in meanings.items()
-    ]
+    rows, table = [], []
+    for name, schedule in schedules.items():
+        auto = name == RATE and RATE not in loaded.pipeline.training.model_fields_set
+        set_to = {} if auto else schedule.model_dump(mode="json", exclude_defaults=True)
+        set_to = {"name": "auto" if auto else schedule.name} | set_to
+        value, meaning = by_hand.get(name), MEANINGS.get(name, "the model's own")
+        rows.append({"knob": name, "pipeline": set_to, "by_hand": value, "meaning": meaning})
+        shown = None if value is None else str(value)  # every digit
+        table.append({"knob": name, "pipeline": _short(set_to), "by hand": shown, "is": meaning})
     last = (
         "a running training applies this within a second and reports it"
         if changes
         else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
     )
-    shown = {name: str(value) for name, value in by_hand.items() if value is not None}  # every digit
-    table = [
-        {"knob": name, "pipeline": _short(settings[name]), "by hand": shown.get(name), "is": meaning}
-        for name, meaning in meanings.items()
-    ]
     return answer(options, {"file": str(file.path), "knobs": rows}, f"{text_table(table)}\n{last}")
 
 

@@ -72,6 +72,7 @@ Columns = Annotated[
 ]
 Seconds = Annotated[float, Parameter(metavar="SECONDS")]
 Pause = Annotated[float, Parameter(converter=_number(0.01), metavar="SECONDS")]
+ModelName = Annotated[str, Parameter(name=("--model", "--version"))]
 SomeFile = Annotated[Path | None, Parameter(metavar="FILE")]
 
 

@@ -141,26 +141,21 @@ def backup(
     return answer(options, {"to": to, **vars(done)}, text)
 
 
-Keep = Annotated[Count, Parameter(metavar="RUNS", help="how many of the newest runs of each pipeline to keep")]
-KeepVersions = Annotated[
-    Count | None,
-    Parameter(help="also delete old versions: keep the newest N, the last ten champions and those with an alias"),
-]
-
-
 def clean(
     pipeline: PipelinePath = ".",
     /,
     *,
     yes: bool = False,
-    keep: Keep = 20,
-    keep_versions: KeepVersions = None,
+    keep: Annotated[Count, Parameter(metavar="RUNS")] = 20,
+    keep_versions: Count | None = None,
     options: Options = Options(),
 ) -> int:
     """Say how much of a store no kept run and no version needs, by kind (with --verbose each path); with --yes delete it.
 
     Args:
         yes: delete it; without --yes nothing is deleted.
+        keep: how many of the newest runs of each pipeline to keep.
+        keep_versions: also delete old versions: keep the newest N, the last ten champions and those with an alias.
     """
     from flows.tell.rendering.cells import text_table
     from headway.registry import gc

@@ -2,12 +2,9 @@
 
 import webbrowser
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from flows.cli.commands import answer, arranged, store_of
-from flows.cli.options import Options, PipelinePath
+from flows.cli.options import Options, PipelinePath, SomeFile
 from flows.records import LATEST, State, find
 from headway.errors import ConfigError
 from headway.storage.store import Store
@@ -20,7 +17,7 @@ def report(
     *,
     again: bool = False,
     plain: bool = False,
-    output: Annotated[Path | None, Parameter(metavar="FILE", help="also write it to this file")] = None,
+    output: SomeFile = None,
     open: bool = False,
     options: Options = Options(),
 ) -> int:
@@ -31,6 +28,7 @@ def report(
         run: the run's name or the beginning of it.
         again: draw it again, from what the store has now.
         plain: a second file without the script, which sorts and filters tables and tries thresholds.
+        output: also write it to this file.
         open: open it in the browser.
     """
     from flows.tell.report_page import path_of, write

@@ -29,18 +29,8 @@ HOST, PORT = "127.0.0.1", 8765
 
 def ui(
     *pipelines: str,
-    store: Annotated[
-        tuple[str, ...],
-        Parameter(
-            metavar="STORE", help="show this store, without a pipeline: a folder, s3://..., gs://... (may be repeated)"
-        ),
-    ] = (),
-    port: Annotated[
-        Count | None,
-        Parameter(
-            help=f"the port; 0 takes any that is free (default: {PORT}, or any that is free)", show_default=False
-        ),
-    ] = None,
+    store: Annotated[tuple[str, ...], Parameter(metavar="STORE")] = (),
+    port: Count | None = None,
     open: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
@@ -48,6 +38,8 @@ def ui(
 
     Args:
         pipelines: pipeline.yaml files, or their folders (default: this folder).
+        store: show this store, without a pipeline: a folder, s3://..., gs://... (may be repeated).
+        port: the port; 0 takes any that is free (default: 8765, or any that is free).
         open: open the browser.
     """
     require("ui", where="headway ui")

@@ -1,36 +1,24 @@
 """`headway compare A B`: two versions or runs side by side, as text and as a page with figures."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, arranged
-from flows.cli.options import Options, PipelinePath
+from flows.cli.options import Options, PipelinePath, SomeFile
 from flows.cli.versions.promotion import registry_of
 from headway.errors import ConfigError, StoreError
 from headway.redaction import redact
 
 
 def compare(
-    first: Annotated[
-        str | None,
-        Parameter(
-            name="A", help="a version (its number, champion, previous or an alias), or a run (its name, or latest)"
-        ),
-    ] = None,
-    second: Annotated[
-        str | None,
-        Parameter(
-            name="B",
-            help="the other version or run (default of both: the last two versions, else the version and the latest run)",
-        ),
-    ] = None,
+    first: Annotated[str | None, Parameter(name="A")] = None,
+    second: Annotated[str | None, Parameter(name="B")] = None,
     pipeline: PipelinePath = ".",
     /,
     *,
-    output: Annotated[Path | None, Parameter(metavar="FILE", help="also write the page to a file of your own")] = None,
+    output: SomeFile = None,
     open: bool = False,
     options: Options = Options(),
 ) -> int:
@@ -38,6 +26,9 @@ def compare(
     them, config, code, columns, data windows, size, what the gate said; and a page with their figures over one another.
 
     Args:
+        first: a version (its number, champion, previous or an alias), or a run (its name, or latest).
+        second: the other version or run (default of both: the last two versions, else the version and the latest run).
+        output: also write the page to a file of your own.
         open: show the page in the browser.
     """
     from flows.cli.runs.reports import handed_out

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headway.storage.store import Store
 
 Reason = Annotated[str, Parameter(metavar="TEXT", help="why; the registry's history keeps it")]
+SomeVersion = Annotated[str | None, Parameter(metavar="VERSION")]
 ASKED = "asked for on the command line"
 
 
@@ -83,17 +84,8 @@ def promote(
     pipeline: PipelinePath = ".",
     /,
     *,
-    to: Annotated[
-        str | None,
-        Parameter(
-            metavar="VERSION",
-            help="a version: its number, previous or an alias (default: the last run's candidate, whatever its verdict)",
-        ),
-    ] = None,
-    alias: Annotated[
-        str | None,
-        Parameter(metavar="NAME", help="point this alias at the version (shadow, stable, ...); the champion stays"),
-    ] = None,
+    to: SomeVersion = None,
+    alias: Annotated[str | None, Parameter(metavar="NAME")] = None,
     remove: bool = False,
     reason: Reason = ASKED,
     force: bool = False,
@@ -102,6 +94,8 @@ def promote(
     """Promote a version by name; without one the last run's candidate, whatever its verdict.
 
     Args:
+        to: a version: its number, previous or an alias (default: the last run's candidate, whatever its verdict).
+        alias: point this alias at the version (shadow, stable, ...); the champion stays.
         remove: remove --alias NAME.
         force: even if the version was rolled back, or the champion changed meanwhile.
     """
@@ -137,14 +131,17 @@ def rollback(
     pipeline: PipelinePath = ".",
     /,
     *,
-    to: Annotated[
-        str | None,
-        Parameter(metavar="VERSION", help="a version: its number or an alias (default: the champion before this one)"),
-    ] = None,
+    to: SomeVersion = None,
     reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="even if that version was rolled back, or the champion has changed")] = False,
+    force: bool = False,
     options: Options = Options(),
 ) -> int:
+    """Make the champion before this one, or another version, the champion again.
+
+    Args:
+        to: a version: its number or an alias (default: the champion before this one).
+        force: even if that version was rolled back, or the champion has changed.
+    """
     from flows.execution.promotions import roll_back
 
     loaded, registry = registry_of(pipeline, options)
