@@ -81,10 +81,10 @@ class Answers:
         self._bytes = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="large-requests")  # one: each may take much memory
 
-    async def post(self, request: Request, name: str, verb: str, version: str | None = None) -> Response:
+    async def post(self, request: Request, *, verb: str) -> Response:
         """Answer predict, classify or regress."""
         self.requests += 1
-        model = self._model(name, version)
+        model = self._model(request)
         size = 0
         try:
             self._check_size(_length(request))
@@ -118,8 +118,8 @@ class Answers:
     def _read(self, model: ServedModel, verb: str, body: bytearray) -> tuple[Rows, Form]:
         return read_request(model, verb, body, self._options.limits, self._options.max_request_bytes)
 
-    async def status(self, name: str, version: str | None = None) -> Response:
-        model = self._model(name, version)
+    async def status(self, request: Request) -> Response:
+        model = self._model(request)
         state = {
             "version": str(model.version),
             "state": "AVAILABLE",
@@ -127,10 +127,10 @@ class Answers:
         }
         return _json(json.dumps({"model_version_status": [state]}, indent=1).encode())
 
-    async def metadata(self, name: str, version: str | None = None) -> Response:
-        model = self._model(name, version)
+    async def metadata(self, request: Request) -> Response:
+        model = self._model(request)
         value = {
-            "model_spec": {"name": name, "signature_name": "", "version": str(model.version)},
+            "model_spec": {"name": model.name, "signature_name": "", "version": str(model.version)},
             "metadata": {"signature_def": {"signature_def": model.signature_def}}
             | ({"times": model.times} if model.times else {}),
         }
@@ -150,8 +150,9 @@ class Answers:
         self._say(f"a request failed by a bug: {text}")
         return _error(500, text)
 
-    def _model(self, name: str, version: str | None) -> ServedModel:
-        model = self._watch.model
+    def _model(self, request: Request) -> ServedModel:
+        """The served model, if the address names it."""
+        model, name, version = self._watch.model, request.path_params["name"], request.path_params.get("version")
         if name != model.name:
             raise NotServed(f"Servable not found for request: Latest({name})", fix=f"this server has {model.name!r}")
         if version is not None and version != str(model.version):
@@ -270,30 +271,11 @@ def make_app(
     app.state.answers = answers
     app.add_middleware(Guard, hosts=options.hosts)
 
-    async def refused(request: Request, error: Exception) -> Response:
-        return await answers.failed(request, error)
-
     for kind in (RequestError, ClientDisconnect, HTTPException, Exception):
-        app.add_exception_handler(kind, refused)
-    for verb in ("predict", "classify", "regress"):
-        for base in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
-            app.add_route(f"{base}:{verb}", _posting(answers, verb), methods=["POST"])
+        app.add_exception_handler(kind, answers.failed)
     for base in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
-        app.add_route(f"{base}/metadata", _getting(answers.metadata), methods=["GET"])
-        app.add_route(base, _getting(answers.status), methods=["GET"])
+        for verb in ("predict", "classify", "regress"):
+            app.add_route(f"{base}:{verb}", partial(answers.post, verb=verb), methods=["POST"])
+        app.add_route(f"{base}/metadata", answers.metadata, methods=["GET"])
+        app.add_route(base, answers.status, methods=["GET"])
     return app
-
-
-def _posting(answers: Answers, verb: str) -> Any:
-    async def post(request: Request) -> Response:
-        return await answers.post(request, verb=verb, **request.path_params)
-
-    return post
-
-
-def _getting(method: Any) -> Any:
-    async def get(request: Request) -> Response:
-        response: Response = await method(**request.path_params)
-        return response
-
-    return get

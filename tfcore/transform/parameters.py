@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
 from headway.config import Frozen, Grown, Result
@@ -62,8 +63,7 @@ AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
 LEAST_BIN = 0.001
 """Bins are wider than this share of the standard deviation: a rounding error in a narrower one would be seen in predictions."""
-_SEPARATORS, _LOOKED_AT = ("|", ";", ","), 1000
-_IMAGE_FILES = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM")
+_LOOKED_AT = 1000
 _LEAST_PIXELS = 100
 """Shorter values are rather digests and keys."""
 
@@ -325,10 +325,10 @@ def _fit_column(
             return left_out(f"it holds values of up to {stats.longest:,} bytes; {image}")
         looks = column.type == "bytes" and stats.distinct > MANY_WORDS and stats.distinct > stats.values * MOSTLY
         if not column.shape and (column.meaning == "identifier" or looks):
-            if (images := _as_images(column, stats)) is not None:
-                return left_out(images)
             why = f"{stats.distinct:,} distinct values in {stats.values:,} look like an identifier; "
-            return left_out(why + f"give it a transform to use it ({_use(column)}){_as_list(column, stats)}")
+            if (read := _as_init_reads_it(column, stats)) is not None:
+                return left_out(f"{why}if they are what headway init takes them for, say so ({read})")
+            return left_out(why + f"give it a transform to use it ({_use(column)})")
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
     check(column, chain, where=where)
@@ -375,38 +375,20 @@ def _use(column: Column) -> str:
     return column_yaml(column.name, transform)
 
 
-def _as_images(column: Column, stats: ColumnStatistics) -> str | None:
-    """What to write of bytes that are image files, or pixels of a square; None of any others."""
-    if column.type != "bytes" or not stats.complete or stats.longest is None:
-        return None
-    values = [value for value, _ in stats.top(_LOOKED_AT)]
-    if all(value.startswith(_IMAGE_FILES) for value in values):
-        setting = column_yaml(column.name, "{image: {height: 96, width: 96}}")
-        return f"it holds image files; say the size that the model shall see ({setting})"
-    binary = any(b"\0" in value or value.decode("utf-8", "replace").encode() != value for value in values)
-    if stats.shortest != stats.longest or stats.longest < _LEAST_PIXELS or not binary:
-        return None
-    for channels in (1, 3):
-        side = math.isqrt(stats.longest // channels)
-        if side * side * channels == stats.longest:
-            image = f"{{image: {{height: {side}, width: {side}, channels: {channels}}}}}"
-            return (
-                f"each value has {stats.longest} bytes; if they are pixels, say so ({column_yaml(column.name, image)})"
-            )
-    return None
-
-
-def _as_list(column: Column, stats: ColumnStatistics) -> str:
-    """What else to write of text whose values are lists of words that recur, such as Comedy|Drama; "" of any other."""
+def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
+    """The config line that `headway init` would write of images or of lists of few words; None of any other."""
     if column.type != "bytes" or not stats.complete:
-        return ""
-    values = [value for value, _ in stats.top(_LOOKED_AT)]
-    for separator in _SEPARATORS:
-        words = [word.strip() for value in values for word in value.split(separator.encode())]
-        if len(words) >= 2 * len(values) and len({*words}) * 5 <= len(words):
-            setting = column_yaml(column.name, f'{{shape: list, separator: "{separator}"}}')
-            return f"; if its values are lists, parted by {separator!r}, say so ({setting})"
-    return ""
+        return None
+    from headway.first_pipeline.image_size import image_size  # Pillow
+    from headway.first_pipeline.text_lists import list_config
+
+    values = pa.array([value for value, _ in stats.top(_LOOKED_AT)], pa.binary())
+    pixels = image_size(values) if (stats.longest or 0) >= _LEAST_PIXELS else None
+    if pixels is not None:
+        height, width, channels = pixels
+        return column_yaml(column.name, f"{{image: {{height: {height}, width: {width}, channels: {channels}}}}}")
+    listed = list_config(values)
+    return listed and column_yaml(column.name, f'{{shape: list, separator: "{listed["separator"]}"}}')
 
 
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:
