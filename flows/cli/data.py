@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -18,7 +18,6 @@ from headway.messages import agree, counted
 
 if TYPE_CHECKING:
     from flows.dag.run_spec import RunResult, RunSpec
-    from flows.dag.step import Output, Step
     from headway.records import interchange
 
 Split = Literal["train", "eval", "test"]
@@ -131,7 +130,7 @@ def export_examples(
     from headway.records import interchange
 
     run_spec = run_spec_of(pipeline, options, last="ingest")
-    parts = _parts(run_spec, _made(run_spec, options)[0], split)
+    parts = _parts(run_spec, _made(run_spec, options), split)
     result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
     return _wrote(options, output, {name: facts["rows"] for name, facts in result["splits"].items()})
 
@@ -154,40 +153,30 @@ def export_rows(
 
     row_files.check_output(output)
     run_spec = run_spec_of(pipeline, options, last="ingest" if split == "train" else "evaluate")
-    made, predictions = _made(run_spec, options)
+    made = _made(run_spec, options)
     parts = _parts(run_spec, made, split)
     if split == "train":
         return _wrote(options, output, row_files.write_rows(parts, output))
     store, transform = run_spec.store, next(output for output in made.outputs if output.stage == "transform")
-    scored = store.local(store.output("evaluate", predictions)) / "predictions.parquet"
+    assert made.scored is not None
+    scored = store.local(made.scored.path) / "predictions.parquet"
     classes = map(str, transform.get()["parameters"]["label"]["classes"] or ())
     scores = {"eval": scored} if "eval" in parts else {}
     return _wrote(options, output, row_files.write_rows(parts, output, scores, outputs=tuple(classes)))
 
 
-def _made(run_spec: RunSpec, options: RunOptions) -> tuple[RunResult, str]:
-    """The outputs of the window; a run makes those that are not there, and what is there needs none.
-
-    Returns:
-        The outputs, and the fingerprint of the candidate's predictions, which the report's metrics are of; "" of an ingest.
-    """
+def _made(run_spec: RunSpec, options: RunOptions) -> RunResult:
+    """The outputs of the window; a run makes those that are not there, and what is there needs none."""
     from flows.dag.dag import run_dag
     from flows.execution.engine import Planner
 
-    measured = list[str]()
-
-    class Looks(Planner):
-        def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-            measured.extend(step.key["inputs"]["predictions"] for step in steps if step.stage.name == "measure")
-            return super().call_many(steps)
-
-    plan = run_dag(run_spec, Looks(run_spec.store), freeze=False)
+    plan = run_dag(run_spec, Planner(run_spec.store), freeze=False)
     # metrics choose between seeds; of one model they are not needed, and once it is promoted, nobody has measured it alone
     one = sum(output.stage == "train" for output in plan.outputs) == 1
     if plan.follows or not all(output.hit or (one and output.stage == "measure") for output in plan.outputs):
         execute(options, run_spec)
-        plan = run_dag(run_spec, Looks(run_spec.store), freeze=False)
-    return plan, measured[-1] if measured else ""
+        plan = run_dag(run_spec, Planner(run_spec.store), freeze=False)
+    return plan
 
 
 def _parts(run_spec: RunSpec, made: RunResult, split: str | None) -> dict[str, list[interchange.Part]]:

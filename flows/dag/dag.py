@@ -116,14 +116,14 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
         # the first time the schema is completed with what the window's statistics show
         folder = spec.store.local(statistics.path)
         completed = window.columns.completed([SplitStatistics.load(folder / split) for split in statistics.value.rows])
-        window = window.having(completed)
+        window = replace(window, columns=completed)
     proof = run(splits_request(window, requests, ingested), "splits", runner=pipeline.runner)
     champion = registry.champion()
     reference = reference_of(champion, statistics.fingerprint)
     validated = run(validate_request(window, ingested, statistics, proof, reference), "validate")
     if first and freeze and not validated.value.stopping:
         # it is the reference for later windows
-        window = window.having(window.columns.frozen(spec.loaded))
+        window = replace(window, columns=window.columns.frozen(spec.loaded))
         result.notes = list(window.columns.notes)
     yield "validate"
 
@@ -177,7 +177,7 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
             data, candidates, lambda c: run(measure_request(data, c.scored, {}), _titled("measure", c.seed, spec))
         )
     candidate = candidates.pop((len(candidates) - 1) // 2)
-    others = sorted(candidates, key=lambda other: other.seed)
+    others, result.scored = sorted(candidates, key=lambda other: other.seed), candidate.scored
     if champion is not None:
         result.notes += other_rows(data, champion)
     importance = importance_request(data, candidate) if spec.against is None else None

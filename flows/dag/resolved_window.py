@@ -1,7 +1,7 @@
 """The window of one execution: its spans, their columns, and which part of which span each split has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from flows.config.columns import Columns, resolve
@@ -54,10 +54,6 @@ class Window:
         labels = {name: possible_tasks(of.task, of.label, read) for name, of in pipeline.labels.items()}
         check_metrics(loaded, possible_tasks(pipeline.task, pipeline.label, read), labels)
         return cls(run_spec, tuple(spans), {name: tuple(of) for name, of in parts.items()}, columns)
-
-    def having(self, columns: Columns) -> "Window":
-        """The same with other columns."""
-        return replace(self, columns=columns)
 
     @property
     def pipeline(self) -> Pipeline:

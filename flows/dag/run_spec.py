@@ -132,6 +132,8 @@ class RunResult:
     champion: int = NOBODY
     """The version that the verdict compared with."""
     verdict: Verdict | None = None
+    scored: Output[Evaluated] | None = None
+    """The candidate's predictions."""
     evaluation: Measured | None = None
     test: Tested | None = None
     """The test split; only of a candidate that passed."""

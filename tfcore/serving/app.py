@@ -28,7 +28,7 @@ from tfcore.serving.champion_watch import ChampionWatch
 from tfcore.serving.guard import Guard
 from tfcore.serving.micro_batcher import MicroBatcher
 from tfcore.serving.refusals import Busy, NotServed, RequestError, RequestLimits, TooLarge, answered
-from tfcore.serving.request_body import first_instance, most_values, parsed
+from tfcore.serving.request_body import most_values, parsed
 from tfcore.serving.request_json import Rows
 from tfcore.serving.request_log import RequestLog
 from tfcore.serving.response_json import Form, answer
@@ -181,9 +181,6 @@ def read_request(
         RequestError: the body is not such a request.
         TooLarge: it has more rows, values or text than it may.
     """
-    if verb == "predict" and len(body) > SMALL_BYTES and (first := first_instance(body)) is not None:
-        named, row = first
-        model.reader(named or DEFAULT, limits).of_instances([row])  # its mistakes are those of all rows, as a rule
     value = parsed(body, limits, most_bytes)
     allowed = ("instances", "inputs") if verb == "predict" else ("examples", "context")
     for key in value:

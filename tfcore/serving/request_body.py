@@ -9,7 +9,6 @@ times its bytes.
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -20,8 +19,6 @@ from numpy.typing import NDArray
 from tfcore.serving.refusals import RequestError, RequestLimits, TooLarge
 
 MIB = 1 << 20
-_HEAD_BYTES = 64 << 10
-_INSTANCES = re.compile(rb'\s*\{\s*(?:"signature_name"\s*:\s*"([^"\\]{1,99})"\s*,\s*)?"instances"\s*:\s*\[\s*')
 LITERALS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """What stands bare in a body. A number that is too large for Python is another infinity than these."""
 _FOUR_BYTES = 0xF0
@@ -81,20 +78,6 @@ def parsed(body: bytearray, limits: RequestLimits, most_bytes: int) -> dict[str,
     if not isinstance(value, dict):
         raise RequestError("the body is not a JSON object", fix='send {"instances": [...]}')
     return value
-
-
-def first_instance(body: bytearray) -> tuple[str, Any] | None:
-    """(name of the signature or nothing, first instance) of a body in the usual order of keys, without reading the rest;
-    None where it takes the rest to know them."""
-    found = _INSTANCES.match(body)
-    if found is None or (found[1] is None and b'"signature_name"' in body):
-        return None
-    window = body[found.end() : found.end() + _HEAD_BYTES].decode(errors="ignore")
-    try:
-        value, end = _DECODER.raw_decode(window)
-    except (ValueError, RecursionError):
-        return None
-    return None if end == len(window) else ((found[1] or b"").decode(errors="replace"), value)
 
 
 def _text(body: bytearray, most_bytes: int) -> str:

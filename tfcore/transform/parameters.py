@@ -387,8 +387,9 @@ def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
     if pixels is not None:
         height, width, channels = pixels
         return column_yaml(column.name, f"{{image: {{height: {height}, width: {width}, channels: {channels}}}}}")
-    listed = list_config(values)
-    return listed and column_yaml(column.name, f'{{shape: list, separator: "{listed["separator"]}"}}')
+    if (listed := list_config(values)) is None:
+        return None
+    return column_yaml(column.name, f'{{shape: list, separator: "{listed["separator"]}"}}')
 
 
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:

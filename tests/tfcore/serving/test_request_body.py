@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tfcore.serving import request_body
 from tfcore.serving.refusals import RequestError, RequestLimits, TooLarge
-from tfcore.serving.request_body import first_instance, most_values, parsed, values_of
+from tfcore.serving.request_body import most_values, parsed, values_of
 
 TEXTS = st.text(st.sampled_from('a,[{:"\\\n\u00e9\U0001f525'), max_size=8)
 VALUES = st.recursive(
@@ -68,19 +68,3 @@ def test_a_body_of_too_many_values_or_too_wide_text_is_not_read():
 def test_odd_json_is_refused_with_its_reason(body, words):
     with pytest.raises(RequestError, match=words):
         parsed(bytearray(body), RequestLimits(), 1 << 20)
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        (b'{"instances": [{"a": 1}, {"a": 2}]}', ("", {"a": 1})),
-        (b' {"signature_name": "x", "instances":[ [1, 2], 3', ("x", [1, 2])),
-        (b'{"instances": [{"a": 1}], "signature_name": "x"}', None),
-        (b'{"instances": []}', None),
-        (b'{"instances": [12', None),
-        (b'{"inputs": {"a": [1]}}', None),
-        (b'{"instances": [' + b"[" * 100_000, None),
-    ],
-)
-def test_the_first_instance_is_known_without_the_others(body, found):
-    assert first_instance(bytearray(body)) == found
