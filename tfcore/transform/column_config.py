@@ -8,42 +8,21 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from headway.errors import ConfigError
 from headway.schema import columns
 from headway.schema.columns import LABEL, STORED, Column, Role, column_yaml
 from headway.schema.notes import Note
-from tfcore.transform.config import (
-    FREQUENT,
-    MAX_LENGTH,
-    OPS,
-    POOL,
-    ColumnTransform,
-    ImputeConfig,
-    PoolConfig,
-    TransformConfig,
-)
+from tfcore.transform.config import OPS, ColumnTransform
 
 STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
 """Roles besides which a column may be learned from: a transform says that it is."""
 
 
-class ColumnConfig(columns.ColumnConfig):
+class ColumnConfig(ColumnTransform, columns.ColumnConfig):
     """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
-
-    transform: TransformConfig = Field(
-        default="auto", description="auto (by the column's type and values), an operation, or several in order"
-    )
-    impute: ImputeConfig = Field(
-        default_factory=ImputeConfig, description="what stands in for a missing number: mean, median, zero or a number"
-    )
-    max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
-    pool: PoolConfig = Field(
-        default=POOL, description="lists of numbers: which figures of a row's values the model sees"
-    )
-    frequent: float | None = Field(default=None, ge=0.001, le=0.5, description=FREQUENT)
 
     def column_transform(self) -> ColumnTransform:
         """Return the part that configures the model's inputs."""

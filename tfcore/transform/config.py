@@ -262,16 +262,8 @@ class ImputeConfig(Frozen):
         return self
 
 
-MAX_LENGTH = "lists of categories: how many of a row's values the model sees (default: the longest list, at most 64)"
 PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
 """Lists of numbers: which figures of a row's values the model sees."""
-POOL: PoolConfig = ("mean", "min", "max", "length")
-
-
-FREQUENT = (
-    "numbers: values that at least this share of the train rows have become a category beside the number, c__value: 0.05; "
-    "default: none do"
-)
 
 
 class ColumnTransform(Grown):
@@ -285,11 +277,23 @@ class ColumnTransform(Grown):
     impute: ImputeConfig = Field(
         default=ImputeConfig(), description="what stands in for a missing number: mean, median, zero or a number"
     )
-    max_length: int | None = Field(default=None, description=MAX_LENGTH)
-    pool: PoolConfig = Field(
-        default=POOL, description="lists of numbers: which figures of a row's values the model sees"
+    max_length: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="lists of categories: how many of a row's values the model sees (default: the longest list, at most 64)",
     )
-    frequent: float | None = Field(default=None, ge=0.001, le=0.5, description=FREQUENT)
+    pool: PoolConfig = Field(
+        default=("mean", "min", "max", "length"),
+        description="lists of numbers: which figures of a row's values the model sees",
+    )
+    frequent: float | None = Field(
+        default=None,
+        ge=0.001,
+        le=0.5,
+        description="numbers: values that at least this share of the train rows have become a category beside the number, "
+        "c__value: 0.05; default: none do",
+    )
 
 
 class PreprocessConfig(Frozen):
