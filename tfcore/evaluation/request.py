@@ -6,14 +6,14 @@ EvaluateRequest(model={"kind": "trained", "path": "/...", "config": {"name": "ml
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from headway.config import Frozen
 from headway.stages.refs import Examples, Ref
-from headway.stages.stage_class import Key, Stage
+from headway.stages.stage_class import Key
 from tfcore.evaluation.results import Evaluated, Importance
 from tfcore.models.config import ModelConfig
-from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.parameters import OfTransform
 
 VERSION = 8
 """Raised by whoever changes what evaluation writes for the same request."""
@@ -51,10 +51,9 @@ class SavedModel(Frozen):
         return {"version": self.version, "export": self.export}
 
 
-class EvaluateRequest(Stage[Evaluated]):
+class EvaluateRequest(OfTransform[Evaluated]):
     """Which model predicts which rows."""
 
-    model_config = ConfigDict(populate_by_name=True)
     name, version, runs, tensorflow, streams = "evaluate", VERSION, "tfcore.evaluation.stage:predict", True, True
     batch_size: Annotated[int, Key("config", "batch_size", always=True)] = Field(default=4096, ge=1)
     columns: Annotated[tuple[str, ...], Key(always=True)] = Field(
@@ -73,26 +72,16 @@ class EvaluateRequest(Stage[Evaluated]):
     ranks: Annotated[int | None, Key()] = Field(
         default=None, ge=1, description="rank each row's item among all, and keep the best so many"
     )
-    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
     model: Annotated[TrainedModel | SavedModel, Field(discriminator="kind"), Key()]
-    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(
-        alias="transform", description="of this run: what the label is, and a trained model's inputs"
-    )
     examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
         default=(), description="none where the rows come from a feed"
     )
     train: tuple[Examples, ...] = Field(default=(), description="the train rows, for the item's baselines")
 
-    @property
-    def transform(self) -> TransformParameters:
-        """The fitted transform."""
-        return self.fitted.value
 
-
-class ImportanceRequest(Stage[Importance]):
+class ImportanceRequest(OfTransform[Importance]):
     """Which trained model, and on which rows."""
 
-    model_config = ConfigDict(populate_by_name=True)
     name, version, runs = "importance", IMPORTANCE_VERSION, "tfcore.evaluation.importance:importance"
     tensorflow, streams = True, True
     rows: Annotated[int, Key("config", "rows", always=True)] = Field(
@@ -102,12 +91,5 @@ class ImportanceRequest(Stage[Importance]):
         default=None, description="column whose equal values belong together"
     )
     seed: Annotated[int, Key(always=True)] = 0
-    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
-    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(alias="transform")
     model: Annotated[TrainedModel, Key("inputs", spread=True)]
     examples: Annotated[tuple[Examples, ...], Key("inputs", "examples")]
-
-    @property
-    def transform(self) -> TransformParameters:
-        """The fitted transform."""
-        return self.fitted.value

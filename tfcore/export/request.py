@@ -6,16 +6,14 @@ ExportRequest(trained="/...", transform={...}, model={"name": "mlp"}, card=CardF
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
-
 from headway.config import Result
 from headway.stages.refs import Ref
-from headway.stages.stage_class import Key, Stage
+from headway.stages.stage_class import Key
 from headway.storage.fingerprint import fingerprint
 from tfcore.export.metadata import Format, OtherFormats
 from tfcore.export.model_card import CardFacts
 from tfcore.models.config import ModelConfig
-from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.parameters import OfTransform
 
 VERSION = 7
 """Raised by whoever changes what an export writes for the same request."""
@@ -30,30 +28,22 @@ class Exported(Result):
     """The model in other formats."""
 
 
-class ExportRequest(Stage[Exported]):
+class ExportRequest(OfTransform[Exported]):
     """A trained model: where its weights are and what it was built from."""
 
-    model_config = ConfigDict(populate_by_name=True)
     name, version, runs, tensorflow = "export", VERSION, "tfcore.export.saved_model:export", True
     formats: Annotated[
         tuple[Format, ...], Key("config", of=lambda names: {"formats": list(names)} if names else {}, always=True)
     ] = ()
     """In which other formats the model is written."""
-    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
     card: Annotated[
         CardFacts | None, Key(of=lambda card: card and fingerprint(card.model_dump(mode="json")), always=True)
     ] = None
     """What the model card says beyond what the model itself shows."""
     trained: Annotated[Ref[Any], Key("inputs", "train")]
-    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(alias="transform")
     model: ModelConfig
     module: Path | None = None
     """The user's Python file, if the model is a function of it."""
     preprocess: Path | None = None
     """The user's Python file, if there is a preprocess function."""
     seed: int = 0
-
-    @property
-    def transform(self) -> TransformParameters:
-        """The fitted transform."""
-        return self.fitted.value

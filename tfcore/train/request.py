@@ -7,17 +7,17 @@ Trained.model_validate(result).best_step
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from headway.config import Frozen, Result
 from headway.stages.refs import Examples, Ref
-from headway.stages.stage_class import Kept, Key, Stage
+from headway.stages.stage_class import Kept, Key
 from headway.tabular.splits import SplitConfig
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
 from tfcore.train.settings.retrieval import VERSION as RETRIEVAL_VERSION
-from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.parameters import OfTransform, TransformParameters
 
 VERSION = 5
 """Raised by whoever changes what training writes for the same request."""
@@ -92,10 +92,9 @@ class Pruning(Frozen):
     pruner: Literal["median", "hyperband"]
 
 
-class TrainRequest(Stage[Trained]):
+class TrainRequest(OfTransform[Trained]):
     """Everything a training is a function of, and where it keeps what should survive a kill."""
 
-    model_config = ConfigDict(populate_by_name=True)
     name, version, runs, tensorflow, streams = "train", VERSION, "tfcore.train.stage:train", True, True
     model: Annotated[ModelConfig, Key("config", "model", always=True)] = Field(default_factory=ModelConfig)
     # a timeout changes no bit, and a warm start has a key of its own
@@ -112,8 +111,6 @@ class TrainRequest(Stage[Trained]):
     labels: Annotated[dict[str, float], Key("config", "labels")] = Field(
         default={}, description="further labels and the weights of their losses"
     )
-    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
-    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(alias="transform")
     examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
         default=(), description="none where the rows come from a feed"
     )
@@ -131,11 +128,6 @@ class TrainRequest(Stage[Trained]):
     checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
     summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
     control: Path | None = Field(default=None, description="a file that may change knobs while training runs")
-
-    @property
-    def transform(self) -> TransformParameters:
-        """The fitted transform."""
-        return self.fitted.value
 
     def key(self) -> dict[str, Any]:
         key = super().key()

@@ -15,11 +15,11 @@ import types
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from headway.config import Frozen, Grown, Result
 from headway.errors import ConfigError, DataError
@@ -30,7 +30,7 @@ from headway.schema.notes import Note
 from headway.schema.tensor_name import tensor_name
 from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
 from headway.stages.refs import Examples, Ref
-from headway.stages.stage_class import Key, Stage
+from headway.stages.stage_class import Answer, Key, Stage
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.summary import WindowStatistics
@@ -165,6 +165,19 @@ class Transformed(Result):
 
     parameters: TransformParameters
     notes: tuple[Note, ...] = ()
+
+
+class OfTransform(Stage[Answer], Generic[Answer]):
+    """A stage that looks at rows through a fitted transform, and runs code of the user's."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
+    fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(alias="transform")
+
+    @property
+    def transform(self) -> TransformParameters:
+        """The fitted transform."""
+        return self.fitted.value
 
 
 class TransformRequest(Stage[Transformed]):
