@@ -10,18 +10,13 @@ from pydantic import Field, model_validator
 from headway.config import Frozen
 from headway.evaluation.checks.champion_decay import Worth
 from headway.evaluation.checks.small_steps import Measured
-from headway.evaluation.clusters import ClusterSources
-from headway.evaluation.further_labels import FurtherLabel, columns_of
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.results.request import OfPredictions
 from headway.evaluation.slices import slice_columns
 from headway.evaluation.verdict import Verdict
 from headway.messages import some
-from headway.metrics.retrieval import RETRIEVAL_COLUMNS
-from headway.metrics.user_metric import MetricSpec, as_key
 from headway.stages.refs import Ref
-from headway.stages.stage_class import Key, Stage, plain
-from headway.tasks.base import LabelFacts
-from headway.tasks.table import TaskName
+from headway.stages.stage_class import Key, plain
 
 VERSION = 10
 """Raised by whoever changes what the gate writes for the same request."""
@@ -75,16 +70,12 @@ class Champion(Frozen):
         return {"version": self.version, "scored": self.scored, "worth": self.worth, "repeats": repeats}
 
 
-class GateRequest(Stage[Verdict]):
+class GateRequest(OfPredictions[Verdict]):
     """Everything a verdict depends on."""
 
     name, version, runs = "gate", VERSION, "headway.evaluation.gate.stage:gate"
     config: Annotated[GateConfig, Key(always=True)] = GateConfig()
-    slices: Annotated[tuple[str, ...], Key(always=True)] = ()
     slices_chosen: Annotated[bool, Key(always=True)] = Field(default=False, description="nobody named the slices")
-    clusters: Annotated[ClusterSources, Key(always=True)] = Field(
-        default=ClusterSources(), description="what rows are drawn by, or may be alike by"
-    )
     eval: Annotated[Parts, Key(always=True)] = Field(
         default=(), description="the parts that the evaluation rows come from"
     )
@@ -95,16 +86,6 @@ class GateRequest(Stage[Verdict]):
     own_objective: Annotated[bool, Key(always=True)] = Field(
         default=False, description="training.loss or class_weights: it was not trained for the task's loss"
     )
-    ndcg_at: Annotated[int | None, Key()] = Field(
-        default=None, ge=1, description="judge the order within groups too, its first ranks"
-    )
-    item: Annotated[str | None, Key()] = Field(default=None, description="the column that names the item of a row")
-    retrieval: Annotated[bool, Key()] = Field(
-        default=False, description="judge by the ranks among all items of the index too"
-    )
-    metrics: Annotated[tuple[MetricSpec, ...], Key("own_metrics", of=as_key)] = Field(
-        default=(), description="metrics of the user's own"
-    )
     candidate: Annotated[Candidate, Key("inputs", spread=True)]
     champion: Annotated[Champion | None, Key("inputs", "champion")] = None
     reference: Annotated[Champion | None, Key("inputs", "reference")] = Field(
@@ -112,14 +93,10 @@ class GateRequest(Stage[Verdict]):
     )
     since: tuple[Measured, ...] = Field(default=(), description="how the champions since the reference stood to it")
     place: int = Field(default=0, ge=0, description="how many champions there were since the reference")
-    task: TaskName
-    label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
-    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the candidate predicts")
     baselines: dict[str, Ref[Any]] = Field(
         default={}, description="predictions of other baselines by name, over the same rows; shown"
     )
     to_beat: tuple[str, ...] = Field(default=(), description="of those, the ones that a candidate has to beat")
-    group: str | None = Field(default=None, description="column whose equal values are resampled together")
     seed: int = 0
 
     def key(self) -> dict[str, Any]:
@@ -137,10 +114,8 @@ class GateRequest(Stage[Verdict]):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the predictions that are read."""
-        single = (name for name in (self.group, self.item) if name)
         sliced = (*slice_columns(self.slices), *self.config.columns)
-        ranks = RETRIEVAL_COLUMNS if self.retrieval else ()
-        return tuple(dict.fromkeys((*sliced, *self.clusters.stored, *single, *ranks, *columns_of(self.labels))))
+        return tuple(dict.fromkeys((*sliced, *self.clusters.stored, *self.measured_columns)))
 
     @property
     def ranked(self) -> bool:

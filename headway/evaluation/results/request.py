@@ -1,6 +1,6 @@
 """The request of the measuring stage: predictions that evaluation kept, and what is wanted of them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.user_metric import MetricSpec, as_key
 from headway.schema.calendar_days import Temporal
 from headway.stages.refs import Ref
-from headway.stages.stage_class import Key, Stage
+from headway.stages.stage_class import Answer, Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
@@ -21,34 +21,13 @@ VERSION = 8
 """Raised by whoever changes what measuring writes for the same request."""
 
 
-class MeasureRequest(Stage[Measured]):
-    """Everything that the result of an evaluation depends on."""
+class OfPredictions(Stage[Answer], Generic[Answer]):
+    """A stage that computes what is wanted of predictions."""
 
-    name, version, runs = "measure", VERSION, "headway.evaluation.results.stage:measure"
-    slice_min_rows: Annotated[int, Key("config", "slice_min_rows", always=True)] = Field(
-        default=100, ge=1, description="slices with fewer rows are left out"
-    )
-    threshold: Annotated[ThresholdRule | None, Key("config", "threshold", always=True)] = Field(
-        default=None, description="how a binary model's threshold is chosen"
-    )
     slices: Annotated[tuple[str, ...], Key(always=True)] = ()
-    searched: Annotated[tuple[str, ...], Key(always=True)] = Field(
-        default=(), description="where the worst slices are looked for"
-    )
-    shown: Annotated[dict[str, Temporal | None], Key()] = Field(
-        default={}, description="columns whose values are told of the worst rows; of dates and times their kind"
-    )
     clusters: Annotated[ClusterSources, Key(always=True)] = Field(
         default=ClusterSources(), description="what rows are drawn by, or may be alike by"
     )
-    group: Annotated[str | None, Key(always=True)] = Field(
-        default=None, description="column whose equal values belong together"
-    )
-    confidence: Annotated[float, Key(always=True)] = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals")
-    given_threshold: Annotated[float | None, Key(always=True)] = Field(
-        default=None, description="the threshold, where other rows chose it"
-    )
-    seed: Annotated[int, Key(always=True)] = 0
     ndcg_at: Annotated[int | None, Key()] = Field(
         default=None, ge=1, description="judge the order within groups too, its first ranks"
     )
@@ -59,6 +38,42 @@ class MeasureRequest(Stage[Measured]):
     metrics: Annotated[tuple[MetricSpec, ...], Key("own_metrics", of=as_key)] = Field(
         default=(), description="metrics of the user's own"
     )
+    task: TaskName
+    label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
+    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the model predicts")
+    group: str | None = Field(default=None, description="column whose equal values are resampled together")
+
+    @property
+    def measured_columns(self) -> tuple[str, ...]:
+        """The columns of the predictions that metrics look at, slices apart."""
+        single = (name for name in (self.group, self.item) if name)
+        return (*single, *(RETRIEVAL_COLUMNS if self.retrieval else ()), *columns_of(self.labels))
+
+
+class MeasureRequest(OfPredictions[Measured]):
+    """Everything that the result of an evaluation depends on."""
+
+    name, version, runs = "measure", VERSION, "headway.evaluation.results.stage:measure"
+    slice_min_rows: Annotated[int, Key("config", "slice_min_rows", always=True)] = Field(
+        default=100, ge=1, description="slices with fewer rows are left out"
+    )
+    threshold: Annotated[ThresholdRule | None, Key("config", "threshold", always=True)] = Field(
+        default=None, description="how a binary model's threshold is chosen"
+    )
+    searched: Annotated[tuple[str, ...], Key(always=True)] = Field(
+        default=(), description="where the worst slices are looked for"
+    )
+    shown: Annotated[dict[str, Temporal | None], Key()] = Field(
+        default={}, description="columns whose values are told of the worst rows; of dates and times their kind"
+    )
+    group: Annotated[str | None, Key(always=True)] = Field(
+        default=None, description="column whose equal values belong together"
+    )
+    confidence: Annotated[float, Key(always=True)] = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals")
+    given_threshold: Annotated[float | None, Key(always=True)] = Field(
+        default=None, description="the threshold, where other rows chose it"
+    )
+    seed: Annotated[int, Key(always=True)] = 0
     predictions: Annotated[Ref[Any], Key("inputs", "predictions")] = Field(
         description="Parquet file over the evaluation rows"
     )
@@ -69,9 +84,6 @@ class MeasureRequest(Stage[Measured]):
         default={}, description="predictions of other models on the same rows, by name; without a path they have none"
     )
     baselines: dict[str, Ref[Any]] = Field(default={}, description="the same of baselines, which evaluation wrote")
-    task: TaskName
-    label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
-    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the model predicts")
     classes: tuple[str | int, ...] = Field(
         default=(), description="names of the classes, in the order of their indices"
     )
@@ -86,7 +98,5 @@ class MeasureRequest(Stage[Measured]):
     @property
     def columns_of_others(self) -> tuple[str, ...]:
         """Those that are read of other models' predictions: what metrics look at."""
-        single = [name for name in (self.group, self.item) if name]
-        ranks = RETRIEVAL_COLUMNS if self.retrieval else ()
-        sliced = slice_columns(self.slices) if self.metrics or single or ranks else ()
-        return tuple(dict.fromkeys((*single, *ranks, *columns_of(self.labels), *sliced)))
+        sliced = slice_columns(self.slices) if self.metrics or self.group or self.item or self.retrieval else ()
+        return tuple(dict.fromkeys((*self.measured_columns, *sliced)))
