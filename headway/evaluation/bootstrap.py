@@ -191,23 +191,20 @@ def _linear_error(
     codes, units = drawn_units(models[0])
     if units < LINEAR_UNITS or not metric.smooth:
         return None
-    parts: list[Floats] = []
+    found = [metric.parts(rows) for rows in models]
+    parts = [each for each in found if each is not None]
+    if parts and (len(parts) < len(models) or len(parts[0]) > MOST_PARTS):
+        return None
     moved: list[Floats] = []
-    distances = None
     for rows in models:
-        distances, alone = metric.distances(rows, codes, units), None
-        if distances is None and (alone := metric.moved(rows, codes, units)) is None:
+        each = (metric.moved_parts if parts else metric.moved)(rows, codes, units)
+        if each is None:
             return None
-        if distances is not None and len(distances[0]) > MOST_PARTS:
-            return None
-        parts.append(np.zeros(1) if distances is None else distances[0])
-        each = distances[1] if distances is not None else alone
-        assert each is not None
         moved += [*np.atleast_2d(each.T)]
     stacked = np.stack(moved)
     covariance = stacked @ stacked.T
-    weights = np.repeat(shares, [len(each) for each in parts])
-    if distances is None:  # of no model
+    weights = np.repeat(shares, len(moved) // len(models))
+    if not parts:
         return math.sqrt(max(float(weights @ covariance @ weights), 0.0))
     by_model = np.concatenate([np.stack(parts)[..., None], stacked.reshape(len(models), -1, units)], 2)
     if not np.tensordot(np.asarray(shares), by_model, 1).any():  # equal models

@@ -27,6 +27,8 @@ Floats = NDArray[np.float64]
 Made = TypeVar("Made")
 OF_THE_MODEL = ("retrieval_rank", "retrieval_best", "retrieval_items")
 """Columns of a predictions table that say something of the model: `headway.metrics.retrieval`."""
+OF_THE_ROWS = ("drawn",)
+"""What is kept of rows whoever predicts them: `headway.evaluation.bootstrap.drawn_units`."""
 _STEP = 1e-5
 """Of a numeric derivative, in standard deviations of what is averaged."""
 
@@ -85,7 +87,8 @@ class Rows:
     def predicted(self, prediction: Floats) -> Rows:
         """The same rows with the predictions of another model, without the columns that this one's brought."""
         columns = self.columns and {name: values for name, values in self.columns.items() if name not in OF_THE_MODEL}
-        return Rows(self.label, prediction, self.weight, self.groups, columns, self.units)
+        kept = {name: self.memo[name] for name in OF_THE_ROWS if name in self.memo}
+        return Rows(self.label, prediction, self.weight, self.groups, columns, self.units, kept)
 
 
 class Draws:
@@ -218,9 +221,12 @@ class Metric(ABC):
         influence = self.influence(rows)
         return None if influence is None else by_unit(influence, rows.weight, codes, units)
 
-    def distances(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, Floats] | None:
-        """(parts, how much each unit moves each of them, [units, parts]) of a metric that is the sum of |parts|; None of others,
-        and where it has no value."""
+    def parts(self, rows: Rows) -> Floats | None:
+        """The parts of a metric that is the sum of |parts|, [parts]; None of others, and where it has no value."""
+        return None
+
+    def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        """How much each unit moves each of `parts`, [units, parts]; None where that is not finite."""
         return None
 
     def __repr__(self) -> str:
@@ -328,14 +334,16 @@ class MomentMetric(Metric):
         found /= rows.total
         return found
 
-    def moved_mean(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, float] | None:
-        """(how much each unit moves what is averaged, [units]; its mean) where that is one number per row."""
+    def mean(self, rows: Rows) -> float | None:
+        """The mean of what is averaged, where that is one number per row."""
         moments = self._moments_of(rows)
-        if moments.shape[1] != 1:
-            return None
-        mean = float(rows.weight @ moments[:, 0] / rows.total)
-        moved = self._moved(rows, codes, units, np.array([mean]), np.ones((1, 1)))
-        return None if moved is None else (moved[:, 0], mean)
+        return float(rows.weight @ moments[:, 0] / rows.total) if moments.shape[1] == 1 else None
+
+    def moved_mean(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        """How much each unit moves this mean, [units]."""
+        mean = self.mean(rows)
+        moved = None if mean is None else self._moved(rows, codes, units, np.array([mean]), np.ones((1, 1)))
+        return None if moved is None else moved[:, 0]
 
     def ends(self, interval: tuple[float, float]) -> tuple[float, float]:
         """The metric at the ends of an interval of that mean, with which it rises."""
@@ -343,12 +351,13 @@ class MomentMetric(Metric):
             low, high = (float(self._combine(np.array([end]))) for end in interval)
         return (low if np.isfinite(low) else self.within[0]), high
 
-    def distances(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, Floats] | None:
+    def parts(self, rows: Rows) -> Floats | None:
         if self._parts is None or self.on(rows) is None:
             return None
-        parts = self._parts(rows.weight @ self._moments_of(rows) / rows.total)
-        moved = self._moved(rows, codes, units, *self._slope(rows, self._parts))
-        return None if moved is None else (parts, moved)
+        return self._parts(rows.weight @ self._moments_of(rows) / rows.total)
+
+    def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        return None if self._parts is None else self._moved(rows, codes, units, *self._slope(rows, self._parts))
 
 
 def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:

@@ -217,17 +217,23 @@ class CalibrationError(Metric):
         found[order] = (np.sign(np.bincount(which, mass * off, BINS))[which] * off - value) / mass.sum()
         return found
 
-    def distances(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> tuple[Floats, Floats] | None:
+    def parts(self, rows: Rows) -> Floats | None:
         """Return by how much the predictions of each bin are too high, times the share of its rows."""
         if self.on(rows) is None:
             return None
         order, _, mass, which = _bins(rows)
         off = (rows.prediction - rows.label)[order]
-        parts = np.bincount(which, mass * off, BINS) / mass.sum()
+        found: Floats = np.bincount(which, mass * off, BINS) / mass.sum()
+        return found
+
+    def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        if (parts := self.parts(rows)) is None:
+            return None
+        order, _, mass, which = _bins(rows)
         # rows without weight move nothing, whatever their bin
         of_row, own = np.zeros(len(rows), np.int64), np.zeros(len(rows))
-        of_row[order], own[order] = which, off / mass.sum()
-        return parts, by_unit(OfOnePart(of_row, own, -parts / mass.sum()), rows.weight, codes, units)
+        of_row[order], own[order] = which, (rows.prediction - rows.label)[order] / mass.sum()
+        return by_unit(OfOnePart(of_row, own, -parts / mass.sum()), rows.weight, codes, units)
 
 
 def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:

@@ -183,8 +183,9 @@ def _by_slice(
         found[value] = {"rows": len(at)}
         if by_loss is not None and by_loss.excess(at) > 0:
             found[value]["worst_rows"] = by_loss.numbers(at)
+        own = models[""].at(at)
         for model, rows in models.items():
-            some = rows.at(at)
+            some = own.predicted(rows.prediction[at]) if model else own
             # first: what a metric's value is made of is kept until the next metric
             between = _intervals(request, some, metrics) if len(at) >= least else None
             facts: dict[str, Any] = measured(metrics, some) | ({} if between is None else {"intervals": between})

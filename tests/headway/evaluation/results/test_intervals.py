@@ -195,6 +195,45 @@ def test_few_rows_one_class_and_no_spread_have_no_interval_and_no_end_is_beyond_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("task", "units"), [("binary", None), ("binary", 60_000), ("multiclass", None)])
+def test_of_many_units_a_sample_tells_how_long_the_intervals_of_all_are(task, units, monkeypatch):
+    rows, r = 120_000, np.random.default_rng(0)
+    if task == "binary":
+        score = r.random(rows)
+        label, prediction = r.random(rows) < score, np.clip(score + 0.2 * r.normal(size=rows), 0.01, 0.99)
+    else:
+        prediction = r.dirichlet([1, 2, 3], rows)
+        label = (r.random((rows, 1)) > prediction.cumsum(1)).sum(1)
+    groups = None if units is None else r.integers(0, units, rows)
+    metrics, found = metrics_of(task), []
+    for most in (20_000, rows):
+        monkeypatch.setattr("headway.evaluation.results.intervals.MOST_UNITS", most)
+        found.append(intervals(task_of(task).rows(label, prediction, groups=groups), metrics))
+    part, whole = found
+    assert part != whole
+    for metric in metrics:
+        (low, high), (least, most) = part[metric.name], whole[metric.name]
+        middle = (low + high) / 2
+        assert high - low == pytest.approx(most - least, rel=0.04), metric.name
+        assert middle == pytest.approx((least + most) / 2, abs=0.03 * (most - least)), metric.name
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_where_few_rows_of_many_carry_the_variance_all_are_looked_at(task, monkeypatch):
+    rows, r = 60_000, np.random.default_rng(0)
+    if task == "binary":
+        label = r.random(rows) < 0.0005
+        prediction = np.clip(0.0005 * np.exp(r.normal(size=rows)) * np.where(label, 3, 1), 0, 1)
+    else:
+        label, prediction = r.standard_t(2.5, rows), np.zeros(rows)
+    metrics, found = metrics_of(task), []
+    for most in (20_000, rows):
+        monkeypatch.setattr("headway.evaluation.results.intervals.MOST_UNITS", most)
+        found.append(intervals(task_of(task).rows(label, prediction), metrics))
+    alike = [name for name in found[0] if found[0][name] == found[1][name]]
+    assert {"loss", "auc", "recall"} <= {*alike} if task == "binary" else {"loss", "rmse", "mae"} <= {*alike}
+
+
 def test_a_million_rows_take_about_a_second():
     label, a, _ = models(1_000_000)
     rows = task_of("binary").rows(label, a)
