@@ -17,9 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import Field, ValidationError
 
 from flows.upgrades import FORMAT, upgraded
+from headway.config import Result, ShortResult
 from headway.errors import StoreError
 from headway.evaluation.verdict import Metrics, Verdict
 from headway.messages import amount
@@ -72,13 +73,7 @@ NO_VERDICT = frozenset({State.RUNNING, State.DONE, State.FAILED, State.CANCELLED
 """States of a run in which no verdict took effect."""
 
 
-class _Recorded(BaseModel):
-    """Part of a record; what a later Headway adds to one is passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
-
-
-class Ran(_Recorded):
+class Ran(Result):
     """A step of a run."""
 
     stage: _Name
@@ -95,39 +90,39 @@ class Ran(_Recorded):
     """It ran: the first thing that differs from the most similar output there was."""
 
 
-class Git(_Recorded):
+class Git(Result):
     commit: str
     branch: str
     changed: tuple[str, ...] = ()
     """Files that differ from the commit."""
 
 
-class Code(_Recorded):
-    tools: dict[str, str] = {}
+class Code(Result):
+    tools: dict[str, str] = Field(default={})
     """Versions."""
-    modules: dict[str, str] = {}
+    modules: dict[str, str] = Field(default={})
     """sha256 of the user's files."""
     git: Git | None = None
 
 
-class Chosen(_Recorded):
+class Chosen(Result):
     """The settings of the training and the model, those left out chosen by the train rows."""
 
     rows: int
     says: str
     """In words."""
-    training: dict[str, Any] = {}
-    model: dict[str, Any] = {}
+    training: dict[str, Any] = Field(default={})
+    model: dict[str, Any] = Field(default={})
 
 
-class Measured(_Recorded):
+class Measured(Result):
     """The candidate on the test split."""
 
     rows: int
     metrics: Metrics
 
 
-class Judged(_Recorded):
+class Judged(Result):
     """The champion that the candidate was compared with."""
 
     version: int
@@ -137,7 +132,14 @@ class Judged(_Recorded):
     """What is different since its run, each with what it was (None: has no words) and is; none where that is not recorded."""
 
 
-class RunRecord(_Recorded):
+class RunRecord(ShortResult):
+    """What a later Headway adds to one is passed over."""
+
+    newer = (
+        *("code", "config", "broken_off", "columns", "training", "verdict", "test", "champion", "metrics", "baselines"),
+        *("version", "alias", "serving", "seen", "ended", "error", "report"),
+    )
+
     format: int = FORMAT
     run: _Name
     pipeline: _Name
@@ -166,9 +168,9 @@ class RunRecord(_Recorded):
     """The brief form; None: the run did not come to the gate."""
     test: Measured | None = None
     champion: Judged | None = None
-    metrics: Metrics = {}
+    metrics: Metrics = Field(default={})
     """Of the candidate on the eval rows, or of the champion that it is."""
-    baselines: dict[str, Metrics] = {}
+    baselines: dict[str, Metrics] = Field(default={})
     version: int | None = None
     """That was promoted, named, or found to be the champion."""
     alias: str | None = None
@@ -208,19 +210,8 @@ class RunRecord(_Recorded):
         """As runs/<run>.json has it, without secrets."""
         return dict(redacted(self.model_dump(mode="json")))
 
-    # the type is given: from the annotation older pydantics look for its names in each subclass's module
-    @model_serializer(mode="wrap", return_type=dict[str, Any])
-    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)
-        return {name: each for name, each in value.items() if name not in _LEFT_OUT or each not in (None, {}, (), [])}
-
     def save(self, store: Store) -> None:
         store.save_run(self.as_json())
-
-
-_LEFT_OUT = {"code", "config", "columns", "training", "verdict", "test", "champion", "metrics", "baselines", "version"}
-_LEFT_OUT |= {"alias", "serving", "seen", "ended", "error", "report", "broken_off"}
-"""Fields that stand in the file where they have a value."""
 
 
 def read_record(value: object) -> RunRecord:

@@ -8,18 +8,13 @@ state.save(store, "flights")
 from pathlib import Path
 from typing import ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import Field, field_validator
 
+from headway.config import Result
 from headway.storage.store import Store
 
 
-class _Kept(BaseModel):
-    """Part of a file; what a later Headway adds to one is passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class _StateFile(_Kept):
+class _StateFile(Result):
     folder: ClassVar[str]
 
     @classmethod
@@ -50,7 +45,7 @@ class _StateFile(_Kept):
         store.replace(self.path(store, pipeline), self.model_dump_json(indent=1, exclude_none=True) + "\n")
 
 
-class CheckedSpan(_Kept):
+class CheckedSpan(Result):
     """A span as it was held against one champion."""
 
     span: str = ""
@@ -58,11 +53,11 @@ class CheckedSpan(_Kept):
     rows: int | None = None
     """None: drift could not be checked."""
     drift: tuple[str, ...] = ()
-    distances: dict[str, float] = {}
+    distances: dict[str, float] = Field(default={})
     """By column, the furthest first."""
     scored: int | None = None
     """Rows with a label; None: none has one yet."""
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = Field(default={})
     decay: tuple[str, ...] = ()
     checked: str = ""
     """When."""
@@ -79,7 +74,7 @@ class CheckedSpan(_Kept):
 
 class _Findings(_StateFile):
     champion: int | None = None
-    spans: dict[str, CheckedSpan] = {}
+    spans: dict[str, CheckedSpan] = Field(default={})
 
 
 class MonitorState(_Findings):
@@ -113,7 +108,7 @@ class MonitorState(_Findings):
         return MonitorState(champion=champion, spans=spans, earlier=tuple(earlier))
 
 
-class Pending(_Kept):
+class Pending(Result):
     """A retrain that a watcher has started."""
 
     until: str
@@ -125,7 +120,7 @@ class Pending(_Kept):
     """The same by the store's clock."""
 
 
-class SeenFiles(_Kept):
+class SeenFiles(Result):
     """The files of a span that waits, and since when they have looked like that."""
 
     files: list[tuple[str, int, float]]
@@ -143,4 +138,4 @@ class WatchState(_StateFile):
     """Up to this span nothing is new."""
     outcome: str | None = None
     """Of the last retrain."""
-    seen: dict[str, SeenFiles] = {}
+    seen: dict[str, SeenFiles] = Field(default={})
