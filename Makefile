@@ -44,12 +44,12 @@ own-step: $(STAMP) ## a model with a loss and a training step of its own, on rea
 predict-and-monitor: $(STAMP) ## days of flights land: each is scored, drift and late labels raise alarms, a retrain follows
 	@$(PYTHON) $(MONITORED)/story.py
 
-# Three processes for two cores: tests that wait for servers, processes and locks leave a core free.
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
 	$(PYTEST) -n 3 --dist loadfile --quick
 
+# Five processes for two cores: with three, tests that wait for servers, processes and locks left 30% of the cores idle.
 test: $(STAMP) ## the tests; those with a server, faults, a browser or Java have targets of their own
-	$(PYTEST) -n 3 --dist loadfile -m "not server and not chaos and not soak and not flink and not spark and not browser"
+	$(PYTEST) -n 5 --dist loadfile -m "not server and not chaos and not soak and not flink and not spark and not browser"
 
 servers: $(STAMP) ## what is typed on a real Prefect server with workers (needs PostgreSQL)
 	$(PYTEST) -n 2 --dist loadfile --no-skips -m "server and not chaos and not soak" $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))")

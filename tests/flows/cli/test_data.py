@@ -27,9 +27,9 @@ def small(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(headway, typed, small):
+def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(typed, small):
     assert "no store yet" in typed("quarantine", small, check=5).stderr
-    headway("ingest", small, check=0)
+    typed("ingest", small, check=0)
     told = typed("quarantine", small, check=0).stdout
     assert "2 of 6 rows were rejected" in told and "oops" in told and "a.csv" in told
     facts = json.loads(typed("quarantine", small, "--json", "--span", "b", check=0).stdout)
@@ -37,9 +37,9 @@ def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(headway, typ
     assert "it has: a, b" in typed("quarantine", small, "--span", "c", check=2).stderr
 
     out = small / "out"
-    headway("export-examples", small, "--output", out, check=0)
+    typed("export-examples", small, "--output", out, check=0)
     assert "exists already" in typed("export-examples", small, "--output", out, check=2).stderr
-    found = headway("cat", out, check=0).stdout.splitlines()
+    found = typed("cat", out, check=0).stdout.splitlines()
     rows = [json.loads(line) for line in found]
     assert rows == [
         {"x": 5.0, "s": "a", "label": 1},

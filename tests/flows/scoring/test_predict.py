@@ -24,12 +24,12 @@ training: {steps: 60, batch_size: 64}
 """
 
 
-def _predict(headway, project, *arguments, code=0):
-    done = headway("predict", project, "--json", *arguments, check=code)
+def _predict(typed, project, *arguments, code=0):
+    done = typed("predict", project, "--json", *arguments, check=code)
     return json.loads(done.stdout)
 
 
-def test_the_champion_predicts_what_it_predicted_in_evaluation(headway, typed, exported, tmp_path):
+def test_the_champion_predicts_what_it_predicted_in_evaluation(typed, exported, tmp_path):
     project = exported
     missing = typed(
         "predict", project, "--input", project / "data", "--output", tmp_path / "none", "--set", "store=none", check=5
@@ -44,7 +44,7 @@ def test_the_champion_predicts_what_it_predicted_in_evaluation(headway, typed, e
     out = tmp_path / "out"
     arguments = ["--input", tmp_path / "raw", "--output", out, "--columns", "flight,carrier"]
     many = ["--set", "source.parquet.range_rows=200"]
-    result = _predict(headway, project, *arguments, *many, "--set", "runner={name: direct, workers: 2}")
+    result = _predict(typed, project, *arguments, *many, "--set", "runner={name: direct, workers: 2}")
     assert result["counts"] == {"read": 2000, "predicted": 2000, "quarantined": 0} and result["version"] == 1
     assert len(result["parts"]) > 5
     found = pa.concat_tables([pq.read_table(out / part["file"]) for part in result["parts"]])
