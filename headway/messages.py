@@ -85,18 +85,18 @@ def number(value: float | None) -> str:
 
 
 def metric_text(value: float | None) -> str:
-    """The value of a metric: as `number` has it; a smaller one than 0.0001 says no more than that."""
-    return "<0.0001" if value is not None and 1e-9 <= value < 1e-4 else number(value)
+    """The value of a metric: as `number` has it; one nearer to 0 than 0.0001 says no more than that."""
+    if value is not None and 1e-9 <= abs(value) < 1e-4:
+        return "<0.0001" if value > 0 else ">-0.0001"
+    return number(value)
 
 
 def signed(value: float | None) -> str:
-    """The text of `number`, always with its sign; of less than 0.0001 only that."""
-    if value is not None and 1e-9 <= abs(value) < 1e-4:
-        return "<0.0001" if value > 0 else ">-0.0001"
-    return number(value) if value is None or value < 1e-9 else f"+{number(value)}"
+    """The text of `metric_text`, always with its sign."""
+    return metric_text(value) if value is None or value < 1e-4 else f"+{number(value)}"
 
 
-def ends(interval: Sequence[float] | None, show: Callable[[float], str] = number) -> str:
+def ends(interval: Sequence[float] | None, show: Callable[[float], str] = metric_text) -> str:
     """The ends of an interval; empty where there is none."""
     return "" if interval is None else f"{show(interval[0])} to {show(interval[1])}"
 

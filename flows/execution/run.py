@@ -36,6 +36,8 @@ from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.request import TrainRequest
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
+_UNRECORDED_SECONDS = 86_400.0
+"""A run without a record, but with steps that it kept as running, was killed before its first one if it is so old."""
 
 
 def run_name(seconds: float) -> str:
@@ -91,6 +93,8 @@ def note_killed(store: Store, pipeline: str) -> None:
         if record is not None and record.pipeline == pipeline:
             if record.going_on:
                 with_its_last_steps(store, settled(record, None, store.clock())).save(store)
+            file.unlink(missing_ok=True)
+        elif record is None and file.stem < run_name(store.clock() - _UNRECORDED_SECONDS):
             file.unlink(missing_ok=True)
 
 

@@ -4,6 +4,7 @@ ending = ending_of(record)
 ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it rose from 0.887 (version 1) to 0.8944.", "green"
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 from flows.records import NO_VERDICT, Judged, RunRecord, State
@@ -24,10 +25,13 @@ from headway.evaluation.verdict import (
     NOT_COMPARED,
     STEPS,
     THRESHOLD,
+    WITHIN,
     Check,
+    Verdict,
     allowed,
 )
 from headway.messages import counted, listed, metric_text, sentence, some
+from headway.metrics.meanings import meaning
 
 _MOST_CHECKS, _MOST_CHANGES = 3, 4
 Tone = Literal["green", "amber", "red", "plain"]
@@ -100,6 +104,8 @@ class Ending(Frozen):
     """What speaks against the candidate first."""
     judged_on: str = ""
     """The rows that all values of the checks are of."""
+    meanings: str = ""
+    """What the metrics of the headline and the first checks are."""
     error: str = ""
     """The whole error of a run that failed."""
 
@@ -183,6 +189,7 @@ def ending_of(record: RunRecord) -> Ending:
         "notes": tuple(str(note) for note in remarks if not note.concern and note.check not in covered),
         "checks": checks,
         "since": _since(record.champion) if record.champion else "",
+        "meanings": _meanings(verdict, checks),
         "judged_on": "" if verdict.rows is None else f"judged on {rows_of(verdict.rows, verdict.spans)}",
     }
     return found.model_copy(update=more)
@@ -197,6 +204,11 @@ def _level(record: RunRecord, primary: str) -> str:
     levels = [("", record.metrics), *((f"{name} ", of) for name, of in record.baselines.items())]
     found = [f"{who}{metric_text(value)}" for who, of in levels if (value := of.get(primary)) is not None]
     return f"{primary} is {', '.join(found)}"
+
+
+def _meanings(verdict: Verdict, checks: Sequence[Check]) -> str:
+    names = dict.fromkeys(filter(None, [verdict.primary, *(check.metric for check in checks[:_MOST_CHECKS])]))
+    return "; ".join(f"{name}: {said}" for name in names if (said := meaning(name, verdict.task)))
 
 
 def _since(champion: Judged) -> str:
@@ -236,7 +248,7 @@ def _tone(check: Check) -> Tone:
         return "red"
     if check.outcome in (BEYOND, NOT_COMPARED, "worse", "too few rows") or check.perhaps_beyond:
         return "amber"
-    return "plain" if check.outcome in (CANNOT_TELL, NO_LIMIT) else "green"
+    return "plain" if check.outcome in (CANNOT_TELL, NO_LIMIT, WITHIN) else "green"
 
 
 _TITLES = {

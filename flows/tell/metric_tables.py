@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from markupsafe import escape
+
 from flows.tell.figures.drawing import FIRST, short
 from flows.tell.figures.strips import Strips
 from flows.tell.rendering.cells import Row
@@ -9,6 +11,7 @@ from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Metrics, MetricValue, Threshold, Values
 from headway.evaluation.results.threshold import AS_CONFIGURED
 from headway.messages import counted, ends, metric_text, number, of_window
+from headway.metrics.meanings import meaning
 from tfcore.evaluation.results import Importance
 
 _MOST_ROWS = 60
@@ -31,17 +34,20 @@ def metric_table(
     title: str = "Metrics",
     value: str = "value",
     interval: str = "interval",
+    task: str | None = None,
 ) -> Table:
-    """A row per metric: its value, its interval, and what other models have on the same rows.
+    """A row per metric: its value, its interval, what other models have on the same rows, and on pages what it is.
 
     Args:
         others: metrics by model.
         value, interval: the names of their columns.
+        task: that the metrics are of, where it is known.
     """
     known = others or {}
     rows: list[Row] = [
         {"metric": of.name, value: metric_text(of.value), interval: ends(of.interval)}
         | {other: metric_text(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
+        | {"meaning": escape(meaning(of.name, task))}
         for of in values
     ]
     return Table(title, rows)
@@ -72,7 +78,7 @@ def importance_table(found: Importance, where: str = "") -> Table:
         {
             "column": short(each.column, 60),
             "picture": picture,
-            "worse by": number(each.permuted),
+            "worse by": metric_text(each.permuted),
             "interval": ends(each.interval),
             "missing": each.missing,
         }

@@ -222,7 +222,7 @@ def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
         return record.verdict.spans
     step = record.step("splits")
     manifest = store.find(step.stage, step.fingerprint) if step is not None else None
-    return _spans(manifest.key.get("inputs", {}).get("parts", {}).get("eval") if manifest is not None else None)
+    return spans_in(manifest.key.get("inputs", {}).get("parts", {}).get("eval") if manifest is not None else None)
 
 
 def rows_in_words(spans: Sequence[str]) -> str:
@@ -248,10 +248,11 @@ def spans_of(version: Version) -> tuple[str, ...]:
 
 def eval_spans(version: Version) -> tuple[str, ...]:
     """The spans whose rows a version was judged on."""
-    return _spans(version.facts.get("eval_parts"))
+    return spans_in(version.facts.get("eval_parts"))
 
 
-def _spans(parts: object) -> tuple[str, ...]:
+def spans_in(parts: object) -> tuple[str, ...]:
+    """The spans of the parts, (span, split), that a version keeps."""
     found = [part[0] for part in parts if isinstance(part, list) and part] if isinstance(parts, list) else []
     return tuple(dict.fromkeys(map(str, found)))
 

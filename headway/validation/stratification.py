@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.messages import number
+from headway.messages import chance, number
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
@@ -76,7 +76,7 @@ def stratification(
             row |= _described(label, train, kind)
             difference = compare(train, label, kind) if name != "train" else None
             if difference is not None:
-                row |= {"difference": number(round(difference.effect, 4)), "p": f"{difference.p:.2g}"}
+                row |= {"difference": number(round(difference.effect, 4)), "p": chance(difference.p).removeprefix("p ")}
                 report.anomalies += _differs(name, train, label, kind, difference, split, config)
         report.rows.append(row)
     return report

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from flows.cli.app import main
-from flows.execution.run import note_killed
+from flows.execution.run import note_killed, run_name
 from flows.progress.step_progress import Pace, Progress, RunningStep, as_json
 from flows.records import find, progress_path, read_record, runs_of, settled
 from flows.tell.ending import ending_of
@@ -96,7 +96,8 @@ def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_dow
     step = RunningStep(step="train", began=began + 1).after(
         Progress(step="train", done=2816, total=30000, unit="steps", facts={"loss": 0.5})
     )
-    for run in (killed, others):
+    unrecorded, begun = "20240503-120000-ff", run_name(store.clock())
+    for run in (killed, others, unrecorded, begun):
         progress_path(store, run).write_text(as_json([step]))
         os.utime(progress_path(store, run), (began + 8, began + 8))
 
@@ -108,7 +109,8 @@ def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_dow
 
     told()
     note_killed(store, "p")
-    assert not progress_path(store, killed).exists() and progress_path(store, others).exists()
+    left = {name.removesuffix(".progress") for name in store.children(store.runs_folder) if "progress" in name}
+    assert left == {others, begun}, "of other pipelines, and of a run that may be about to make its record"
     assert json.loads((store.runs_folder / f"{killed}.json").read_text())["state"] == "killed"
     told()
 

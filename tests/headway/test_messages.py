@@ -2,7 +2,19 @@
 
 import pytest
 
-from headway.messages import agree, between, chance, counted, did_you_mean, metric_text, number, percent, signed, some
+from headway.messages import (
+    agree,
+    between,
+    chance,
+    counted,
+    did_you_mean,
+    ends,
+    metric_text,
+    number,
+    percent,
+    signed,
+    some,
+)
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12345, "12,345 rows")])
@@ -44,4 +56,6 @@ def test_a_p_value_and_what_is_as_good_as_nothing():
         "<0.0001",
         ">-0.0001",
     ]
-    assert [metric_text(value) for value in (0.00002, 0.0, 0.25, None)] == ["<0.0001", "0", "0.25", "undefined"]
+    told = ["<0.0001", ">-0.0001", "0", "0.25", "undefined"]
+    assert [metric_text(value) for value in (0.00002, -0.00002, 0.0, 0.25, None)] == told
+    assert ends((5.84e-05, 0.25)) == "<0.0001 to 0.25"

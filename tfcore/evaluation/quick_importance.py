@@ -30,8 +30,8 @@ from tfcore.transform.parameters import TransformParameters
 ROWS, LEAST_ROWS = 1000, 100
 MOST_CELLS = 10_000_000
 """Inputs of all rows that are predicted."""
-DRAWN, GRID, DEPENDENCE_ROWS = 4, 12, 300
-"""Columns whose dependence is told, values of each, and rows that are predicted with each value."""
+DRAWN, GRID, DEPENDENCE_ROWS, CLASSES = 4, 12, 300, 3
+"""Columns whose dependence is told, values of each, rows that are predicted with each value, and classes."""
 MOST_NUMBER = 1e300
 """Beyond it a number that the transform's operations are undone of is none."""
 Inputs = dict[str, NDArray[Any]]
@@ -123,17 +123,23 @@ class QuickStudy:
         found: Sequence[Mapping[str, Any]],
         size: int,
     ) -> list[dict[str, Any]]:
-        """{column, values, predictions} of the columns that matter most; none of a task of several predictions a row."""
-        if self._task.wide:
+        """{column, values, predictions or by_class} of the columns that matter most; none of predicted quantiles."""
+        if self._task.wide and not self._task.per_class:
             return []
+        names, most = self._parameters.label.classes or (), None
         some = {name: values[: min(len(values), DEPENDENCE_ROWS)] for name, values in inputs.items()}
         told: list[dict[str, Any]] = []
         for column in [each["column"] for each in found if (each["permuted"] or 0.0) > 0][:DRAWN]:
             if (grid := self._grid(column, inputs)) is not None:
                 values, rows = grid
                 changed = [_mixed(some, places[column], inputs, np.full(len(some["numeric"]), row)) for row in rows]
-                means = _predicted(scorer, changed, size).reshape(len(rows), -1).mean(1)
-                told.append({"column": column, "values": values, "predictions": means.tolist()})
+                predicted = _predicted(scorer, changed, size)
+                means = predicted.reshape(len(rows), -1, *predicted.shape[1:]).mean(1)
+                line: dict[str, Any] = {"predictions": means.tolist()}
+                if self._task.wide:
+                    most = np.argsort(-means.mean(0), kind="stable")[:CLASSES] if most is None else most
+                    line = {"by_class": {str(names[at]): means[:, at].tolist() for at in most}}
+                told.append({"column": column, "values": values, **line})
         return told
 
     def _grid(self, column: str, inputs: Inputs) -> tuple[list[float] | list[str], NDArray[np.int64]] | None:

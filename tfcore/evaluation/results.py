@@ -36,6 +36,13 @@ class Dependence(Result):
     column: str
     values: tuple[float, ...] | tuple[str, ...] = ()
     predictions: tuple[float, ...] = ()
+    by_class: dict[str, tuple[float, ...]] = Field(default={})
+    """Of several classes in place of them: the mean probability of each of the most frequent."""
+
+    @property
+    def lines(self) -> dict[str, tuple[float, ...]]:
+        """By class; of a task without classes one, without a name."""
+        return self.by_class or {"": self.predictions}
 
 
 class Evaluated(Metrics):

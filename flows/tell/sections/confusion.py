@@ -23,7 +23,7 @@ def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
     ours, theirs = measured.tables["confusion"], measured.champion.confusion if measured.champion is not None else {}
     found = {label for columns in (ours, theirs) for side in ("label", "predicted") for label in columns.get(side, ())}
     labels = sorted(found, key=lambda label: (isinstance(label, str), label))
-    how = _decided(measured)
+    how = decided_by(measured)
     if len(labels) > _MOST_CLASSES:
         yield Table("The classes that are confused most", _pairs(ours, theirs, whose), f"Decided by {how}.")
         return
@@ -35,7 +35,7 @@ def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
         yield _table(f"Confusion matrix of {whose}", [("", theirs)], labels, "")
 
 
-def _decided(measured: Measured) -> str:
+def decided_by(measured: Measured) -> str:
     """What makes a class of a prediction."""
     if measured.task != "binary":
         return "the most likely class"

@@ -1,16 +1,17 @@
 """The evaluation: metrics with their intervals beside the champion's, figures, and what no one number says."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from flows.records import State
 from flows.tell.figures import score_charts
 from flows.tell.figures.drawing import short
 from flows.tell.material import Material
 from flows.tell.metric_tables import metric_table, rows_of, threshold_table, values_of
-from flows.tell.paired import eval_spans, judged_spans, rows_in_words
+from flows.tell.paired import judged_spans, rows_in_words, spans_in
 from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.confusion import confusion_tables
+from flows.tell.sections.confusion import confusion_tables, decided_by, weighted
 from flows.tell.sections.slice_harm import slices
 from flows.tell.sections.thresholds import thresholds
 from flows.tell.sections.what_matters import dependence, importance
@@ -21,10 +22,10 @@ from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
-from headway.messages import capital, listed, metric_text
+from headway.messages import capital, listed, metric_text, sentence
 from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
-from headway.metrics.tables import CURVES
+from headway.metrics.tables import CONFUSION, CURVES, PER_CLASS
 from headway.registry.registry import Registry
 
 _MOST_BYTES = 24 << 20
@@ -68,7 +69,8 @@ def measured_part(
     sentences = [f"On {rows_of(measured.rows, measured.spans, split)}{unseen}."]
     if measured.sample_of is not None:
         sentences.append(f"They are a random sample of {measured.sample_of:,}, and intervals are those of a sample.")
-    sentences += [f"Intervals: {said}." for said in (measured.drawn_by, measured.few_rows) if said]
+    sentences += [f"Intervals: {measured.drawn_by}."] if measured.drawn_by else []
+    sentences += [sentence(measured.few_rows)] if measured.few_rows else []
     tables = [_metrics(measured, verdict, whose)]
     if measured.threshold is not None:
         tables.append(threshold_table(measured.threshold))
@@ -82,24 +84,26 @@ def measured_part(
 
 def _of_record(material: Material) -> Part | None:
     """The metrics that a run's record has: of a model that another run evaluated, or of an evaluation that is gone."""
-    record = material.record
+    record, task = material.record, None
     if not record.metrics:
         return None
-    said = f"On {rows_in_words(judged_spans(material.store, record))}, as the run's record has it."
+    said = [f"On {rows_in_words(judged_spans(material.store, record))}, as the run's record has it."]
     if record.state == State.ALREADY:
-        said = (
-            f"This run evaluated nothing: these are the champion's metrics, on {rows_in_words(_champions(material))}."
-        )
-    return Part("Evaluation", [said], tables=[metric_table(values_of(record.metrics), record.baselines)])
+        facts = _champion(material)
+        rows, made_by, task = rows_in_words(spans_in(facts.get("eval_parts"))), facts.get("run"), facts.get("task")
+        said = [f"This run evaluated nothing: these are the champion's metrics, on {rows}."]
+        if made_by:
+            said.append(f"Its curves, slices, worst rows and figures: headway report {made_by}, the run that made it.")
+    return Part("Evaluation", said, tables=[metric_table(values_of(record.metrics), record.baselines, task=task)])
 
 
-def _champions(material: Material) -> Sequence[str]:
-    """The spans whose rows the champion that a run found was judged on."""
+def _champion(material: Material) -> Mapping[str, Any]:
+    """What the registry keeps of the champion that a run found."""
     record = material.record
     try:
-        return eval_spans(Registry(material.store, record.pipeline).version(record.version or 0))
+        return Registry(material.store, record.pipeline).version(record.version or 0).facts
     except HeadwayError:  # it is damaged
-        return ()
+        return {}
 
 
 def _ranked(material: Material, measured: Measured) -> list[str]:
@@ -130,6 +134,7 @@ def _metrics(measured: Measured, verdict: Verdict | None, whose: str) -> Table:
         {whose if name == "champion" else name: values for name, values in measured.baselines.items()},
         value="candidate",
         interval=f"{100 * measured.confidence:.4g}% interval",
+        task=measured.task,
     )
 
 
@@ -172,16 +177,20 @@ def _scored(material: Material, fingerprint: str | None, task: str) -> Rows | No
 
 def _others(measured: Measured, whose: str) -> Iterator[Table]:
     """The tables that are not drawn."""
-    if measured.tables.get("confusion"):
+    if measured.tables.get(CONFUSION.name):
         yield from confusion_tables(measured, whose)
     for name, columns in measured.tables.items():
-        if columns and split_name(name)[1] not in CURVES and name != "confusion":
-            rows = [
-                {
-                    key: short(value, 60) if isinstance(value, str) else value
-                    for key, value in zip(columns, row, strict=True)
-                }
-                for row in zip(*columns.values(), strict=True)
-            ]
-            title = measured.titles.get(name, name)
-            yield Table(capital(title), rows[:_MOST_ROWS], folded=name not in ("per_class",))
+        if not columns or split_name(name)[1] in CURVES or name == CONFUSION.name:
+            continue
+        shown = {key: values for key, values in columns.items() if key != "weight" or weighted(columns)}
+        rows = [dict(zip(shown, map(_shown, row), strict=True)) for row in zip(*shown.values(), strict=True)]
+        title, chosen = measured.titles.get(name, name), measured.threshold
+        note = f"Decided by {decided_by(measured)}." if name == PER_CLASS.name else ""
+        if note and chosen is not None and "folds" in chosen.chosen_on:
+            note = "Each fifth of the rows is decided by the threshold that the others choose; "
+            note += "the confusion matrix has the one for use."
+        yield Table(capital(title), rows[:_MOST_ROWS], note, folded=name != PER_CLASS.name)
+
+
+def _shown(value: str | int | float | None) -> str | int | None:
+    return short(value, 60) if isinstance(value, str) else metric_text(value) if isinstance(value, float) else value

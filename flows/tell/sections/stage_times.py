@@ -42,12 +42,10 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
         ran = [step for step in steps if not step.cached]
         reused, kept = not ran, len(steps) - len(ran)
         whys = {why_it_ran(step.why, step.stage) for step in ran}
-        first = steps[0]
         yield {
-            "step": first.title if len(steps) == 1 else f"ingest, {counted(len(steps), 'span')}",
+            "step": steps[0].title if len(steps) == 1 else f"ingest, {counted(len(steps), 'span')}",
             "what": "reused" if reused else "ran" if not kept else f"{len(ran)} ran, {kept} reused",
             "took": duration(took) if ran else "",
             "when": picture,
             "why": whys.pop() if len(whys) == 1 else "",
-            "output": f"{first.stage}/{first.fingerprint[:12]}" if len(steps) == 1 else "",
         }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from flows.tell.figures.drawing import FIRST, short
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND, apart, short
 from flows.tell.figures.panels import Panel, axis_value, tick
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table
@@ -11,6 +11,8 @@ from flows.tell.rendering.tables import Table
 from headway.messages import number
 from headway.schema.calendar_days import Temporal
 from tfcore.evaluation.results import Dependence
+
+_COLOURS = (("first", FIRST), ("second", SECOND), ("muted", MUTED))
 
 
 def importance(material: Material) -> Iterator[Table]:
@@ -24,34 +26,40 @@ def dependence(material: Material) -> Iterator[Panels]:
     """A figure for each column that matters most; none where it is not known."""
     told = material.evaluated.dependence if material.evaluated is not None else ()
     kinds = {column.column: column.temporal for column in material.statistics.of("train").values()}
-    ends = [value for each in told for value in each.predictions]
+    ends = [value for each in told for line in each.lines.values() for value in line]
     if not ends:
         return
     low, high = min(ends), max(ends)
     charts = [Chart(short(each.column, 40), _drawn(each, low, high, kinds.get(each.column)).svg()) for each in told]
-    note = (
-        "The mean prediction if every row had this value and all else stayed, even where the two never occur together."
-    )
-    yield Panels("Prediction by the columns that matter most", charts, note=note)
+    classes = apart(told[0].by_class)
+    keys = [(key, classes[name]) for (key, _), name in zip(_COLOURS, classes, strict=False)]
+    what = "probability of each of the most frequent classes" if classes else "prediction"
+    note = f"The mean {what} if every row had this value and all else stayed, even where the two never occur together."
+    yield Panels("Prediction by the columns that matter most", charts, keys, note)
 
 
 def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Panel:
     span = (high - low) or 1.0
-    heights = [(value - low) / span for value in each.predictions]
     numbers = [value for value in each.values if not isinstance(value, str)]
     least, most = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
     values: Sequence[float | str] = each.values
     shown = (least, (least + most) / 2, most) if numbers else values
     labels = [axis_value(value, kind) for value in shown]
-    told = [f"{number(p)} at {axis_value(v, kind)}" for v, p in zip(values, each.predictions, strict=True)]
+    told = [
+        f"{f'{name}: ' * bool(name)}{number(p)} at {axis_value(v, kind)}"
+        for name, line in each.lines.items()
+        for v, p in zip(values, line, strict=True)
+    ]
     panel = Panel(
         f"Mean prediction by {each.column}: {', '.join(told)}",
         x=labels if len(labels) <= 4 else (labels[0], f"{len(labels)} values", labels[-1]),
         y=[tick(low), tick((low + high) / 2), tick(high)],
     )
-    if numbers:
-        places = [(value - least) / ((most - least) or 1.0) for value in numbers]
-        panel.line(list(zip(places, heights, strict=True)), FIRST)
-    else:
-        panel.steps(heights, FIRST, fill=True)
+    places = [(value - least) / ((most - least) or 1.0) for value in numbers]
+    for at, ((_, colour), line) in enumerate(zip(_COLOURS, each.lines.values(), strict=False)):
+        heights = [(value - low) / span for value in line]
+        if numbers:
+            panel.line(list(zip(places, heights, strict=True)), colour, dashed=at == 1)
+        else:
+            panel.steps(heights, colour, fill=at == 0, dashed=at == 1)
     return panel

@@ -255,6 +255,12 @@ def recorded(
         {"column": names[0], "values": [0.5, 1.5, 12_345.0], "predictions": [0.1, 0.4, 0.35]},
         {"column": "city", "values": ["Paris", HOSTILE, "東京"], "predictions": [0.2, 0.1, 0.3]},
     ]
+    if task == "multiclass":
+        dependence = [
+            {"column": each["column"], "values": each["values"]}
+            | {"by_class": {name: [p / (2 + at) for p in each["predictions"]] for at, name in enumerate(CLASSES)}}
+            for each in dependence
+        ]
 
     def predicted(noise):
         def make(out):

@@ -20,10 +20,13 @@ from flows.tell.material import Material
 from flows.tell.report_page import on_this_disk, page, write
 from flows.tell.sections.window.column_figures import _panel
 from flows.tell.sections.window.column_words import usual_values
+from headway.monitor import Monitor
+from headway.registry.registry import Registry
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from headway.statistics.stage import summary
+from headway.statistics.stage import StatisticsRequest, merge, summary
 from headway.statistics.summary import ColumnSummary
+from headway.storage.fingerprint import fingerprint
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
 
 pytestmark = pytest.mark.slow  # matplotlib draws
@@ -94,6 +97,66 @@ def test_columns_stand_in_the_order_of_their_importance_and_the_first_have_a_fig
     assert columns[:5] == ["the label", "&lt;script&gt;alert(&#39;x&#39;)&lt;script&gt;", "age", "city", "rooms"]
     told = re.findall(r'<svg class="panel" role="img" aria-label="([^"]+)"', html)
     assert told[0].endswith("0.1 at 0.5, 0.4 at 1.5, 0.35 at 12,340") and "0.2 at Paris" in told[1]
+
+
+def test_of_several_classes_a_figure_has_the_probability_of_each_of_the_most_frequent(tmp_path):
+    html = page(Material(*recorded(tmp_path / "store", "multiclass")))
+    section = html[html.index("<h3>Prediction by the columns that matter most</h3>") :].partition("</section>")[0]
+    assert re.findall(r'<span class="key (\w+)"><i></i>([^<]+)', section)[:2] == [("first", "cat"), ("second", "dog")]
+    by_number, by_word = re.findall(r'<svg class="panel".*?</svg>', section)
+    assert "cat: 0.05 at 0.5" in by_number and "dog: 0.0333 at 0.5" in by_number
+    assert by_number.count("<path") == by_word.count("<path") == 4, "the axes, and three classes"
+
+
+def test_metrics_have_their_meaning_where_they_are_first_named(tmp_path):
+    html = page(Material(*recorded(tmp_path / "store")))
+    verdict, _, rest = html.partition("</header>")
+    assert "auc: how often a positive row gets a higher prediction than a negative one" in verdict
+    assert "bias: how far the mean prediction is from the mean label" in verdict
+    table = rest[rest.index("<h3>Metrics</h3>") :].partition("</table>")[0]
+    assert "<td>of the positive rows, the share that is decided positive</td>" in table
+
+
+def test_decisions_of_classes_and_of_the_confusion_matrix_say_how_they_differ(tmp_path):
+    html = page(Material(*recorded(tmp_path / "store")))
+    notes = [
+        re.search(f"<h3>{title}</h3>.*?</table>.*?</p>", html, re.DOTALL)[0]
+        for title in ("Confusion matrix", "Precision, recall and F1 of each class")
+    ]
+    assert "decided by the threshold 0." in notes[0] and "by the threshold that the others choose" in notes[1]
+    assert ">weight</th>" not in notes[1], "all rows weigh the same"
+
+
+def test_a_run_that_evaluated_nothing_names_the_one_that_did(tmp_path):
+    store, record = recorded(tmp_path, state="already champion")
+    store.discard(store.output("measure", next(iter(store.children(store.stages / "measure")))))
+    (tmp_path / "model").mkdir()
+    registry = Registry(store, record.pipeline)
+    for _ in range(4):
+        registry.publish(tmp_path / "model", {"run": "run-of-4", "task": "regression"})
+    html = html_of(store, record)
+    assert "This run evaluated nothing" in html and "headway report run-of-4, the run that made it" in html
+    assert "how far predictions are off: 0 is perfect (squared error)" in html
+
+
+def test_columns_that_are_new_gone_or_of_another_type_since_the_champion_are_named(tmp_path):
+    store, record = recorded(tmp_path)
+    columns = [Column(name=name, type="float32", nullable=False) for name in ("age", "rooms", "floor")]
+    made, key = SplitStatistics.create(columns), {"champion": "another"}
+    made.update(pa.record_batch({name: pa.array([1.0, 2.0], pa.float32()) for name in ("age", "rooms", "floor")}))
+    with store.open("statistics", fingerprint(key), key) as staging:
+        made.save(staging.path / "of")
+        request = StatisticsRequest(columns=tuple(columns), splits={"train": (staging.path / "of",)})
+        staging.commit(result=merge(request, staging.path, Monitor()))
+
+    class Since(Material):
+        def key(self, title):
+            champion = {"name": "version 3", "statistics": fingerprint(key)}
+            return {"champion": champion} if title == "validate" else super().key(title)
+
+    said = re.search("<p>(Since version 3, columns are .*?)</p>", page(Since(store, record)))[1]
+    assert "are new: city, " in said and said.endswith("; gone: floor; of another type: rooms.")
+    assert "columns are" not in html_of(store, record)
 
 
 def test_a_figure_is_svg_with_colours_of_the_style_sheet_and_ids_of_its_own(tmp_path):

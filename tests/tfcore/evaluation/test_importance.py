@@ -126,6 +126,25 @@ def test_the_mean_prediction_by_a_columns_values_is_told_of_the_columns_that_mat
     assert set(kind) == {"x", "y"} and kind["x"] < kind["y"]
 
 
+def test_of_several_classes_the_probability_of_the_most_frequent_is_told(tmp_path):
+    table, four = rows_of(1500, 4), np.array([b"rare", b"many", b"more", b"most"])
+    strong = table["strong"].fill_null(0.0).to_numpy()
+    label = four[np.digitize(strong, [-1.6, -0.6, 0.2])]
+    table = table.set_column(table.column_names.index("label"), "label", pa.array(label.tolist()))
+    columns = (*COLUMNS[:-1], Column(name="label", type="bytes", nullable=False, role="label"))
+    examples = write_examples(tmp_path / "examples", {"train": table, "eval": table}, columns)
+    transform = examples.fit(task="multiclass")
+    training = TrainingConfig(steps=60, batch_size=128, learning_rate=0.02, jit="off")
+    asked = TrainRequest(examples=(examples.part("train"),), transform=transform, model=MODEL, training=training)
+    train(asked, tmp_path / "trained", Monitor())
+    model = TrainedModel(path=tmp_path / "trained", config=MODEL)
+    request = EvaluateRequest(model=model, transform=transform, examples=(examples.part("eval"),))
+    told = Evaluated.model_validate(predict(request, tmp_path / "evaluated", Monitor())).dependence
+    assert told[0].column == "strong" and {tuple(each.by_class) for each in told} == {("most", "more", "many")}
+    most = told[0].by_class["most"]
+    assert len(most) == len(told[0].values) and most[-1] > 0.8 > 0.2 > most[0] and not told[0].predictions
+
+
 def test_what_would_not_be_quick_or_not_be_true_is_left_to_the_stage(trained):
     task, parameters = task_of("binary"), trained["transform"]
     assert QuickStudy.of(parameters, task, rows=2500) is not None

@@ -90,7 +90,9 @@
       make("label", {}, "threshold ", slider),
       make("label", {}, "cost of a false positive ", costs[0]),
       make("label", {}, "of a false negative ", costs[1]), best, said);
-    (box.closest("details") || box).before(tool);
+    const fold = box.closest("details"), name = fold.querySelector("summary");
+    fold.before(make("h3", {}, name.textContent), tool);
+    name.textContent = "All of the points";
     show();
   };
 

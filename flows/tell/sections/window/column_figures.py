@@ -4,6 +4,7 @@ in a table."""
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from flows.dag.step import find_output
 from flows.tell.figures.column_charts import distance, shares
 from flows.tell.figures.drawing import FIRST, MUTED, SECOND
 from flows.tell.figures.panels import Panel, axis_value, tick
@@ -14,7 +15,7 @@ from flows.tell.rendering.tables import Table
 from flows.tell.sections.window.column_words import column_name, column_rows, frequent, usual_values
 from flows.tell.sections.window.correlations import correlations
 from headway.errors import HeadwayError
-from headway.messages import counted
+from headway.messages import counted, some
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
@@ -42,7 +43,20 @@ class Columns:
         """The columns that matter most, in their order."""
         self.train = split_statistics(material, "statistics", self.drawn)
         """Their statistics of the train rows."""
-        self._before, self._theirs = _champion(material, self.drawn)
+        self._before, self._theirs, self._had = _champion(material, self.drawn)
+
+    def sentences(self) -> Iterator[str]:
+        """Which columns are new, gone or of another type since the champion."""
+        ours, theirs = self._summaries, self._had
+        both = [name for name in ours if name in theirs]
+        known = {
+            "new": [name for name in ours if name not in theirs],
+            "gone": [name for name in theirs if name not in ours],
+            "of another type": [name for name in both if ours[name].type != theirs[name].type],
+        }
+        told = [f"{what}: {some(list(map(column_name, names)), 5)}" for what, names in known.items() if names]
+        if theirs and told:
+            yield f"Since {self._before}, columns are {'; '.join(told)}."
 
     def panels(self) -> Iterator[Panels]:
         """The figures; none where the store has no statistics."""
@@ -130,12 +144,12 @@ def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
         return {}
 
 
-def _champion(material: Material, names: Sequence[str]) -> tuple[str, Statistics]:
-    """The champion that validation compared with, and its columns as far as the store has them."""
+def _champion(material: Material, names: Sequence[str]) -> tuple[str, Statistics, Mapping[str, ColumnSummary]]:
+    """The champion that validation compared with, and of its train rows the statistics of these columns and the summaries of all,
+    as far as the store has them."""
     champion = material.key("validate").get("champion") or {}
-    if not champion.get("statistics"):
-        return "", {}
-    folder = material.store.output("statistics", champion["statistics"])
-    if material.store.find("statistics", champion["statistics"]) is None:
-        return "", {}
-    return str(champion["name"]), loaded(material.localized(folder / "train"), names)
+    fingerprint = champion.get("statistics")
+    if not fingerprint or (kept := find_output(material.store, "statistics", fingerprint, "statistics")) is None:
+        return "", {}, {}
+    statistics = loaded(material.localized(kept.path / "train"), names)
+    return str(champion["name"]), statistics, kept.value.of("train")

@@ -11,6 +11,7 @@ from flows.tell.rendering.tables import Table
 from flows.tell.sections.window.by_span import BySpan
 from flows.tell.sections.window.column_figures import Columns
 from headway.messages import capital, counted, sentence, some, window_text
+from headway.sources.discovery.spans import ONE_SPAN
 from headway.tabular import quarantine
 from headway.validation.anomaly import Validated
 
@@ -33,7 +34,7 @@ def data(material: Material) -> Part | None:
         sentences.append("Validation found nothing wrong.")
     columns = Columns(material)
     by_span = BySpan(material, columns.drawn, columns.train)
-    sentences += by_span.sentences()
+    sentences += [*columns.sentences(), *by_span.sentences()]
     spans = [{"span": span, **of} for span, of in counts.items()]
     tables = [Table("Spans", spans[-_MOST_SPANS:], folded=len(spans) > 6)] if len(spans) > 1 else []
     tables += [*splits_table(validated), *columns.tables(), *by_span.tables(), *_rejected(material)]
@@ -59,8 +60,8 @@ def _counts(material: Material) -> dict[str, dict[str, int]]:
 
 def _flow(counts: dict[str, dict[str, int]]) -> str:
     totals = {name: sum(of.get(name, 0) for of in counts.values()) for name in _COUNTS}
-    window = window_text(list(counts))
-    text = f"{counted(totals['read'], 'row')} read from {counted(len(counts), 'span')} ({window}): {totals['written']:,} kept"
+    spans = "" if list(counts) == [ONE_SPAN] else f" from {counted(len(counts), 'span')} ({window_text(list(counts))})"
+    text = f"{counted(totals['read'], 'row')} read{spans}: {totals['written']:,} kept"
     text += f", {totals['filtered']:,} filtered out" if totals["filtered"] else ""
     return text + f", {totals['quarantined']:,} rejected."
 
